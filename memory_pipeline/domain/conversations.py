@@ -1,0 +1,300 @@
+"""Conversations as agents write them, and what is accepted at the door.
+
+A conversation is a JSON object::
+
+    {"workspace_id": "acme", "agent_id": "support", "conversation_id": "2024-01-15-call", "user_id": "u-17",
+     "tags": ["phone"],
+     "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
+                   "timestamp": "2024-01-15T08:03:00+01:00"}]}
+
+``user_id``, ``tags``, and a message's ``id`` and ``name`` may be left out. A message without an id is identified by
+its conversation, role, name, time and text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+from memory_pipeline.domain.identity import MESSAGE, make_id
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.errors import InputError, shown
+
+#: Longest text of one message, in characters.
+MAX_CONTENT = 1_000_000
+#: Longest id, name or tag, in characters.
+MAX_ID = 256
+#: How far a message may lie ahead of the clock before it is taken for a mistake.
+CLOCK_SKEW = timedelta(hours=24)
+
+_SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+    @property
+    def is_memorable(self) -> bool:
+        """True where what is said becomes memory; tool and system messages are context, never facts."""
+        return self in (Role.USER, Role.ASSISTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory: one agent of one workspace. Both ids are safe as parts of a path."""
+
+    workspace_id: str
+    agent_id: str
+
+    def __post_init__(self) -> None:
+        for name in ("workspace_id", "agent_id"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not _SCOPE_ID.fullmatch(value) or ".." in value:
+                raise InputError(
+                    f"{name} {shown(value)} is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
+                    "beginning with a letter or digit, without '..'"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation, checked.
+
+    Attributes:
+        id: the row's id; see :mod:`memory_pipeline.domain.identity`.
+        source_id: the id that the writer gave it, if any.
+        turn: its position, from 0, in the conversation as it was first written.
+        sent_at: when it was said, UTC.
+        received_at: when the journal took it, UTC.
+    """
+
+    id: str
+    scope: Scope
+    conversation_id: str
+    user_id: str | None
+    tags: tuple[str, ...]
+    source_id: str | None
+    turn: int
+    role: Role
+    name: str | None
+    content: str
+    sent_at: datetime
+    received_at: datetime
+
+    @property
+    def hour(self) -> Period:
+        """The partition that the message belongs to."""
+        return Calendar().hour(self.sent_at)
+
+    @property
+    def speaker(self) -> str:
+        """The name to print before the text: the person's, or the role's canonical name."""
+        return self.name or {"user": "User", "assistant": "Agent"}.get(self.role, self.role.title())
+
+    def says_the_same_as(self, other: Message) -> bool:
+        """Tell whether two messages with one id agree in all that was said."""
+        mine, theirs = ((m.role, m.name, m.content, m.sent_at) for m in (self, other))
+        return mine == theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A record that was not accepted: why, where it stood, and the record itself."""
+
+    reason: str
+    where: str
+    record: object
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the door asks of messages: not older than `start`, not from the future as of `now`."""
+
+    start: date
+    now: datetime
+    calendar: Calendar = field(default_factory=Calendar)
+
+    def check(self, sent_at: datetime) -> None:
+        """Raise InputError if a message of this time cannot be kept."""
+        hour = self.calendar.hour(sent_at)
+        if self.calendar.bounds(hour)[0] < self.calendar.bounds(Period.parse("daily", self.start.isoformat()))[0]:
+            raise InputError(
+                f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; "
+                "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, such as 2018-01-01"
+            )
+        if sent_at > self.now + CLOCK_SKEW:
+            raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")
+
+
+def read_messages(
+    conversation: object, admission: Admission, default_scope: Scope | None = None
+) -> tuple[list[Message], list[Rejection]]:
+    """Check a conversation and return its messages and the records that were not accepted, each with its reason.
+
+    A fault of the conversation itself (its ids) rejects it whole; a fault of a message rejects that message.
+    Of two messages with one id and different content the second is rejected; an exact repetition is dropped.
+
+    Args:
+        conversation: a mapping as in this module's docstring, from anywhere.
+        admission: the times that are accepted.
+        default_scope: whose conversation it is, where it does not say so itself.
+    """
+    where = "conversation"
+    try:
+        if not isinstance(conversation, Mapping):
+            raise InputError(f"a conversation must be an object, not {shown(conversation)}")
+        scope = Scope(
+            conversation.get("workspace_id", default_scope and default_scope.workspace_id) or "",
+            conversation.get("agent_id", default_scope and default_scope.agent_id) or "",
+        )
+        if default_scope is not None and scope != default_scope:
+            raise InputError(f"this conversation belongs to {scope}, not to {default_scope}")
+        conversation_id = _label("conversation_id", conversation.get("conversation_id"))
+        where = f"conversation {conversation_id}"
+        user_id = _optional_label("user_id", conversation.get("user_id"))
+        tags = _labels("tags", conversation.get("tags") or ())
+        records = conversation.get("messages")
+        if not isinstance(records, Sequence) or isinstance(records, str | bytes) or not records:
+            raise InputError(f"messages must be a list of at least one message, not {shown(records)}")
+    except InputError as error:
+        return [], [Rejection(str(error), where, conversation)]
+
+    accepted: dict[str, Message] = {}
+    rejected: list[Rejection] = []
+    source_ids: dict[str, str] = {}
+    for turn, record in enumerate(records):
+        try:
+            message = _read_message(record, scope, conversation_id, user_id, tags, turn, admission)
+            known = accepted.get(source_ids.get(message.source_id or "", message.id))
+            if known is None:
+                accepted[message.id] = message
+                if message.source_id:
+                    source_ids[message.source_id] = message.id
+            elif not known.says_the_same_as(message):
+                raise InputError(same_id_other_content(message))
+        except InputError as error:
+            rejected.append(
+                Rejection(str(error), f"{where}, message {turn + 1}", {**conversation, "messages": [record]})
+            )
+    return list(accepted.values()), rejected
+
+
+def same_id_other_content(message: Message) -> str:
+    """Say that a message's id is taken by another text."""
+    return (
+        f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was already used "
+        "for other content; what was said cannot be changed, give the new message a new id"
+    )
+
+
+def _read_message(
+    record: object,
+    scope: Scope,
+    conversation_id: str,
+    user_id: str | None,
+    tags: tuple[str, ...],
+    turn: int,
+    admission: Admission,
+) -> Message:
+    if not isinstance(record, Mapping):
+        raise InputError(f"a message must be an object, not {shown(record)}")
+    source_id = _optional_label("id", record.get("id"))
+    try:
+        role = Role(record.get("role"))  # type: ignore[arg-type]  # whatever is no member raises ValueError
+    except ValueError:
+        accepted = ", ".join(Role)
+        raise InputError(f"role {shown(record.get('role'))} is unknown; accepted: {accepted}") from None
+    name = _optional_label("name", record.get("name"))
+    content = _text(record.get("content"))
+    sent_at = _timestamp(record.get("timestamp"))
+    admission.check(sent_at)
+    identity: tuple[object, ...] = (source_id,) if source_id else (role, name, sent_at.isoformat(), content)
+    return Message(
+        id=make_id(
+            MESSAGE,
+            Calendar().hour(sent_at),
+            scope.workspace_id,
+            scope.agent_id,
+            conversation_id,
+            bool(source_id),
+            *identity,
+        ),
+        scope=scope,
+        conversation_id=conversation_id,
+        user_id=user_id,
+        tags=tags,
+        source_id=source_id,
+        turn=turn,
+        role=role,
+        name=name,
+        content=content,
+        sent_at=sent_at,
+        received_at=admission.now,
+    )
+
+
+def _label(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
+        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    if _FORBIDDEN.search(value) or value.startswith(".") or not _is_unicode(value):
+        raise InputError(
+            f"{name} {shown(value)} is not valid; quotes, slashes, '..', a leading '.', control characters and "
+            "broken Unicode are not accepted"
+        )
+    return value
+
+
+def _optional_label(name: str, value: object) -> str | None:
+    return None if value is None else _label(name, value)
+
+
+def _labels(name: str, values: object) -> tuple[str, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        raise InputError(f"{name} must be a list of texts, not {shown(values)}")
+    return tuple(sorted({_label(name, value) for value in values}))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"content must be a text that is not blank, not {shown(value)}")
+    if len(value) > MAX_CONTENT:
+        raise InputError(f"content has {len(value):,} characters; at most {MAX_CONTENT:,} are accepted in one message")
+    if "\x00" in value or not _is_unicode(value):
+        raise InputError(f"content {shown(value)} is not valid Unicode text")
+    return value
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _timestamp(value: object) -> datetime:
+    expected = "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00"
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InputError(f"timestamp {shown(value)} cannot be read; {expected}") from None
+    if not isinstance(value, datetime):
+        raise InputError(f"timestamp {shown(value)} is not a time; {expected}")
+    if value.tzinfo is None:
+        raise InputError(f"timestamp {value.isoformat()} has no time zone; {expected}")
+    try:
+        instant = value.astimezone(UTC)
+    except OverflowError:
+        raise InputError(f"timestamp {value.isoformat()} is out of range; {expected}") from None
+    Calendar().hour(instant)
+    return instant

@@ -1,0 +1,301 @@
+"""All calendar arithmetic: periods, their names, their bounds, and which period rolls up into which.
+
+A :class:`Period` is a grain and a name: ``2024-01-15T08`` (an hour, always UTC), ``2024-01-15``,
+``2024-W03`` (ISO 8601 year and week), ``2024-01``, ``2024-Q1``, ``2024``.
+
+A period has one parent. A week belongs to the month, the quarter and the year that hold its **Thursday**
+(the rule by which ISO 8601 gives a week to a year), so the chain hour → day → week → month → quarter → year is
+a tree. The week that straddles two months therefore counts in one of them: what a month is *made from* (its
+weeks) and what its *name* covers (its calendar days, :meth:`Calendar.bounds`) differ by up to three days at
+either end.
+
+A deployment may keep its days in one time zone. Hours stay UTC; an hour belongs to the local day in which it
+starts, so that days nest in hours in zones of any offset, and have 23 or 25 hours when clocks change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import ConfigurationError, InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Years that a period may lie in. Outside of them a timestamp is a mistake, not a memory.
+FIRST_YEAR, LAST_YEAR = 1900, 2999
+
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_WEEK = timedelta(days=7)
+
+_PATTERNS = {
+    Grain.WORKING: (re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})"), "an hour in UTC such as 2024-01-15T08"),
+    Grain.DAILY: (re.compile(r"(\d{4})-(\d{2})-(\d{2})"), "a date such as 2024-01-15"),
+    Grain.WEEKLY: (re.compile(r"(\d{4})-W(\d{1,2})"), "an ISO week such as 2024-W03 (01 to 52, or 53 in long years)"),
+    Grain.MONTHLY: (re.compile(r"(\d{4})-(\d{2})"), "a month such as 2024-01"),
+    Grain.QUARTERLY: (re.compile(r"(\d{4})-Q([1-4])"), "a quarter such as 2024-Q1 (Q1 to Q4)"),
+    Grain.YEARLY: (re.compile(r"(\d{4})"), "a year such as 2024"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One span of the calendar: a grain and the name of the span. Within a grain, names sort by time."""
+
+    grain: Grain
+    key: str
+
+    def __str__(self) -> str:
+        return self.key
+
+    @classmethod
+    def parse(cls, grain: Grain | str, text: str) -> Period:
+        """Read a period's name; the unpadded week ``2024-W3`` is accepted too.
+
+        Raises:
+            InputError: the grain is unknown, or `text` names no period of it.
+        """
+        grain = Grain.parse(grain)
+        pattern, expected = _PATTERNS[grain]
+        problem = InputError(f"{grain} period {shown(text)} is not valid; expected {expected}")
+        # \d also matches other scripts' digits, hence the ASCII check.
+        match = pattern.fullmatch(text) if isinstance(text, str) and text.isascii() else None
+        if match is None or not FIRST_YEAR <= int(text[:4]) <= LAST_YEAR:
+            raise problem
+        try:
+            return _FROM_PARTS[grain](*match.groups())
+        except ValueError:
+            raise problem from None
+
+    @classmethod
+    def containing(cls, grain: Grain, day: date) -> Period:
+        """Return the period of a summary grain whose calendar bounds hold `day`.
+
+        For the last days of December this is the week of the next ISO year: 2024-12-30 is in ``2025-W01``.
+
+        Raises:
+            InputError: the grain is working (an hour is found by :meth:`Calendar.hour`).
+        """
+        if grain is Grain.DAILY:
+            return cls(grain, day.isoformat())
+        if grain is Grain.WEEKLY:
+            year, week, _ = day.isocalendar()
+            return cls(grain, f"{year:04}-W{week:02}")
+        if grain is Grain.MONTHLY:
+            return cls(grain, f"{day.year:04}-{day.month:02}")
+        if grain is Grain.QUARTERLY:
+            return cls(grain, f"{day.year:04}-Q{(day.month + 2) // 3}")
+        if grain is Grain.YEARLY:
+            return cls(grain, f"{day.year:04}")
+        raise InputError("a date lies in many hours; accepted grains: daily to yearly")
+
+    @property
+    def first_day(self) -> date:
+        """The first calendar day that the name covers (for an hour: its UTC date)."""
+        return _first_day(self)
+
+    @property
+    def end_day(self) -> date:
+        """The calendar day after the last one that the name covers."""
+        return _end_day(self)
+
+    @property
+    def number(self) -> int:
+        """The number within the year: ISO week, month, quarter; the day of the year; the year itself; the hour."""
+        if self.grain is Grain.WORKING:
+            return int(self.key[-2:])
+        if self.grain is Grain.DAILY:
+            return self.first_day.timetuple().tm_yday
+        if self.grain is Grain.YEARLY:
+            return int(self.key)
+        return int(self.key[5:].lstrip("WQ"))
+
+    def next(self) -> Period:
+        """Return the period of the same grain that follows this one."""
+        if self.grain is Grain.WORKING:
+            return _hour_period(_hour_start(self) + _HOUR)
+        return Period.containing(self.grain, self.end_day)
+
+    def through(self, last: Period) -> Iterator[Period]:
+        """Yield this period and those after it up to and including `last`."""
+        period = self
+        while period.key <= last.key:
+            yield period
+            period = period.next()
+
+
+def _hour_from_parts(day: str, hour: str) -> Period:
+    return _hour_period(datetime.fromisoformat(f"{day}T{hour}").replace(tzinfo=UTC))
+
+
+def _week_from_parts(year: str, week: str) -> Period:
+    return Period.containing(Grain.WEEKLY, date.fromisocalendar(int(year), int(week), 1))
+
+
+_FROM_PARTS: dict[Grain, Callable[..., Period]] = {
+    Grain.WORKING: _hour_from_parts,
+    Grain.DAILY: lambda y, m, d: Period.containing(Grain.DAILY, date(int(y), int(m), int(d))),
+    Grain.WEEKLY: _week_from_parts,
+    Grain.MONTHLY: lambda y, m: Period.containing(Grain.MONTHLY, date(int(y), int(m), 1)),
+    Grain.QUARTERLY: lambda y, q: Period.containing(Grain.QUARTERLY, date(int(y), int(q) * 3, 1)),
+    Grain.YEARLY: lambda y: Period.containing(Grain.YEARLY, date(int(y), 1, 1)),
+}
+
+
+def _hour_start(period: Period) -> datetime:
+    return datetime.fromisoformat(period.key).replace(tzinfo=UTC)
+
+
+def _hour_period(instant: datetime) -> Period:
+    return Period(Grain.WORKING, f"{instant:%Y-%m-%dT%H}")
+
+
+@lru_cache(maxsize=65536)
+def _first_day(period: Period) -> date:
+    key = period.key
+    if period.grain in (Grain.WORKING, Grain.DAILY):
+        return date.fromisoformat(key[:10])
+    if period.grain is Grain.WEEKLY:
+        return date.fromisocalendar(int(key[:4]), int(key[6:]), 1)
+    if period.grain is Grain.MONTHLY:
+        return date(int(key[:4]), int(key[5:]), 1)
+    if period.grain is Grain.QUARTERLY:
+        return date(int(key[:4]), int(key[6:]) * 3 - 2, 1)
+    return date(int(key), 1, 1)
+
+
+def _end_day(period: Period) -> date:
+    first = period.first_day
+    if period.grain in (Grain.WORKING, Grain.DAILY):
+        return first + _DAY
+    if period.grain is Grain.WEEKLY:
+        return first + _WEEK
+    months = {Grain.MONTHLY: 1, Grain.QUARTERLY: 3, Grain.YEARLY: 12}[period.grain]
+    years, month = divmod(first.month - 1 + months, 12)
+    return date(first.year + years, month + 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The calendar of a deployment: where its days begin, and so how its periods nest.
+
+    Args:
+        timezone: an IANA zone name. Days, and all that is coarser, begin at that zone's midnight.
+    """
+
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        try:
+            ZoneInfo(self.timezone)
+        except (KeyError, ValueError, OSError):
+            raise ConfigurationError(
+                f"time zone {shown(self.timezone)} is unknown; expected an IANA name such as Europe/Berlin or UTC"
+            ) from None
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The deployment's time zone (cached by :mod:`zoneinfo`)."""
+        return ZoneInfo(self.timezone)
+
+    def hour(self, instant: datetime) -> Period:
+        """Return the UTC hour that holds an aware `instant`.
+
+        Raises:
+            InputError: the instant is naive, or lies outside the years that periods are kept for.
+        """
+        return _hour_period(_checked(instant))
+
+    def day_of(self, instant: datetime) -> date:
+        """Return the date in the deployment's zone of an aware `instant`."""
+        return _checked(instant).astimezone(self.zone).date()
+
+    def period(self, grain: Grain, instant: datetime) -> Period:
+        """Return the period of `grain` that holds an aware `instant`: the hour, or the period named by the calendar.
+
+        For months and coarser this is the calendar's answer; the period that the instant's memory is *rolled up*
+        into is ``ancestor(hour(instant), grain)``.
+        """
+        if grain is Grain.WORKING:
+            return self.hour(instant)
+        return Period.containing(grain, self.ancestor(self.hour(instant), Grain.DAILY).first_day)
+
+    def bounds(self, period: Period) -> tuple[datetime, datetime]:
+        """Return the half-open UTC range [start, end) that the period's name covers, on whole hours."""
+        if period.grain is Grain.WORKING:
+            start = _hour_start(period)
+            return start, start + _HOUR
+        return _first_hour(self.timezone, period.first_day), _first_hour(self.timezone, period.end_day)
+
+    def parent(self, period: Period) -> Period | None:
+        """Return the one period that `period` rolls up into; None for a year."""
+        if period.grain is Grain.WORKING:
+            local = _hour_start(period).astimezone(self.zone)
+            return Period.containing(Grain.DAILY, local.date())
+        coarser = period.grain.coarser
+        if coarser is None:
+            return None
+        day = period.first_day
+        if period.grain is Grain.WEEKLY:
+            day += 3 * _DAY  # Thursday
+        return Period.containing(coarser, day)
+
+    def ancestor(self, period: Period, grain: Grain) -> Period:
+        """Return the period of `grain` that `period` rolls up into, or itself at its own grain.
+
+        Raises:
+            InputError: `grain` is finer than the period's.
+        """
+        while period.grain is not grain:
+            parent = self.parent(period)
+            if parent is None or grain.rank < period.grain.rank:
+                raise InputError(f"{period} has no ancestor of grain {grain}, which is finer")
+            period = parent
+        return period
+
+    def children(self, period: Period) -> list[Period]:
+        """Return the periods of the next finer grain whose parent is `period`, in order; none for an hour."""
+        finer = period.grain.finer
+        if finer is None:
+            return []
+        if finer is Grain.WORKING:
+            start, end = self.bounds(period)
+            hours = int((end - start) / _HOUR)
+            return [_hour_period(start + n * _HOUR) for n in range(hours)]
+        # A month's first and last weeks may begin before it or end after it; parent() decides.
+        first = Period.containing(finer, period.first_day)
+        last = Period.containing(finer, period.end_day - _DAY)
+        return [child for child in first.through(last) if self.parent(child) == period]
+
+    def closes_at(self, period: Period) -> datetime:
+        """Return the instant (UTC) from which no new event can fall into the period or any that it is made from.
+
+        A month closes when its last week has ended, which may be up to three days into the next month.
+        """
+        end = self.bounds(period)[1]
+        while period.grain.rank > Grain.WEEKLY.rank:
+            period = self.children(period)[-1]
+        return max(end, self.bounds(period)[1])
+
+
+def _checked(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise InputError(f"time {instant.isoformat()} has no time zone; expected e.g. 2024-01-15T08:30:00+00:00")
+    if not FIRST_YEAR < instant.year < LAST_YEAR:
+        raise InputError(f"time {instant.isoformat()} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
+    return instant.astimezone(UTC)
+
+
+@lru_cache(maxsize=65536)
+def _first_hour(timezone: str, day: date) -> datetime:
+    """Return the first UTC hour that starts on local `day`."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(timezone)).astimezone(UTC)
+    hour = midnight.replace(minute=0, second=0, microsecond=0)
+    return hour if hour == midnight else hour + _HOUR

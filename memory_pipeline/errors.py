@@ -1,0 +1,43 @@
+"""The errors that this package raises on purpose.
+
+::
+
+    MemoryPipelineError
+    ├── InputError            a caller's argument or record is wrong (also a ValueError)
+    ├── ConfigurationError    a setting is wrong, or two settings contradict each other
+    └── LakeError             the lake could not do what was asked
+        └── CommitConflictError    other writers kept winning; nothing was written, try again
+
+Every message names the argument or setting, the value that was given and what is accepted.
+Whatever else comes out of this package is a bug, or an error of the operating system.
+"""
+
+from __future__ import annotations
+
+
+class MemoryPipelineError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(MemoryPipelineError, ValueError):
+    """An argument, a filter or a record from outside is not acceptable."""
+
+
+class ConfigurationError(MemoryPipelineError):
+    """A setting is not acceptable, or does not fit the lake it is used on."""
+
+
+class LakeError(MemoryPipelineError):
+    """The lake could not do what was asked."""
+
+
+class CommitConflictError(LakeError):
+    """Other writers kept changing the same partition; nothing was written."""
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Return `value` as an error message may show it: quoted, printable, and short even if it is huge."""
+    text = value if isinstance(value, str) else repr(value)
+    head = text[: limit + 1]
+    quoted = ascii(head[:limit]) if isinstance(value, str) else head[:limit]
+    return quoted if len(text) <= limit else f"{quoted}… ({len(text):,} characters)"
