@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import Calendar, Period
@@ -31,6 +32,7 @@ MAX_ID = 256
 CLOCK_SKEW = timedelta(hours=24)
 
 _SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "tags")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
 
 
@@ -90,6 +92,59 @@ class Message:
     sent_at: datetime
     received_at: datetime
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, object]) -> Message:
+        """Read and check the flat form that :meth:`to_record` gives; the id is worked out, never believed.
+
+        Raises:
+            InputError: a field is missing or not acceptable; the message names it.
+        """
+        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
+        conversation_id = _label("conversation_id", record.get("conversation_id"))
+        source_id = _optional_label("id", record.get("id"))
+        role = _role(record.get("role"))
+        name = _optional_label("name", record.get("name"))
+        content = _text(record.get("content"))
+        sent_at = _timestamp("timestamp", record.get("timestamp"))
+        turn = record.get("turn")
+        if not isinstance(turn, int) or not 0 <= turn < 2**31:
+            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
+        identity = (source_id,) if source_id else (role, name, sent_at.isoformat(), content)
+        hour = Calendar().hour(sent_at)
+        return cls(
+            id=make_id(
+                MESSAGE, hour, scope.workspace_id, scope.agent_id, conversation_id, source_id is not None, identity
+            ),
+            scope=scope,
+            conversation_id=conversation_id,
+            user_id=_optional_label("user_id", record.get("user_id")),
+            tags=_labels("tags", record.get("tags") or ()),
+            source_id=source_id,
+            turn=turn,
+            role=role,
+            name=name,
+            content=content,
+            sent_at=sent_at,
+            received_at=_timestamp("received_at", record.get("received_at")),
+        )
+
+    def to_record(self) -> dict[str, object]:
+        """Return the message as a flat JSON object, the form in which the journal keeps it."""
+        return {
+            "workspace_id": self.scope.workspace_id,
+            "agent_id": self.scope.agent_id,
+            "conversation_id": self.conversation_id,
+            "user_id": self.user_id,
+            "tags": list(self.tags),
+            "id": self.source_id,
+            "turn": self.turn,
+            "role": self.role.value,
+            "name": self.name,
+            "content": self.content,
+            "timestamp": self.sent_at.isoformat(),
+            "received_at": self.received_at.isoformat(),
+        }
+
     @property
     def hour(self) -> Period:
         """The partition that the message belongs to."""
@@ -135,9 +190,7 @@ class Admission:
             raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")
 
 
-def read_messages(
-    conversation: object, admission: Admission, default_scope: Scope | None = None
-) -> tuple[list[Message], list[Rejection]]:
+def read_messages(conversation: object, admission: Admission) -> tuple[list[Message], list[Rejection]]:
     """Check a conversation and return its messages and the records that were not accepted, each with its reason.
 
     A fault of the conversation itself (its ids) rejects it whole; a fault of a message rejects that message.
@@ -146,22 +199,16 @@ def read_messages(
     Args:
         conversation: a mapping as in this module's docstring, from anywhere.
         admission: the times that are accepted.
-        default_scope: whose conversation it is, where it does not say so itself.
     """
     where = "conversation"
     try:
         if not isinstance(conversation, Mapping):
             raise InputError(f"a conversation must be an object, not {shown(conversation)}")
-        scope = Scope(
-            conversation.get("workspace_id", default_scope and default_scope.workspace_id) or "",
-            conversation.get("agent_id", default_scope and default_scope.agent_id) or "",
-        )
-        if default_scope is not None and scope != default_scope:
-            raise InputError(f"this conversation belongs to {scope}, not to {default_scope}")
-        conversation_id = _label("conversation_id", conversation.get("conversation_id"))
-        where = f"conversation {conversation_id}"
-        user_id = _optional_label("user_id", conversation.get("user_id"))
-        tags = _labels("tags", conversation.get("tags") or ())
+        header: dict[str, Any] = {key: conversation.get(key) for key in _HEADER}
+        Scope(header["workspace_id"], header["agent_id"])
+        where = f"conversation {_label('conversation_id', header['conversation_id'])}"
+        _optional_label("user_id", header["user_id"])
+        _labels("tags", header["tags"] or ())
         records = conversation.get("messages")
         if not isinstance(records, Sequence) or isinstance(records, str | bytes) or not records:
             raise InputError(f"messages must be a list of at least one message, not {shown(records)}")
@@ -170,21 +217,19 @@ def read_messages(
 
     accepted: dict[str, Message] = {}
     rejected: list[Rejection] = []
-    source_ids: dict[str, str] = {}
     for turn, record in enumerate(records):
         try:
-            message = _read_message(record, scope, conversation_id, user_id, tags, turn, admission)
-            known = accepted.get(source_ids.get(message.source_id or "", message.id))
-            if known is None:
-                accepted[message.id] = message
-                if message.source_id:
-                    source_ids[message.source_id] = message.id
-            elif not known.says_the_same_as(message):
+            if not isinstance(record, Mapping):
+                raise InputError(f"a message must be an object, not {shown(record)}")
+            entry = {**record, **header, "turn": turn, "received_at": admission.now}
+            message = Message.from_record(entry)
+            admission.check(message.sent_at)
+            known = accepted.setdefault(message.source_id or message.id, message)
+            if not known.says_the_same_as(message):
                 raise InputError(same_id_other_content(message))
         except InputError as error:
-            rejected.append(
-                Rejection(str(error), f"{where}, message {turn + 1}", {**conversation, "messages": [record]})
-            )
+            whole = {**conversation, "messages": [record]}
+            rejected.append(Rejection(str(error), f"{where}, message {turn + 1}", whole))
     return list(accepted.values()), rejected
 
 
@@ -196,50 +241,11 @@ def same_id_other_content(message: Message) -> str:
     )
 
 
-def _read_message(
-    record: object,
-    scope: Scope,
-    conversation_id: str,
-    user_id: str | None,
-    tags: tuple[str, ...],
-    turn: int,
-    admission: Admission,
-) -> Message:
-    if not isinstance(record, Mapping):
-        raise InputError(f"a message must be an object, not {shown(record)}")
-    source_id = _optional_label("id", record.get("id"))
+def _role(value: object) -> Role:
     try:
-        role = Role(record.get("role"))  # type: ignore[arg-type]  # whatever is no member raises ValueError
+        return Role(value)  # type: ignore[arg-type]  # whatever is no member raises ValueError
     except ValueError:
-        accepted = ", ".join(Role)
-        raise InputError(f"role {shown(record.get('role'))} is unknown; accepted: {accepted}") from None
-    name = _optional_label("name", record.get("name"))
-    content = _text(record.get("content"))
-    sent_at = _timestamp(record.get("timestamp"))
-    admission.check(sent_at)
-    identity: tuple[object, ...] = (source_id,) if source_id else (role, name, sent_at.isoformat(), content)
-    return Message(
-        id=make_id(
-            MESSAGE,
-            Calendar().hour(sent_at),
-            scope.workspace_id,
-            scope.agent_id,
-            conversation_id,
-            bool(source_id),
-            *identity,
-        ),
-        scope=scope,
-        conversation_id=conversation_id,
-        user_id=user_id,
-        tags=tags,
-        source_id=source_id,
-        turn=turn,
-        role=role,
-        name=name,
-        content=content,
-        sent_at=sent_at,
-        received_at=admission.now,
-    )
+        raise InputError(f"role {shown(value)} is unknown; accepted: {', '.join(Role)}") from None
 
 
 def _label(name: str, value: object) -> str:
@@ -281,20 +287,20 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _timestamp(value: object) -> datetime:
+def _timestamp(name: str, value: object) -> datetime:
     expected = "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00"
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise InputError(f"timestamp {shown(value)} cannot be read; {expected}") from None
+            raise InputError(f"{name} {shown(value)} cannot be read; {expected}") from None
     if not isinstance(value, datetime):
-        raise InputError(f"timestamp {shown(value)} is not a time; {expected}")
+        raise InputError(f"{name} {shown(value)} is not a time; {expected}")
     if value.tzinfo is None:
-        raise InputError(f"timestamp {value.isoformat()} has no time zone; {expected}")
+        raise InputError(f"{name} {value.isoformat()} has no time zone; {expected}")
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
-        raise InputError(f"timestamp {value.isoformat()} is out of range; {expected}") from None
+        raise InputError(f"{name} {value.isoformat()} is out of range; {expected}") from None
     Calendar().hour(instant)
     return instant

@@ -36,7 +36,7 @@ def digest_of_all(digests: Iterable[str]) -> str:
 
 def make_id(what: str, period: Period, *parts: object) -> str:
     """Return the id of the thing called `what` (``message`` or a grain) in `period`, made from `parts`."""
-    return f"{what}:{period.key}:{digest(*parts)}"
+    return f"{what}:{period.key}:{digest(what, period.key, *parts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+# Everything that is needed is made on first use: a virtual environment with hash-pinned requirements.
+PYTHON ?= python3
+UV_VERSION = 0.13.8
+BIN = .venv/bin
+
+.PHONY: help demo dev test lint types tests bench lock clean
+
+help:  ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15) and "Python 3.11 to 3.14 is needed; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps -e .
+	touch $@
+
+demo: .venv/.installed  ## Run a sample year through the whole chain and show what is remembered
+	@mkdir -p .dagster && cp dagster.yaml .dagster/
+	@DAGSTER_HOME=$(CURDIR)/.dagster $(BIN)/memory-pipeline demo --root ./demo-lake
+
+dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3000
+	@mkdir -p .dagster && cp dagster.yaml .dagster/
+	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev
+
+test: lint types tests  ## Run all checks: lint, types, architecture, tests
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: .venv/.installed
+	$(BIN)/mypy
+
+tests: .venv/.installed
+	$(BIN)/pytest -n auto
+
+bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
+	$(BIN)/python -m benchmarks
+
+lock: .venv/.installed  ## Write requirements.lock anew
+	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \
+		--no-annotate --no-header --extra dev --python-version 3.11 --output-file requirements.lock pyproject.toml
+
+clean:  ## Remove the environment, the demo's lake and all caches
+	rm -rf .venv .dagster demo-lake .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What Dagster sees: partitions, resources, assets, sensors and automation. No logic of memory lives here."""

@@ -1,0 +1,1 @@
+"""Assets: one module for what each grain holds, one for the marts."""

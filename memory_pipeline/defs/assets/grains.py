@@ -1,0 +1,132 @@
+"""The assets of the six grains, from one factory: messages and facts by the hour, summaries by day, week, … year.
+
+A grain's tables and its index are made by one op, so that a run is one step and the journal is acknowledged when
+everything stands.
+"""
+
+# No `from __future__ import annotations` in here: Dagster reads config annotations as they stand.
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from memory_pipeline.defs.automation import roll_up
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline.models.selection import Models
+from memory_pipeline.steps.made import MESSAGES_ASSET, Made, index_asset, table_asset
+from memory_pipeline.steps.make import make
+
+_LOOKS = {
+    MESSAGES_ASSET: "What was said, deduplicated: one row a message, from the journal.",
+    "working_facts": "Working memory: every turn as it was said, and what its sentences assert.",
+}
+
+
+class PeriodsConfig(dg.Config):
+    """Which periods a run makes, where it is not given partitions.
+
+    Scattered hours are listed here rather than covered by a range: Dagster writes an event for every partition of a
+    range, and most hours are silent.
+    """
+
+    periods: list[str] = Field(default_factory=list)
+
+
+def grain_assets(grain: Grain, models: Models, partitions: Partitions, calendar: Calendar) -> dg.AssetsDefinition:
+    """Return the assets of one grain: its table or tables, and its index."""
+
+    @dg.multi_asset(
+        name=f"make_{grain}",
+        specs=list(_specs(grain, calendar.timezone)),
+        partitions_def=partitions.definitions[grain],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=f"memory_{grain}",
+    )
+    def make_grain(
+        context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        memory.lake.ensure()
+        if config.periods:
+            periods = [Period.parse(grain, text) for text in config.periods]
+        else:
+            periods = [partitions.period(grain, key) for key in context.partition_keys]
+        for made in make(memory.lake, models, grain, periods):
+            # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
+            # hours touches no others.
+            context.log_event(
+                dg.AssetMaterialization(
+                    made.asset,
+                    partition=partitions.key(made.period),
+                    metadata=_metadata(made),
+                    tags={"dagster/data_version": made.output_digest},
+                )
+            )
+        yield from ()
+
+    return make_grain
+
+
+def _specs(grain: Grain, timezone: str) -> Iterator[dg.AssetSpec]:
+    finer = grain.finer
+    common: dict[str, Any] = {"group_name": grain.value, "owners": ["team:memory"], "skippable": True}
+    table = table_asset(grain)
+    if finer is None:
+        yield dg.AssetSpec(
+            MESSAGES_ASSET,
+            description=_LOOKS[MESSAGES_ASSET],
+            kinds={"deltalake"},
+            metadata=_columns(MESSAGES),
+            **common,
+        )
+        yield dg.AssetSpec(
+            table,
+            deps=[MESSAGES_ASSET],
+            description=_LOOKS[table],
+            kinds={"deltalake"},
+            metadata=_columns(FACTS),
+            **common,
+        )
+    else:
+        yield dg.AssetSpec(
+            table,
+            deps=[table_asset(finer)],
+            description=f"One {grain} summary for each agent, made from {table_asset(finer)}, each point citing it.",
+            kinds={"deltalake"},
+            metadata=_columns(SUMMARIES),
+            automation_condition=roll_up(grain, timezone),
+            **common,
+        )
+    yield dg.AssetSpec(
+        index_asset(grain),
+        deps=[table],
+        description=f"What readers search: {table} as a vector index, one table for each agent.",
+        kinds={"lancedb"},
+        **common,
+    )
+
+
+def _columns(spec: TableSpec) -> dict[str, Any]:
+    columns = [
+        dg.TableColumn(field.name, str(field.type), description=field.metadata[b"comment"].decode())
+        for field in spec.schema
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
+
+
+def _metadata(made: Made) -> dict[str, Any]:
+    return {
+        "dagster/partition_row_count": made.rows,
+        "rows": made.rows,
+        "agents": made.agents,
+        "messages": made.messages,
+        "bytes": made.bytes,
+        "seconds": round(made.seconds, 4),
+        "changed": made.changed,
+        "period": made.period.key,
+    }

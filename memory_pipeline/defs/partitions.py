@@ -1,0 +1,81 @@
+"""Between periods and Dagster's partition keys; nobody else translates.
+
+Dagster's keys must be readable by strptime, so a week is its Monday (``2024-W03-1``) and a quarter its first month
+(``2024-01``). Where days begin in another zone than UTC, an hour's key is the local time with its offset
+(``2024-10-27T02:00+0200``), because Dagster maps only between definitions of one zone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.errors import ConfigurationError
+
+_FORMATS = {
+    Grain.DAILY: ("%Y-%m-%d", "0 0 * * *"),
+    Grain.WEEKLY: ("%G-W%V-%u", "0 0 * * 1"),
+    Grain.MONTHLY: ("%Y-%m", "0 0 1 * *"),
+    Grain.QUARTERLY: ("%Y-%m", "0 0 1 */3 *"),
+    Grain.YEARLY: ("%Y", "0 0 1 1 *"),
+}
+
+
+class Partitions:
+    """The partitions definitions of a deployment, and the two ways of translation.
+
+    Args:
+        start: the first day; a 1 January that is a Monday, so that all grains begin on it.
+        calendar: where days begin.
+    """
+
+    def __init__(self, start: date, calendar: Calendar) -> None:
+        self._calendar = calendar
+        self._utc = calendar.timezone == "UTC"
+        self._hour_format = "%Y-%m-%dT%H" if self._utc else "%Y-%m-%dT%H:%M%z"
+        first_hour = calendar.bounds(Period.containing(Grain.DAILY, start))[0].astimezone(calendar.zone)
+        minutes = {
+            datetime(start.year, month, 1, tzinfo=calendar.zone).utcoffset() or timedelta() for month in range(1, 13)
+        }
+        past_the_hour = {offset.seconds // 60 % 60 for offset in minutes}
+        if len(past_the_hour) > 1:
+            raise ConfigurationError(
+                f"time zone {calendar.timezone} changes its clocks by less than an hour, which hourly partitions "
+                "cannot follow; choose a zone that changes them by a whole hour, or UTC"
+            )
+        self.definitions: dict[Grain, dg.TimeWindowPartitionsDefinition] = {
+            Grain.WORKING: dg.TimeWindowPartitionsDefinition(
+                start=first_hour.replace(tzinfo=None),
+                fmt=self._hour_format,
+                cron_schedule=f"{past_the_hour.pop()} * * * *",
+                timezone=calendar.timezone,
+                end_offset=1,  # the hour that is still open can be written
+            ),
+            **{
+                grain: dg.TimeWindowPartitionsDefinition(
+                    start=datetime(start.year, start.month, start.day),  # noqa: DTZ001  # Dagster adds the zone
+                    fmt=fmt,
+                    cron_schedule=cron,
+                    timezone=calendar.timezone,
+                )
+                for grain, (fmt, cron) in _FORMATS.items()
+            },
+        }
+
+    def key(self, period: Period) -> str:
+        """Return Dagster's key of a period."""
+        if period.grain is Grain.WORKING:
+            start = self._calendar.bounds(period)[0]
+            return start.astimezone(self._calendar.zone).strftime(self._hour_format)
+        return period.first_day.strftime(_FORMATS[period.grain][0])
+
+    def period(self, grain: Grain, key: str) -> Period:
+        """Return the period of a Dagster key."""
+        if grain is not Grain.WORKING:
+            return Period.containing(grain, datetime.strptime(key, _FORMATS[grain][0]).date())  # noqa: DTZ007  # a date
+        if self._utc:
+            return self._calendar.hour(datetime.strptime(key, self._hour_format).replace(tzinfo=UTC))
+        return self._calendar.hour(datetime.strptime(key, self._hour_format).astimezone(UTC))

@@ -1,0 +1,103 @@
+"""Runs the assets in this process, without a daemon: what `memory-pipeline run` and `make demo` do.
+
+What is to be done comes from the journal and the ledger (:mod:`memory_pipeline.steps.plan`), grain by grain from fine
+to coarse, so that each sees what the one below it has just made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from memory_pipeline.defs.assets.grains import grain_assets
+from memory_pipeline.defs.assets.marts import mart_assets
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import LakeError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.selection import Models
+from memory_pipeline.settings import Settings
+from memory_pipeline.steps.plan import grain_status, periods_in
+
+#: Dagster's own log goes to its event log; on the screen only what went wrong.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+
+
+@dataclass(frozen=True, slots=True)
+class GrainRun:
+    """What the run of one grain did: the periods it was asked for, and how many changed, by asset."""
+
+    grain: Grain
+    periods: list[Period]
+    changed: int
+    rows: int
+
+
+def run_all(
+    lake: Lake,
+    settings: Settings,
+    models: Models,
+    now: datetime,
+    between: tuple[datetime, datetime] | None = None,
+) -> Iterator[Grain | GrainRun]:
+    """Make what is pending as of `now`, or every closed period with a moment in `between`.
+
+    Yields each grain before it is made and what came of it afterwards. Uses the Dagster instance of ``DAGSTER_HOME``
+    if that is set, so that ``dagster dev`` shows the runs, else one that is forgotten.
+
+    Raises:
+        LakeError: a run failed; what earlier grains made stands, and the next run goes on from there.
+    """
+    partitions = Partitions(settings.start, lake.calendar)
+    resource = LakeResource(root=settings.root, timezone=settings.timezone)
+    with _instance() as instance:
+        anything = False
+        for grain in Grain:
+            yield grain
+            if between is None:
+                periods = grain_status(lake, grain, settings.start, now).pending
+            else:
+                periods = periods_in(lake, grain, *between, now)
+            changed = rows = 0
+            if periods:
+                assets = grain_assets(grain, models, partitions, lake.calendar)
+                config = {"ops": {f"make_{grain}": {"config": {"periods": [period.key for period in periods]}}}}
+                made = _materializations(_run([assets], resource, instance, config))
+                changed = sum(bool(_value(event, "changed")) for event in made)
+                rows = sum(int(_value(event, "rows")) for event in made)
+            anything = anything or changed > 0
+            yield GrainRun(grain, periods, changed, rows)
+        if anything:
+            _run(mart_assets(lake.calendar.timezone), resource, instance, {})
+
+
+def _instance() -> dg.DagsterInstance:
+    return dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else dg.DagsterInstance.ephemeral()
+
+
+def _run(
+    assets: Sequence[dg.AssetsDefinition], resource: LakeResource, instance: dg.DagsterInstance, config: dict[str, Any]
+) -> dg.ExecuteInProcessResult:
+    result = dg.materialize(
+        assets, resources={"memory": resource}, instance=instance, run_config={**config, **_QUIET}, raise_on_error=True
+    )
+    if not result.success:
+        raise LakeError(f"Dagster run {result.run_id} failed; its log says why")
+    return result
+
+
+def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
+    return [
+        event.step_materialization_data.materialization for event in result.all_events if event.is_step_materialization
+    ]
+
+
+def _value(event: dg.AssetMaterialization, name: str) -> Any:
+    return event.metadata[name].value

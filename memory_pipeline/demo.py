@@ -1,0 +1,93 @@
+"""The tour that `memory-pipeline demo` gives: the sample year through the whole chain, and what is remembered of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.defs.runs import GrainRun, run_all
+from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.rendering import hit_lines, to_json
+from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
+from memory_pipeline.writer.files import ingest_file
+
+if TYPE_CHECKING:
+    from memory_pipeline.reader import Hit
+    from memory_pipeline.settings import Settings
+
+#: What is asked of each grain.
+_QUESTIONS = {
+    Grain.WORKING: "Who is allergic to hazelnuts?",
+    Grain.DAILY: "When was the loan signed?",
+    Grain.WEEKLY: "the new oven",
+    Grain.MONTHLY: "moving to another flat",
+    Grain.QUARTERLY: "the second shop",
+    Grain.YEARLY: "What happened this year?",
+}
+
+
+def show_demo(settings: Settings, *, as_json: bool) -> None:
+    """Ingest the sample, run the pipeline, and show what is remembered. A second time changes nothing.
+
+    Args:
+        settings: where the demo's lake lies.
+        as_json: print one JSON object instead of the tour.
+    """
+    say = (lambda _="": None) if as_json else click.echo
+    lake = Lake(settings.root, settings.timezone)
+    models = default_models()
+    started = time.monotonic()
+    before = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
+
+    say(f"1. A year of conversations between Nadia, Ruben and their agent Juniper goes into {lake.storage.uri}")
+    result = ingest_file(lake, HISTORY, Admission(settings.start, AFTERWARDS, lake.calendar))
+    say(f"   {result.messages} messages of {result.conversations} conversations, one small file an hour\n")
+
+    say("2. The pipeline makes it memory, grain by grain, through Dagster")
+    for event in run_all(lake, settings, models, AFTERWARDS):
+        if isinstance(event, GrainRun):
+            say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
+    after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
+    unchanged = " Nothing changed: it was all there." if before == after else ""
+    say(f"   done in {time.monotonic() - started:.1f} s.{unchanged}\n")
+
+    say(f"3. What Juniper remembers on {AFTERWARDS:%d %B %Y}")
+    reader = MemoryReader.open(settings.root, workspace_id=WORKSPACE, agent_id=AGENT)
+    found: dict[Grain, list[Hit]] = {}
+    for grain, question in _QUESTIONS.items():
+        found[grain] = reader.search_memory(grain, max_results=2, maximum_days_ago=400, query_text=question, now=AFTERWARDS)
+        say(f"\n   {grain}: {question}")
+        for line in hit_lines(found[grain], lines=4):
+            say(f"   {line}")
+
+    say("\n4. Why it says so: a sentence of the year, down to what was said")
+    walk = _walk(reader, found[Grain.YEARLY])
+    say("\n".join(f"   {line}" for line in walk.lines()) if walk else "   (no yearly summary)")
+
+    if as_json:
+        click.echo(to_json({"ingested": result, "found": found, "walk": walk}))
+        return
+    scope = f"--root {settings.root} --workspace {WORKSPACE} --agent {AGENT} --now {AFTERWARDS:%Y-%m-%d}"
+    say(f"""
+Next:
+   .venv/bin/memory-pipeline search "sourdough starter" {scope}
+   .venv/bin/memory-pipeline status --root {settings.root} --now {AFTERWARDS:%Y-%m-%d}
+   .venv/bin/memory-pipeline sql memory_growth --root {settings.root}
+   make dev                               the same in Dagster, on http://localhost:3000: assets, partitions, backfills
+""")
+
+
+def _walk(reader: MemoryReader, years: list[Hit]) -> object:
+    """Follow the most important point of the newest year down to the messages."""
+    if not years:
+        return None
+    lines = years[0].content.splitlines()
+    best = max(range(len(lines)), key=lambda n: (sum(c.isdigit() for c in lines[n][10:]), -n))
+    return reader.expand(f"{years[0].id}#{best}")

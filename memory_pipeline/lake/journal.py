@@ -1,0 +1,143 @@
+"""The journal: append-only files, the only thing that agents write. Everything else in the lake is derived from it.
+
+::
+
+    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    one message a line, one hour a file
+    journal/quarantine/{digest}.json                            one record that could not be taken, with its reason
+
+A file stays pending until its rows can be found in the index; then it is acknowledged, that is, deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ulid import ULID
+
+from memory_pipeline.domain.conversations import Message, Rejection, Scope
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memory_pipeline.lake.storage import Storage
+
+_PENDING = "journal/pending"
+_QUARANTINE = "journal/quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """A pending file: where it is, whose, the hour of its messages, its size, and its storage tag."""
+
+    path: str
+    scope: Scope
+    hour: Period
+    size: int
+    tag: str
+
+
+class Journal:
+    """Appends, lists, reads and acknowledges journal files."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def append(self, messages: Sequence[Message]) -> list[str]:
+        """Write messages durably, one file for each agent and hour; return the files' paths."""
+        groups: dict[tuple[Scope, Period], list[Message]] = {}
+        for message in messages:
+            groups.setdefault((message.scope, message.hour), []).append(message)
+        paths = []
+        for (scope, hour), group in groups.items():
+            ulid = ULID.from_datetime(group[0].received_at)
+            path = f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}/{hour}__{ulid}.jsonl"
+            lines = [json.dumps(message.to_record(), ensure_ascii=False) for message in group]
+            self._storage.write(path, ("\n".join(lines) + "\n").encode())
+            paths.append(path)
+        return paths
+
+    def pending(self, scope: Scope | None = None) -> list[JournalFile]:
+        """Return the files not yet acknowledged, of one agent or of all, sorted by path.
+
+        Files whose place or name the journal did not choose are left alone.
+        """
+        folder = _PENDING if scope is None else f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}"
+        files = []
+        for entry in self._storage.list(folder):
+            parts = entry.path.split("/")
+            try:
+                workspace_id, agent_id, name = parts[2:]
+                hour, separator, _ = name.partition("__")
+                if separator and name.endswith(".jsonl"):
+                    owner, period = Scope(workspace_id, agent_id), Period.parse("working", hour)
+                    files.append(JournalFile(entry.path, owner, period, entry.size, entry.tag))
+            except ValueError:
+                continue
+        return files
+
+    def read(self, file: JournalFile) -> tuple[list[Message], list[Rejection]]:
+        """Return a file's messages, and its lines that cannot be read, with the reasons.
+
+        A file that was acknowledged in the meantime has neither.
+        """
+        data = self._storage.read(file.path)
+        messages: list[Message] = []
+        rejected: list[Rejection] = []
+        for number, line in enumerate((data or b"").splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                message = Message.from_record(parse_json(line))
+                if (message.scope, message.hour) != (file.scope, file.hour):
+                    raise InputError(f"message of {message.scope} and {message.hour} stands in a file of another")
+                messages.append(message)
+            except InputError as error:
+                rejected.append(Rejection(str(error), f"{file.path}, line {number}", line.decode(errors="replace")))
+        return messages, rejected
+
+    def acknowledge(self, files: Iterable[JournalFile]) -> None:
+        """Delete files whose messages can be found elsewhere."""
+        self._storage.delete(file.path for file in files)
+
+    def set_aside(self, rejections: Iterable[Rejection]) -> None:
+        """Keep records that were not accepted, with their reasons. The same record is kept once."""
+        for rejection in rejections:
+            content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
+            data = json.dumps(content, indent=1, default=str).encode()  # ASCII: the record may hold broken Unicode
+            self._storage.write(f"{_QUARANTINE}/{digest(rejection.record)}.json", data)
+
+    def quarantined(self) -> list[Rejection]:
+        """Return the records that were set aside."""
+        found = []
+        for entry in self._storage.list(_QUARANTINE):
+            data = self._storage.read(entry.path)
+            if data is not None:
+                content = json.loads(data)
+                found.append(Rejection(content["reason"], content["where"], content["record"]))
+        return found
+
+    def release(self, records: Iterable[object]) -> None:
+        """Forget that records were set aside; for those that have now been accepted."""
+        self._storage.delete(f"{_QUARANTINE}/{digest(record)}.json" for record in records)
+
+
+def parse_json(line: bytes) -> dict[str, object]:
+    """Read one JSON object.
+
+    Raises:
+        InputError: it is not UTF-8, not JSON, nested too deep, or not an object.
+    """
+    try:
+        value = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"not valid UTF-8 at byte {error.start}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON: {shown(str(error), 200)}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"expected a JSON object, not {shown(value)}")
+    return value

@@ -1,0 +1,94 @@
+"""The lake: one root with everything that a deployment remembers."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.storage import Storage
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake.ledger import Ledger
+    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.vectors import VectorIndex
+
+_MANIFEST = "lake.json"
+_FORMAT = 1
+
+
+class Lake:
+    """Journal, tables, ledger and index below one root.
+
+    The zone in which days begin is written down when the lake is made and cannot change afterwards, because every
+    period's bounds depend on it.
+
+    Args:
+        uri: a folder or ``s3://bucket/prefix``; it need not exist.
+        timezone: the zone that is expected; None accepts the lake's own, or UTC for a new one.
+
+    Raises:
+        ConfigurationError: the address or the zone is not accepted, or the lake was made with another zone.
+        LakeError: the lake was made by a newer version of this package.
+    """
+
+    def __init__(self, uri: str, timezone: str | None = None) -> None:
+        self.storage = Storage(uri)
+        self._manifest = self._read_manifest()
+        known = self._manifest and str(self._manifest["timezone"])
+        if known and timezone and known != timezone:
+            raise ConfigurationError(
+                f"MEMORY_PIPELINE_TIMEZONE {shown(timezone)} does not fit the lake at {uri}, whose days begin in "
+                f"{known}; unset it, or use another root"
+            )
+        self.calendar = Calendar(known or timezone or "UTC")
+        self.journal = Journal(self.storage)
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether anything was ever written here."""
+        return self._manifest is not None
+
+    def ensure(self) -> None:
+        """Write down what the lake is made with, if this is its first use."""
+        if self._manifest is None:
+            self._manifest = {"format": _FORMAT, "timezone": self.calendar.timezone}
+            self.storage.write(_MANIFEST, json.dumps(self._manifest).encode())
+
+    def _read_manifest(self) -> dict[str, object] | None:
+        data = self.storage.read(_MANIFEST)
+        if data is None:
+            return None
+        manifest: dict[str, object] = json.loads(data)
+        if manifest.get("format") != _FORMAT:
+            raise LakeError(
+                f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "
+                f"memory-pipeline reads format {_FORMAT}"
+            )
+        return manifest
+
+    # Each of these costs a heavy import that many callers (a writer, say) can do without.
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The Delta tables."""
+        from memory_pipeline.lake.tables import Tables
+
+        return Tables(self.storage)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What was made, and from what."""
+        from memory_pipeline.lake.ledger import Ledger
+
+        return Ledger(self.tables)
+
+    @cached_property
+    def index(self) -> VectorIndex:
+        """The vector index."""
+        from memory_pipeline.lake.vectors import VectorIndex
+
+        return VectorIndex(self.storage)

@@ -1,0 +1,71 @@
+"""The ledger: which partitions have been made, from what, and what came out.
+
+It is what tells "there was nothing to remember" from "nobody has looked yet", and "up to date" from "late data has
+come": a period is stale when the digest of what it is made from is no longer the one that the ledger holds. It holds
+no time of the clock, so that two lakes made from the same journal are equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.lake.schemas import LEDGER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One partition of one asset, as it was last made."""
+
+    asset: str
+    period: str
+    input_digest: str
+    output_digest: str
+    rows: int
+    agents: int
+
+    @property
+    def bucket(self) -> str:
+        """The ledger's partition: an asset's month for hours and days, its year for what is coarser."""
+        fine = len(self.period) >= len("2024-01-15")
+        return f"{self.asset}.{self.period[: 7 if fine else 4]}"
+
+
+class Ledger:
+    """Reads and records what was made."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, Entry]:
+        """Return the entries of an asset by period name; of the given periods, or of all."""
+        keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
+        wanted = None
+        if periods is not None:
+            wanted = {period.key for period in periods}
+            keys &= {Entry(asset, period, "", "", 0, 0).bucket for period in wanted}
+        rows = self._tables.read(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
+        return {row["period"]: Entry(**row) for row in rows if wanted is None or row["period"] in wanted}
+
+    def record(self, entries: Iterable[Entry]) -> None:
+        """Enter what was made, in one commit; an entry replaces that of the same asset and period."""
+        rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
+        new = pa.Table.from_pylist(rows, schema=LEDGER.schema)
+
+        def merged(old: pa.Table) -> pa.Table:
+            replaced = pc.is_in(
+                pc.binary_join_element_wise(old["bucket"], old["period"], "/"),
+                pc.binary_join_element_wise(new["bucket"], new["period"], "/"),
+            )
+            return pa.concat_tables([old.filter(pc.invert(replaced)), new])
+
+        self._tables.transform(LEDGER, {row["bucket"] for row in rows}, merged)

@@ -1,0 +1,174 @@
+"""The columns of every table, as pyarrow schemas. All times are UTC, in microseconds; `?` in a comment: may be null.
+
+A field's comment is its description in the Dagster UI too, so it is written for whoever reads a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_TEXT = pa.string()
+_TEXTS = pa.list_(pa.string())
+_TIME = pa.timestamp("us", tz="UTC")
+_SCORE = pa.float64()
+_VECTOR = pa.list_(pa.float32())
+
+
+def _field(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table: its name, its columns, and how it is partitioned.
+
+    Attributes:
+        partition_by: the partition columns; all but the last are given one value in every read and write.
+        order_by: the columns that sort the rows of a partition.
+        not_compared: columns left out when two partitions are compared, because others decide them.
+    """
+
+    name: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    order_by: tuple[str, ...] = ("id",)
+    not_compared: tuple[str, ...] = ()
+
+
+_SCOPE = (
+    _field("workspace_id", _TEXT, "Workspace that the row belongs to."),
+    _field("agent_id", _TEXT, "Agent that the row belongs to."),
+)
+_EMBEDDING = (
+    _field("vector", _VECTOR, "Embedding of the content; unit length."),
+    _field("embed_model", _TEXT, "Embedder that made the vector."),
+)
+
+MESSAGES = TableSpec(
+    "messages",
+    pa.schema(
+        [
+            _field("period", _TEXT, "UTC hour in which it was sent, as 2024-01-15T08."),
+            _field("id", _TEXT, "Hash of scope, conversation and the message's id, or its content where it has none."),
+            *_SCOPE,
+            _field("conversation_id", _TEXT, "Conversation that it belongs to."),
+            _field("user_id", _TEXT, "User of the conversation?", nullable=True),
+            _field("tags", _TEXTS, "Tags of the conversation, sorted."),
+            _field("source_id", _TEXT, "Id that the writer gave the message?", nullable=True),
+            _field("turn", pa.int32(), "Position, from 0, in the conversation as first written."),
+            _field("role", _TEXT, "user, assistant, system or tool."),
+            _field("name", _TEXT, "Name of the speaker?", nullable=True),
+            _field("content", _TEXT, "What was said."),
+            _field("sent_at", _TIME, "When it was said."),
+            _field("received_at", _TIME, "When the journal took it."),
+        ]
+    ),
+    partition_by=("period",),
+)
+
+FACTS = TableSpec(
+    "facts",
+    pa.schema(
+        [
+            _field("period", _TEXT, "UTC hour of the message, as 2024-01-15T08."),
+            _field("id", _TEXT, "Hash of scope, sources and content."),
+            *_SCOPE,
+            _field("kind", _TEXT, "turn (a whole message), statement, event, plan, preference or instruction."),
+            _field("content", _TEXT, "The fact, beginning with its speaker."),
+            _field("speaker", _TEXT, "Who said it."),
+            _field("entities", _TEXTS, "Names in it, sorted."),
+            _field("importance", _SCORE, "0 to 1: how much is lost if it is forgotten."),
+            _field("confidence", _SCORE, "0 to 1: how sure the extraction is."),
+            _field("conversation_id", _TEXT, "Conversation that it comes from."),
+            _field("message_ids", _TEXTS, "Messages that it rests on."),
+            _field("turn", pa.int32(), "Position of its message in the conversation."),
+            _field("event_at", _TIME, "When it was said."),
+            _field("mentioned_at", _TIME, "First day that the text speaks about?", nullable=True),
+            _field("tags", _TEXTS, "Tags of the conversation, sorted."),
+            _field("extraction_method", _TEXT, "What found it: verbatim, or an extractor's name and version."),
+            _field("digest", _TEXT, "Changes whenever anything about the fact changes."),
+            *_EMBEDDING,
+        ]
+    ),
+    partition_by=("period",),
+    not_compared=("vector",),
+)
+
+_KEY_POINT = pa.struct(
+    [
+        pa.field("sentence", _TEXT),
+        pa.field("source_ids", _TEXTS),
+        pa.field("event_at", _TIME),
+        pa.field("importance", _SCORE),
+        pa.field("entities", _TEXTS),
+    ]
+)
+
+SUMMARIES = TableSpec(
+    "summaries",
+    pa.schema(
+        [
+            _field("grain", _TEXT, "daily, weekly, monthly, quarterly or yearly."),
+            _field("period", _TEXT, "The period's name, as 2024-01-15, 2024-W03, 2024-01, 2024-Q1, 2024."),
+            _field("id", _TEXT, "Hash of scope and period."),
+            *_SCOPE,
+            _field("period_start", _TIME, "First instant that the period's name covers."),
+            _field("period_end", _TIME, "First instant after the period."),
+            _field("content", _TEXT, "The summary, one line a point."),
+            _field("key_points", pa.list_(_KEY_POINT), "Its sentences, each with the ids that it rests on."),
+            _field("entities", _TEXTS, "Names in it, sorted."),
+            _field("importance", _SCORE, "Highest importance of its points."),
+            _field("source_ids", _TEXTS, "All that it was made from: facts, or finer summaries; sorted."),
+            _field("source_digest", _TEXT, "Changes if a source or the method changed."),
+            _field("tokens_in", pa.int64(), "Tokens of the material; estimated at 4 characters each."),
+            _field("tokens_out", pa.int64(), "Tokens of the content; estimated likewise."),
+            _field("summary_method", _TEXT, "Summarizer that made it, with its version."),
+            _field("digest", _TEXT, "Changes whenever anything about the summary changes."),
+            *_EMBEDDING,
+        ]
+    ),
+    partition_by=("grain", "period"),
+    not_compared=("vector",),
+)
+
+LEDGER = TableSpec(
+    "ledger",
+    pa.schema(
+        [
+            _field("bucket", _TEXT, "Asset, and month or year of the period; keeps a commit small."),
+            _field("asset", _TEXT, "The asset, as working_facts or daily_summaries."),
+            _field("period", _TEXT, "The period that was made."),
+            _field("input_digest", _TEXT, "Digest of what it was made from."),
+            _field("output_digest", _TEXT, "Digest of its rows; of nothing, where there was no material."),
+            _field("rows", pa.int64(), "Number of its rows; 0 where it was looked at and there was no material."),
+            _field("agents", pa.int64(), "Number of agents that have rows."),
+        ]
+    ),
+    partition_by=("bucket",),
+    order_by=("period",),
+)
+
+TABLES = {spec.name: spec for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER)}
+
+
+def index_schema(dimension: int) -> pa.Schema:
+    """Return the columns of an index table: the same for facts and summaries of any grain."""
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("period", pa.string()),
+            pa.field("kind", pa.string()),  # a fact's kind, or "summary"
+            pa.field("content", pa.string()),
+            pa.field("starts_at", pa.timestamp("us", tz="UTC")),
+            pa.field("ends_at", pa.timestamp("us", tz="UTC")),  # of a fact: when it was said, as starts_at
+            pa.field("entities", pa.list_(pa.string())),
+            pa.field("importance", pa.float64()),
+            pa.field("conversation_id", pa.string()),
+            pa.field("source_ids", pa.list_(pa.string())),  # messages of a fact, facts or finer summaries of a summary
+            pa.field("digest", pa.string()),
+            pa.field("embed_model", pa.string()),
+            pa.field("vector", pa.list_(pa.float32(), dimension)),
+        ]
+    )

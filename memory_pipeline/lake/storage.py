@@ -1,0 +1,120 @@
+"""Files under the lake's root: the only door to fsspec. A root is a local folder or ``s3://bucket/prefix``.
+
+For S3, credentials, region and endpoint come from the standard AWS variables and files.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+
+from memory_pipeline.errors import ConfigurationError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file: its path below the root, its size in bytes, and a tag that changes when its content does."""
+
+    path: str
+    size: int
+    tag: str
+
+
+class Storage:
+    """Reads and writes whole files under one root. Paths are relative to it, with forward slashes."""
+
+    def __init__(self, uri: str) -> None:
+        scheme, separator, rest = uri.partition("://")
+        if not separator or scheme == "file":
+            self.is_local = True
+            self._base = str(Path(rest if separator else uri).expanduser().absolute())
+            self._fs: Any = fsspec.filesystem("file")
+        elif scheme == "s3":
+            self.is_local = False
+            self._base = rest.strip("/")
+            # A cached listing would hide files that another process wrote.
+            self._fs = fsspec.filesystem("s3", use_listings_cache=False)
+        else:
+            raise ConfigurationError(f"lake root {shown(uri)} is not accepted; expected a folder or s3://bucket/prefix")
+
+    @property
+    def uri(self) -> str:
+        """The root, as other libraries take it."""
+        return self.locate("")
+
+    def locate(self, path: str) -> str:
+        """Return the full address of `path`, as other libraries take it."""
+        full = f"{self._base}/{path}".rstrip("/")
+        return full if self.is_local else f"s3://{full}"
+
+    def file_path(self, path: str) -> str:
+        """Return the address of `path` as :meth:`arrow_filesystem` takes it: without a scheme."""
+        return f"{self._base}/{path}"
+
+    def arrow_filesystem(self) -> Any:
+        """Return the pyarrow filesystem that reads below the root."""
+        return LocalFileSystem() if self.is_local else PyFileSystem(FSSpecHandler(self._fs))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file so that it is whole and durable when this returns, and never seen in part."""
+        if not self.is_local:
+            self._fs.pipe_file(f"{self._base}/{path}", data)  # one PUT is atomic
+            return
+        target = Path(self._base, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # without it a power cut may forget the new name
+        finally:
+            os.close(folder)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes; None where there is no such file."""
+        try:
+            data: bytes = self._fs.cat_file(f"{self._base}/{path}")
+        except FileNotFoundError:
+            return None
+        return data
+
+    def list(self, prefix: str) -> list[Entry]:
+        """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
+
+        Files whose names begin with a dot are writes in progress and are left out.
+        """
+        try:
+            found: dict[str, dict[str, Any]] = self._fs.find(f"{self._base}/{prefix}", detail=True)
+        except FileNotFoundError:
+            return []
+        cut = len(self._base) + 1
+        entries = [
+            Entry(
+                path=path[cut:],
+                size=info["size"],
+                tag=str(info.get("ETag") or f"{info['size']}-{info.get('mtime')}"),
+            )
+            for path, info in found.items()
+            if not path.rpartition("/")[2].startswith(".")
+        ]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; those that are gone already are passed over."""
+        for path in paths:
+            try:
+                self._fs.rm_file(f"{self._base}/{path}")
+            except FileNotFoundError:
+                continue

@@ -1,0 +1,256 @@
+"""The vector index: the only door to lancedb. A projection of the tables, made again at will.
+
+One database for each workspace, one table for each agent and grain, all periods inside
+(docs/decisions/0003-one-index-per-agent-and-grain.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import lancedb
+import pyarrow as pa
+import pyarrow.compute as pc
+from lancedb.index import FTS, BTree, IvfRq
+from lancedb.query import ColumnOrdering
+
+from memory_pipeline.errors import LakeError
+from memory_pipeline.lake.schemas import index_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.facts import FactKind
+    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.storage import Storage
+
+_Result = TypeVar("_Result")
+
+#: How many agents' tables are written at once.
+_CONCURRENCY = 16
+#: A table is compacted when its version is a multiple of this.
+_COMPACT_EVERY = 32
+#: Old versions stay this long for readers that still use them.
+_KEEP_VERSIONS = timedelta(minutes=10)
+#: The columns that a search returns.
+_FOUND = [name for name in index_schema(0).names if name not in ("digest", "entities", "importance")]
+_NOTHING = index_schema(0).empty_table()
+_NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
+_BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
+_TIME = pa.timestamp("us", tz="UTC")
+#: From this many rows on a table has an approximate index; below it, comparing all vectors is faster and exact.
+_APPROXIMATE_FROM = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows to search: those whose `ends_at` lies in [since, until], of one kind; None leaves it open.
+
+    It is built from times and names of this package alone, so nothing can be injected into it.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    kind: FactKind | None = None
+
+    def sql(self) -> str | None:
+        """Return it as LanceDB takes it; None if it lets everything pass."""
+        terms = []
+        if self.since is not None:
+            terms.append(f"ends_at >= {_timestamp(self.since)}")
+        if self.until is not None:
+            terms.append(f"ends_at <= {_timestamp(self.until)}")
+        if self.kind is not None:
+            terms.append(f"kind = '{self.kind.value}'")
+        return " AND ".join(terms) or None
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of a table that pass."""
+        kept = pa.repeat(True, rows.num_rows)  # a column of True
+        if self.since is not None:
+            kept = pc.and_(kept, pc.greater_equal(rows["ends_at"], pa.scalar(self.since, _TIME)))
+        if self.until is not None:
+            kept = pc.and_(kept, pc.less_equal(rows["ends_at"], pa.scalar(self.until, _TIME)))
+        if self.kind is not None:
+            kept = pc.and_(kept, pc.equal(rows["kind"], self.kind.value))
+        return rows.filter(kept)
+
+
+def _timestamp(instant: datetime) -> str:
+    return f"timestamp '{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+
+
+@dataclass
+class _Loop:
+    """A thread that runs coroutines for callers that have no event loop; the async API halves latency."""
+
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self.loop.run_forever, name="memory-index", daemon=True).start()
+
+    def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+
+class VectorIndex:
+    """Writes and searches the index tables of a lake. Safe to use from several threads and processes.
+
+    A search sees every write that was finished before it began.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._loop = _Loop()
+        self._databases: dict[str, Any] = {}
+        self._tables: dict[tuple[Scope, Grain], Any] = {}
+
+    def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> int:
+        """Make `rows` (in :func:`index_schema`) all that the named agents' tables hold of `periods`.
+
+        An agent whose rows are there already, with equal digests, is not written.
+
+        Returns:
+            The number of agents whose tables were written.
+        """
+        return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
+
+    def search(
+        self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: Sequence[float], text: str
+    ) -> pa.Table:
+        """Return the rows nearest to `vector` and those that match `text` best (BM25), up to `limit` of each."""
+        return self._loop.run(self._search(scope, grain, where.sql(), limit, vector, text))
+
+    def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
+        """Return the rows whose `ends_at` is latest, newest first."""
+        return self._loop.run(self._newest(scope, grain, where.sql(), limit))
+
+    def scan(self, scope: Scope, grain: Grain) -> pa.Table:
+        """Return all rows of an agent's table, in no order."""
+        return self._loop.run(self._select(scope, grain, None, None))
+
+    def count(self, scope: Scope, grain: Grain) -> int:
+        """Return the number of rows of an agent's table; 0 where there is none."""
+        return self._loop.run(self._count(scope, grain))
+
+    async def _database(self, workspace_id: str) -> Any:
+        if workspace_id not in self._databases:
+            uri = self._storage.locate(f"vectordb/{workspace_id}")
+            # An interval of zero asks for the newest version at every read: no write is missed.
+            self._databases[workspace_id] = await lancedb.connect_async(uri, read_consistency_interval=timedelta(0))
+        return self._databases[workspace_id]
+
+    async def _table(self, scope: Scope, grain: Grain) -> Any | None:
+        if (scope, grain) not in self._tables:
+            database = await self._database(scope.workspace_id)
+            try:
+                self._tables[scope, grain] = await database.open_table(_name(scope, grain))
+            except ValueError as error:
+                if "not found" not in str(error).lower():
+                    raise
+                return None
+        return self._tables[scope, grain]
+
+    async def _create(self, scope: Scope, grain: Grain, rows: pa.Table) -> Any:
+        database = await self._database(scope.workspace_id)
+        table = await database.create_table(_name(scope, grain), schema=rows.schema, exist_ok=True)
+        # Without a declared key, merges that run at the same time double rows.
+        await table.set_unenforced_primary_key("id")
+        await table.create_index("content", config=FTS(with_position=True))
+        await table.create_index("period", config=BTree())
+        self._tables[scope, grain] = table
+        return table
+
+    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> int:
+        slots = asyncio.Semaphore(_CONCURRENCY)
+
+        async def one(scope: Scope, part: pa.Table) -> bool:
+            async with slots:
+                return await self._replace(scope, grain, keys, part)
+
+        return sum(await asyncio.gather(*(one(scope, part) for scope, part in rows.items())))
+
+    async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> bool:
+        table = await self._table(scope, grain)
+        if table is None:
+            if not rows.num_rows:
+                return False
+            table = await self._create(scope, grain, rows)
+        listed = ", ".join(f"'{key}'" for key in keys)  # names of periods hold no quotes
+        present = await self._select(scope, grain, f"period IN ({listed})", ["id", "digest"])
+        if _pairs(present) == _pairs(rows):
+            return False
+        if (dimension := (await table.schema()).field("vector").type.list_size) != rows.field("vector").type.list_size:
+            raise LakeError(
+                f"index {_name(scope, grain)} of workspace {scope.workspace_id} holds vectors of {dimension} numbers, "
+                f"not {rows.field('vector').type.list_size}: the embedder changed; delete the lake's vectordb folder "
+                "and run the whole range again"
+            )
+        # One commit: a delete followed by an insert would let readers see the gap.
+        await (
+            table.merge_insert("id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .when_not_matched_by_source_delete(f"period IN ({listed})")
+            .execute(rows)
+        )
+        await self._maintain(table)
+        return True
+
+    async def _maintain(self, table: Any) -> None:
+        await table.checkout_latest()
+        if await table.version() % _COMPACT_EVERY:
+            return
+        if await table.count_rows() >= _APPROXIMATE_FROM and "vector" not in {
+            column for index in await table.list_indices() for column in index.columns
+        }:
+            await table.create_index("vector", config=IvfRq(distance_type="cosine"))
+        await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+
+    async def _search(
+        self, scope: Scope, grain: Grain, where: str | None, limit: int, vector: Sequence[float], text: str
+    ) -> pa.Table:
+        table = await self._table(scope, grain)
+        if table is None:
+            return _NOTHING
+        near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
+        matching = table.query().nearest_to_text(text, columns="content")
+        found = await asyncio.gather(
+            *(
+                (query.where(where) if where else query).select([*_FOUND, score]).limit(limit).to_arrow()
+                for query, score in ((near, "_distance"), (matching, "_score"))
+            )
+        )
+        return pa.concat_tables([rows.select(_FOUND) for rows in found])
+
+    async def _newest(self, scope: Scope, grain: Grain, where: str | None, limit: int) -> pa.Table:
+        table = await self._table(scope, grain)
+        if table is None:
+            return _NOTHING
+        query = table.query().where(where) if where else table.query()
+        return await query.order_by([_NEWEST, _BY_ID]).select(_FOUND).limit(limit).to_arrow()
+
+    async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str] | None) -> pa.Table:
+        table = await self._table(scope, grain)
+        if table is None:
+            return _NOTHING
+        query = table.query().where(where) if where else table.query()
+        return await (query.select(list(columns)) if columns else query).to_arrow()
+
+    async def _count(self, scope: Scope, grain: Grain) -> int:
+        table = await self._table(scope, grain)
+        return 0 if table is None else int(await table.count_rows())
+
+
+def _name(scope: Scope, grain: Grain) -> str:
+    return f"{scope.agent_id}__{grain}"
+
+
+def _pairs(rows: pa.Table) -> set[tuple[str, str]]:
+    return set(zip(rows["id"].to_pylist(), rows["digest"].to_pylist(), strict=True))

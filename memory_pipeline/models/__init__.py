@@ -1,0 +1,1 @@
+"""What turns text into facts, vectors and summaries. The ports it fills are in :mod:`memory_pipeline.domain`."""

@@ -1,0 +1,224 @@
+"""Facts by rules: each sentence that asserts something becomes one, with its dates resolved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
+from memory_pipeline.models.deterministic import cues
+from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.names import names_in
+from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
+from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
+from memory_pipeline.models.deterministic.words import STOP_WORDS, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.domain.conversations import Message
+
+#: How sure the rules are of each kind; a guess, the same for every fact of a kind. A turn is what was written.
+CONFIDENCE: Final = {
+    FactKind.TURN: 1.0,
+    FactKind.INSTRUCTION: 0.7,
+    FactKind.PREFERENCE: 0.7,
+    FactKind.EVENT: 0.7,
+    FactKind.PLAN: 0.6,
+    FactKind.STATEMENT: 0.6,
+}
+#: Importance of a turn in which nothing was asserted.
+SMALL_TALK: Final = 0.1
+
+
+class DeterministicExtractor:
+    """Finds facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
+
+    Every message of a user or an assistant gives its turn, verbatim; and each sentence that asserts something a fact,
+    once. Sentences in a language without a known English word are kept if they are long enough, since no cue applies.
+
+    ``importance`` begins at 0.3 and adds:
+
+    ===========================================================  =====
+    a date                                                       +0.15
+    another number                                               +0.1
+    a name, not the speaker's nor of who is spoken to            +0.1
+    a milestone (:data:`cues.MILESTONES`)                        +0.15
+    a danger ("allergic"; :data:`cues.DANGERS`)                  +0.3
+    it is an instruction                                         +0.25
+    … with "always", "never", "every"                            +0.1
+    it is a preference                                           +0.1
+    the speaker speaks of themselves, as "I" or by name (but     +0.1
+    for what an assistant is going to do)
+    it speaks only to "you"                                      −0.1
+    a hedge ("maybe")                                            −0.1
+    it begins with "he", "it", "that", and leans on what was     −0.1
+    said before
+    fewer than three words with a meaning, and nothing concrete  −0.1
+    as much politeness and applause as meaning                   −0.1
+    the assistant says it, who mostly repeats                    −0.05
+    ===========================================================  =====
+
+    kept between 0.05 and 1.0 and rounded to 2 decimals. A turn is as important as its most important fact.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name and version; the rules have no settings."""
+        return "deterministic-1"
+
+    def extract(self, messages: Sequence[Message]) -> list[Fact]:
+        """Return the facts of `messages` (users' and assistants' only), in their order, a message's turn first.
+
+        Pure: a message's facts depend on that message alone.
+        """
+        return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
+
+    def _facts(self, message: Message) -> list[Fact]:
+        sentences = sentences_of(message.content)
+        names = names_in(sentences, message.name)
+        said_on = message.sent_at.date()
+        dates = [dates_in(sentence, said_on) for sentence in sentences]
+        facts: dict[str, Fact] = {}
+        for sentence, sentence_names, mentions in zip(sentences, names, dates, strict=True):
+            meaning = _meaning(sentence)
+            if not _asserts(sentence, meaning, bool(mentions)):
+                continue
+            kind = _kind(sentence, mentions, message)
+            first_person = not cues.FIRST_PERSON.isdisjoint(sentence.parts)
+            addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
+            others = [name for name in sentence_names if name != message.name and name not in addressed]
+            fact = Fact.of(
+                message,
+                kind,
+                with_dates(sentence.text, mentions),
+                extraction_method=self.name,
+                entities=[*sentence_names, message.name] if message.name and first_person else sentence_names,
+                importance=_importance(sentence, meaning, kind, message, others, mentions),
+                confidence=CONFIDENCE[kind],
+                mentioned_at=mentions[0].instant if mentions else None,
+            )
+            facts.setdefault(fact.content, fact)
+        first_date = next((mention.instant for mentions in dates for mention in mentions), None)
+        turn = Fact.of(
+            message,
+            FactKind.TURN,
+            message.content,
+            extraction_method=VERBATIM,
+            entities=[name for sentence_names in names for name in sentence_names],
+            importance=max((fact.importance for fact in facts.values()), default=SMALL_TALK),
+            confidence=CONFIDENCE[FactKind.TURN],
+            mentioned_at=first_date,
+        )
+        return [turn, *facts.values()]
+
+
+def _meaning(sentence: Sentence) -> list[str]:
+    """Return the words that say something: no stop words, no politeness, nobody addressed; in lower case."""
+    words = sentence.words
+    meaning: list[str] = []
+    for place, word in enumerate(words):
+        lower = word.lower().replace("’", "'").removesuffix("'s")
+        if lower in STOP_WORDS or lower in cues.PHATIC or lower.partition("'")[0] in STOP_WORDS:
+            continue
+        if _is_addressed(sentence, place):
+            continue
+        meaning.append(lower)
+    return meaning
+
+
+def _is_addressed(sentence: Sentence, place: int) -> bool:
+    """Tell whether a word is somebody spoken to: "Thanks, Anna!", "Hey Anna, …"."""
+    if not place or not sentence.words[place][0].isupper():
+        return False
+    before = sentence.text[sentence.starts[place] - 2 : sentence.starts[place]]
+    end = sentence.starts[place] + len(sentence.words[place])
+    closes = place + 1 == len(sentence.words) or sentence.text[end] == ","
+    return closes and (before == ", " or sentence.words[place - 1].lower() in cues.PHATIC)
+
+
+def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
+    """Tell whether a sentence asserts something about someone or something.
+
+    It needs a verb, or else a number or date with three words of meaning ("Country loaf 4.20, croissant 2.10"). One
+    word of meaning is enough where somebody acts or there is a number or date; "it" and "that" need two; what speaks
+    only of "you" needs three, since less is a compliment.
+    """
+    if sentence.is_question or cues.PROMPT.match(sentence.text):
+        return False
+    parts = sentence.parts
+    if STOP_WORDS.isdisjoint(parts) and cues.PHATIC.isdisjoint(parts):
+        # Perhaps not English, then nothing below applies. Scripts without blanks make long "words".
+        letters = sum(map(len, meaning))
+        if len(meaning) >= 4 or (letters >= 6 and not sentence.text.isascii()):
+            return True
+    is_concrete = has_date or any(word[0].isdigit() for word in meaning)
+    if not has_verb(parts):
+        return is_concrete and len(meaning) >= 3
+    if is_concrete or not (cues.FIRST_PERSON.isdisjoint(parts) and cues.THIRD_PERSON.isdisjoint(parts)):
+        return bool(meaning)
+    return len(meaning) >= (2 if cues.SECOND_PERSON.isdisjoint(parts) else 3)
+
+
+def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message) -> FactKind:
+    """Return what sort of thing a sentence says, by the first cue that fits."""
+    text = sentence.text
+    if message.role is Role.USER and _instructs(sentence):
+        return FactKind.INSTRUCTION
+    if cues.PREFERENCE.search(text):
+        return FactKind.PREFERENCE
+    tense = tense_of(sentence.parts)
+    said_on = message.sent_at.date()
+    if tense is Tense.FUTURE or any(mention.day > said_on for mention in mentions) or cues.PLAN.search(text):
+        return FactKind.PLAN
+    return FactKind.EVENT if tense is Tense.PAST else FactKind.STATEMENT
+
+
+def _instructs(sentence: Sentence) -> bool:
+    if cues.INSTRUCTION_START.match(sentence.text) or cues.INSTRUCTION_INSIDE.search(sentence.text):
+        return True
+    verb, *after = [part for part in sentence.parts[:3] if part not in ("and", "then", "so", "also")] or [""]
+    return (
+        is_plain_form(verb)
+        and verb not in cues.ELLIPTIC_VERBS
+        and after[:1] != []
+        and after[0] in cues.IMPERATIVE_OBJECTS
+    )
+
+
+def _importance(
+    sentence: Sentence,
+    meaning: Sequence[str],
+    kind: FactKind,
+    message: Message,
+    others: Sequence[str],
+    mentions: Sequence[DateMention],
+) -> float:
+    """Add up the cues; see :class:`DeterministicExtractor`."""
+    parts = sentence.parts
+    first_person = not cues.FIRST_PERSON.isdisjoint(parts)
+    has_number = any(word[0].isdigit() for word in meaning)
+    is_assistant = message.role is Role.ASSISTANT
+    speaks_of_self = first_person or message.name in sentence.words
+    is_instruction = kind is FactKind.INSTRUCTION
+    is_milestone = any(stem(word) in cues.MILESTONES for word in meaning)
+    phatic = sum(part in cues.PHATIC for part in parts)
+    total = (
+        0.3
+        + 0.15 * bool(mentions)
+        + 0.1 * has_number
+        + 0.1 * bool(others)
+        + 0.3 * (not cues.DANGERS.isdisjoint(parts))
+        + 0.15 * is_milestone
+        + 0.25 * is_instruction
+        + 0.1 * (is_instruction and not cues.STANDING.isdisjoint(parts))
+        + 0.1 * (kind is FactKind.PREFERENCE)
+        + 0.1 * (speaks_of_self and not (is_assistant and kind is FactKind.PLAN))
+        - 0.1 * (parts[0] in cues.LEANING)
+        - 0.1 * (not first_person and not cues.SECOND_PERSON.isdisjoint(parts))
+        - 0.1 * (not cues.HEDGES.isdisjoint(parts))
+        - 0.1 * (len(meaning) < 3 and not (is_milestone or has_number or mentions))
+        - 0.1 * (phatic >= len(meaning))
+        - 0.05 * is_assistant
+    )
+    return round(min(max(total, 0.05), 1.0), 2)

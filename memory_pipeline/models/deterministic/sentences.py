@@ -1,0 +1,160 @@
+"""Cutting a message into sentences and words, in time linear in its length whatever it holds.
+
+Code between fences and quoted lines ("> …") are skipped: they are not what the speaker asserts. Markers of lists and
+headings are dropped. Regular expressions here only ever match runs that are consumed whole, so that no input makes
+them start over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.models.deterministic.words import parts_of, word_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A longer "sentence" (dictation, a log) is cut at blanks into pieces of at most so many characters.
+MAX_LENGTH = 400
+
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_QUOTE = re.compile(r"\s*>")
+_MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
+_EMOJI = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\ufe0f\u200d"
+#: What may end a sentence: a run of marks, with the quotes and brackets that it closes; or a run of emoji.
+_END = re.compile(rf"[.!?…]++[\"'”’»)\]]*+|[。！？؟۔।]++|[{_EMOJI}]++")
+_WORD = re.compile(r"[^\W_]++(?:['’\-][^\W_]++|[.,:]\d++)*+")
+_QUOTES = '"“”„«»'
+_EMOJI_EDGE = re.compile(rf"^[\s{_EMOJI}]++")
+
+#: After these a full stop ends no sentence.
+_ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf")
+#: After these only if a number follows.
+_BEFORE_NUMBERS = word_set("no nr fig p pp vol")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence.
+
+    Attributes:
+        text: as written, without list markers, outer quotes and leading emoji; line breaks are blanks.
+        words: its words as written, with contractions and numbers whole: ``I'll``, ``21.50``, ``9:30``.
+        starts: where in `text` each word begins.
+        parts: its words in lower case, contractions cut apart: ``i``, ``'ll``.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Sentence:
+        """Cut one sentence into words."""
+        matches = list(_WORD.finditer(text))
+        words = tuple([match.group() for match in matches])
+        parts: list[str] = []
+        for word in words:
+            lower = word.lower().replace("’", "'")
+            if "'" in lower:
+                parts.extend(parts_of(lower))
+            else:
+                parts.append(lower)
+        return cls(text, words, tuple([match.start() for match in matches]), tuple(parts))
+
+    @property
+    def is_question(self) -> bool:
+        """True if it ends in a question mark, whatever closes after it."""
+        return "?" in self.text[-4:] or "？" in self.text[-2:] or "؟" in self.text[-2:]
+
+
+def sentences_of(text: str) -> list[Sentence]:
+    """Return the sentences of a message, in order."""
+    return [
+        Sentence.of(piece)
+        for paragraph in _paragraphs(text)
+        for sentence in _split(paragraph)
+        for piece in _pieces(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
+    ]
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield runs of lines that belong together: a list item or a heading each stands alone."""
+    if "\n" not in text:
+        if not _FENCE.match(text) and not _QUOTE.match(text):
+            yield _MARKER.sub("", text, count=1)
+        return
+    lines: list[str] = []
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and not _QUOTE.match(line):
+            bare = _MARKER.sub("", line, count=1).strip()
+            if lines and not (bare == line.strip() and _continues(lines[-1], bare)):
+                yield " ".join(lines)
+                lines = []
+            if bare:
+                lines.append(bare)
+            continue
+        if lines:
+            yield " ".join(lines)
+            lines = []
+    if lines:
+        yield " ".join(lines)
+
+
+def _continues(line: str, following: str) -> bool:
+    """Tell whether a line break is only a wrap."""
+    return following[:1].islower() or (len(line) >= 60 and line[-1] not in '.!?…:"”)')
+
+
+def _split(paragraph: str) -> Iterator[str]:
+    start = 0
+    for match in _END.finditer(paragraph):
+        end = match.end()
+        if _ends_sentence(paragraph, start, match.start(), end):
+            yield paragraph[start:end]
+            start = end
+    yield paragraph[start:]
+
+
+def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
+    """Tell whether the mark at text[mark:end] ends the sentence that began at `start`."""
+    if text[mark] in "。！？؟۔।" or end == len(text):
+        return True
+    if not text[end].isspace():
+        return False  # a decimal, an address, "p.m"
+    after = text[end + 1 : end + 3].lstrip("\"'“‘(")[:1]
+    if text[mark] in "!?":
+        return not after.islower() or text[mark] == "?"
+    if after.islower() or text[mark] != ".":
+        return not after.islower()  # "e.g. this", "at 5 p.m. we met"; an ellipsis or an emoji
+    before = text[max(start, mark - 12) : mark].rsplit(None, 1)
+    last = before[-1].lstrip("\"'“‘(").lower() if before else ""
+    is_initial = len(last) == 1 and last.isalpha() and last != "i"
+    return not (last in _ABBREVIATIONS or is_initial or (last in _BEFORE_NUMBERS and after.isdigit()))
+
+
+def _unquoted(sentence: str) -> str:
+    """Take away quotes around the whole sentence, and one whose partner stands in another sentence."""
+    around = sentence[:1] in _QUOTES and sentence[-1:] in _QUOTES
+    return sentence.strip(_QUOTES) if around or sum(map(sentence.count, _QUOTES)) == 1 else sentence
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    start = 0
+    while len(sentence) - start > MAX_LENGTH:
+        cut = sentence.rfind(" ", start, start + MAX_LENGTH + 1)
+        if cut > start:
+            yield sentence[start:cut]
+        else:  # not one blank: no sentence, go on behind it
+            cut = sentence.find(" ", start + MAX_LENGTH)
+            if cut < 0:
+                return
+        start = cut + 1
+    if start < len(sentence):
+        yield sentence[start:]

@@ -1,0 +1,134 @@
+"""Walks from a summary to what it rests on: finer summaries, facts, messages. Reads tables, one partition at a step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import MESSAGE, Reference
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A summary, a point of one, a fact or a message, and what it rests on.
+
+    Attributes:
+        id: its id; of a point, ``{summary id}#{n}``.
+        what: ``message``, ``working`` (a fact), or the summary's grain.
+        period: the partition that it lies in.
+        content: its text.
+        at: when it was said; of a summary, when its period begins.
+        method: what made it: an extractor or a summarizer, with its version; None for a message.
+        sources: what it rests on, in time order.
+    """
+
+    id: str
+    what: str
+    period: str
+    content: str
+    at: datetime
+    method: str | None
+    sources: tuple[Node, ...]
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """Yield the tree as indented lines."""
+        label = self.period if self.what in (MESSAGE, Grain.WORKING) else f"{self.what} {self.period}"
+        text = " ".join(self.content.split())
+        yield f"{'  ' * depth}{label}  {text if len(text) <= 160 else text[:159] + '…'}"
+        for source in self.sources:
+            yield from source.lines(depth + 1)
+
+
+def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
+    """Return what `identifier` names with all that it rests on.
+
+    Raises:
+        InputError: it is no id, or `scope` has nothing by that id.
+    """
+    levels: list[dict[str, dict[str, Any]]] = []
+    wanted: set[str] = {identifier}
+    while wanted:
+        found = _load(lake, scope, wanted)
+        levels.append(found)
+        wanted = {source for row in found.values() for source in row["sources"]}
+    if identifier not in levels[0]:
+        raise InputError(f"there is nothing by the id {shown(identifier)} in the memory of {scope.agent_id}")
+
+    nodes: dict[str, Node] = {}
+    for level in reversed(levels):
+        for key, row in level.items():
+            sources = sorted((nodes[s] for s in row["sources"] if s in nodes), key=lambda node: (node.at, node.id))
+            nodes[key] = Node(key, row["what"], row["period"], row["content"], row["at"], row["method"], tuple(sources))
+    return nodes[identifier]
+
+
+def _load(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the rows that are cited, by citation; one read for each table and grain, of the partitions named."""
+    references = [(text, Reference.parse(text)) for text in identifiers]
+    by_table: dict[str, list[Reference]] = defaultdict(list)
+    for _, reference in references:
+        by_table[reference.what].append(reference)
+    rows = {row["id"]: row for what, group in by_table.items() for row in _read(lake, scope, what, group)}
+    found = {}
+    for text, reference in references:
+        row = rows.get(reference.id)
+        described = None if row is None else _describe(reference, row)
+        if described is not None:
+            found[text] = described
+    return found
+
+
+def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
+    own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    where = own & pc.field("id").isin([reference.id for reference in references])
+    keys = {reference.period.key for reference in references}
+    if what == MESSAGE:
+        table = lake.tables.read(MESSAGES, keys, where=where)
+    elif what == Grain.WORKING:
+        columns = [name for name in FACTS.schema.names if name != "vector"]
+        table = lake.tables.read(FACTS, keys, where=where, columns=columns)
+    else:
+        columns = [name for name in SUMMARIES.schema.names if name != "vector"]
+        table = lake.tables.read(SUMMARIES, keys, where=where, columns=columns, grain=what)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a row as a node's parts; None if it has no such point."""
+    common = {"what": reference.what, "period": row["period"]}
+    if reference.what == MESSAGE:
+        speaker = row["name"] or row["role"]
+        content = f"{row['sent_at']:%H:%M} {speaker}: {row['content']}"
+        return {**common, "content": content, "at": row["sent_at"], "method": None, "sources": []}
+    if reference.what == Grain.WORKING:
+        method, sources = row["extraction_method"], row["message_ids"]
+        return {**common, "content": row["content"], "at": row["event_at"], "method": method, "sources": sources}
+    points = row["key_points"]
+    method = row["summary_method"]
+    if reference.point is None:
+        sources = [source for point in points for source in point["source_ids"]]
+        return {**common, "content": row["content"], "at": row["period_start"], "method": method, "sources": sources}
+    if reference.point >= len(points):
+        return None
+    point = points[reference.point]
+    return {
+        **common,
+        "content": point["sentence"],
+        "at": point["event_at"],
+        "method": method,
+        "sources": point["source_ids"],
+    }

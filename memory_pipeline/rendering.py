@@ -1,0 +1,85 @@
+"""How results look on a screen, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.grains import Grain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from memory_pipeline.reader import Hit
+    from memory_pipeline.steps.plan import GrainStatus
+
+_WIDTH = 118
+
+
+def to_json(value: object) -> str:
+    """Return records as JSON: times in ISO 8601, periods by their names."""
+    return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if type(value).__name__ == "Period":
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return str(value)
+
+
+def hit_lines(hits: Sequence[Hit], *, lines: int | None = 6) -> Iterator[str]:
+    """Yield search results: the text under its date, then where it lies and what it rests on.
+
+    Args:
+        hits: the results.
+        lines: lines shown of a summary; None shows all.
+    """
+    for number, hit in enumerate(hits, start=1):
+        first, *rest = hit.content.splitlines() or [""]
+        if hit.grain is Grain.WORKING:
+            yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
+            what = f"{hit.kind} of {hit.conversation_id}"
+        else:
+            yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}"
+            shown = [first, *rest] if lines is None else [first, *rest][:lines]
+            yield from (f"      {_cut(line)}" for line in shown)
+            if len(rest) + 1 > len(shown):
+                yield f"      … {len(rest) + 1 - len(shown)} more lines"
+            what = f"made from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
+        score = f", score {hit.score:.2f}" if hit.score else ""
+        yield f"    {what}{score}, id {hit.id}"
+
+
+def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) -> Iterator[str]:
+    """Yield a table of what is there, what is pending and what is missing; then what was set aside."""
+    yield "grain       periods      rows  first          last            pending  missing  open"
+    for status in statuses:
+        first, last = (str(status.made[0]), str(status.made[-1])) if status.made else ("-", "-")
+        yield (
+            f"{status.grain:<10} {len(status.made):>8,} {status.rows:>9,}  {first:<14} {last:<14} "
+            f"{len(status.pending):>8,} {len(status.missing):>8,} {len(status.open):>5,}"
+        )
+    if any(status.pending for status in statuses):
+        yield "pending: run `memory-pipeline run`"
+    for status in statuses:
+        if status.early:
+            yield (
+                f"{len(status.early)} hours with messages lie before the first day of the memory, from "
+                f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday"
+            )
+    if quarantined:
+        yield f"{len(quarantined)} records were set aside in journal/quarantine:"
+        reasons = {reason: quarantined.count(reason) for reason in quarantined}
+        yield from (f"  {count} × {_cut(reason)}" for reason, count in list(reasons.items())[:10])
+        if len(reasons) > 10:
+            yield f"  … and {len(reasons) - 10} more reasons; --json lists all"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -1,0 +1,71 @@
+"""Journal to messages: what agents wrote becomes deduplicated rows, an hour a partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
+from memory_pipeline.domain.identity import digest_of_all
+from memory_pipeline.lake.rows import message_digest, messages_to_rows, rows_to_messages
+from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.steps.made import MESSAGES_ASSET, Made
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+
+
+def land_messages(lake: Lake, hours: list[Period]) -> list[Made]:
+    """Bring the pending messages of `hours` into the ``messages`` table; return what each hour then holds.
+
+    A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
+    order they land; one that says something else is set aside with its reason. Nothing is acknowledged here.
+    """
+    incoming: list[Message] = []
+    for file in lake.journal.pending():
+        if file.hour in hours:
+            messages, unreadable = lake.journal.read(file)
+            lake.journal.set_aside(unreadable)
+            incoming += messages
+
+    def merged(old: pa.Table) -> pa.Table:
+        kept, contradictions = _merge([*rows_to_messages(old), *incoming])
+        # Before the commit, which may drop the row of one of them; doing it twice does no harm.
+        lake.journal.set_aside(contradictions)
+        return messages_to_rows(kept)
+
+    result = lake.tables.transform(MESSAGES, [hour.key for hour in hours], merged)
+    sizes = lake.tables.sizes(MESSAGES)
+    by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
+    for message in rows_to_messages(result.rows):
+        by_hour[message.hour].append(message)
+    return [
+        Made(
+            asset=MESSAGES_ASSET,
+            period=hour,
+            input_digest="",
+            output_digest=digest_of_all(message_digest(message) for message in messages),
+            rows=len(messages),
+            agents=len({message.scope for message in messages}),
+            messages=len(messages),
+            bytes=sizes.get(hour.key, 0),
+            changed=hour.key in result.changed,
+        )
+        for hour, messages in by_hour.items()
+    ]
+
+
+def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]:
+    """Keep one message of each id; return those that contradict the kept one as rejections."""
+    kept: dict[str, Message] = {}
+    contradictions = []
+    for message in sorted(messages, key=lambda m: (m.received_at, m.turn, m.content)):
+        first = kept.setdefault(message.id, message)
+        if not first.says_the_same_as(message):
+            where = f"conversation {message.conversation_id}"
+            contradictions.append(Rejection(same_id_other_content(message), where, message.to_record()))
+    return list(kept.values()), contradictions

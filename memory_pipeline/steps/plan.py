@@ -1,0 +1,125 @@
+"""What is to be done: read from the journal and the ledger alone, without opening a table of memory.
+
+Pending hours come from the journal. A summary is stale when its period has closed and the digest of its sources is
+not the one that it was made from; so what a crash left undone, and what late data changed, is found again whatever
+Dagster remembers of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import digest_of_all
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.steps.made import index_asset, table_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import date, datetime
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.ledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class GrainStatus:
+    """What is there of one grain, and what is not.
+
+    Attributes:
+        grain: which.
+        made: periods that hold rows, in order.
+        empty: periods that were looked at and had no material.
+        rows: rows in all of them.
+        pending: closed periods to make: hours with journal files, summaries whose sources are new or have changed.
+        missing: those of `pending` that were never made.
+        open: periods with material that have not closed yet; hours that have not begun.
+        early: hours with journal files that lie before the first day of the memory.
+    """
+
+    grain: Grain
+    made: list[Period]
+    empty: list[Period]
+    rows: int
+    pending: list[Period]
+    missing: list[Period]
+    open: list[Period]
+    early: list[Period]
+
+
+def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
+    """Return the state of one grain as of `now`; periods before `start` are not made.
+
+    The finer grains must be up to date for `pending` to be complete: a day that is missing shows up in its week only
+    once it is made.
+    """
+    table = lake.ledger.entries(table_asset(grain))
+    index = lake.ledger.entries(index_asset(grain))
+    if grain is Grain.WORKING:
+        waiting = {file.hour: lake.calendar.bounds(file.hour)[0] for file in lake.journal.pending()}
+        first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
+        early = {hour for hour, begins in waiting.items() if begins < first}
+        still_open = {hour for hour, begins in waiting.items() if begins > now}
+        pending = waiting.keys() - early - still_open
+        pending |= {Period(grain, key) for key in table if not _in_step(table[key], index.get(key))}
+    else:
+        pending, still_open, early = set(), set(), set()
+        for period, digest in _wanted(lake, grain).items():
+            entry = table.get(period.key)
+            if lake.calendar.closes_at(period) > now:
+                still_open.add(period)
+            elif entry is None or entry.input_digest != digest or not _in_step(entry, index.get(period.key)):
+                pending.add(period)
+    return GrainStatus(
+        grain=grain,
+        made=_periods(grain, (key for key, entry in table.items() if entry.rows)),
+        empty=_periods(grain, (key for key, entry in table.items() if not entry.rows)),
+        rows=sum(entry.rows for entry in table.values()),
+        pending=_sorted(pending),
+        missing=_sorted(period for period in pending if period.key not in table),
+        open=_sorted(still_open),
+        early=_sorted(early),
+    )
+
+
+def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: datetime) -> list[Period]:
+    """Return the closed periods of a summary grain that own a moment of [since, until); of hours, those with material.
+
+    A period counts by what rolls up into it, so that a day, its week, its month, quarter and year are all in the
+    answer for that day.
+    """
+    if grain is Grain.WORKING:
+        hours = {Period(grain, key) for key in lake.ledger.entries(table_asset(grain))}
+        hours |= {file.hour for file in lake.journal.pending()}
+        return _sorted(hour for hour in hours if since <= lake.calendar.bounds(hour)[0] < min(until, now))
+    day = Period.containing(Grain.DAILY, lake.calendar.day_of(since))
+    found = set()
+    while lake.calendar.bounds(day)[0] < min(until, now):
+        found.add(lake.calendar.ancestor(day, grain))
+        day = day.next()
+    return _sorted(period for period in found if lake.calendar.closes_at(period) <= now)
+
+
+def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
+    """Return the periods of a summary grain that have material, with the digest of their sources."""
+    finer = grain.finer or Grain.WORKING
+    sources: dict[Period, list[str]] = defaultdict(list)
+    for key, entry in lake.ledger.entries(table_asset(finer)).items():
+        if entry.rows:
+            parent = lake.calendar.ancestor(Period(finer, key), grain)
+            sources[parent].append(entry.output_digest)
+    return {period: digest_of_all(digests) for period, digests in sources.items()}
+
+
+def _in_step(table: Entry, index: Entry | None) -> bool:
+    return index is not None and index.input_digest == table.output_digest
+
+
+def _periods(grain: Grain, keys: Iterable[str]) -> list[Period]:
+    return [Period(grain, key) for key in sorted(keys)]
+
+
+def _sorted(periods: Iterable[Period]) -> list[Period]:
+    return sorted(periods, key=lambda period: period.key)

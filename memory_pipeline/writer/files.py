@@ -1,0 +1,167 @@
+"""Reads conversations from JSON and JSONL files into the journal; what cannot be read is set aside, not lost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Admission, Message, Rejection, read_messages
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.journal import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from memory_pipeline.lake import Lake
+
+#: Messages that are written to the journal at a time; bounds memory, and the number of files of a large import.
+_BATCH = 20_000
+#: Rejections that are spelled out in the result; all of them are in the quarantine.
+_SHOWN = 20
+_CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"}
+_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp"}
+
+
+@dataclass
+class Ingestion:
+    """What became of a file's records.
+
+    Attributes:
+        conversations: conversations of which something was written.
+        messages: messages written to the journal.
+        files: journal files written.
+        rejections: records set aside.
+        rejected: the first of them, with their reasons.
+        ignored_keys: keys of the input that memory has no place for, and how often each occurred.
+    """
+
+    conversations: int = 0
+    messages: int = 0
+    files: int = 0
+    rejections: int = 0
+    rejected: list[Rejection] = field(default_factory=list)
+    ignored_keys: Counter[str] = field(default_factory=Counter)
+
+
+def ingest_file(
+    lake: Lake,
+    path: Path,
+    admission: Admission,
+    default_scope: Mapping[str, str] | None = None,
+    progress: Callable[[Ingestion], None] = lambda _: None,
+) -> Ingestion:
+    """Write the conversations of a JSON or JSONL file to the journal.
+
+    A file named ``*.json`` holds one conversation or a list of them; in any other, each line is one. Records that are
+    not accepted are set aside in the journal's quarantine with their reasons, and the rest goes on. Reading a file
+    twice doubles nothing.
+
+    Args:
+        lake: where to.
+        path: the file.
+        admission: the times that are accepted.
+        default_scope: ``workspace_id`` and ``agent_id`` of conversations that do not name theirs.
+        progress: called after each batch.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    result = Ingestion()
+    batch: list[Message] = []
+    quarantined = {record_key(rejection.record) for rejection in lake.journal.quarantined()}
+
+    def flush() -> None:
+        if batch:
+            lake.ensure()
+            result.files += len(lake.journal.append(batch))
+            result.messages += len(batch)
+            batch.clear()
+            progress(result)
+
+    def set_aside(rejections: list[Rejection]) -> None:
+        lake.ensure()
+        lake.journal.set_aside(rejections)
+        result.rejections += len(rejections)
+        result.rejected += rejections[: _SHOWN - len(result.rejected)]
+
+    for where, record in _records(path):
+        if isinstance(record, Rejection):
+            set_aside([record])
+            continue
+        conversation = {**(default_scope or {}), **record} if isinstance(record, Mapping) else record
+        messages, found = read_messages(conversation, admission)
+        batch += messages
+        result.conversations += bool(messages)
+        _count_ignored(record, result.ignored_keys)
+        if found:
+            set_aside([Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found])
+        if quarantined and messages:
+            _release(lake, conversation, found, quarantined)
+        if len(batch) >= _BATCH:
+            flush()
+    flush()
+    return result
+
+
+def record_key(record: object) -> str:
+    """Return a key by which a record in the quarantine and one in a file can be told to be the same."""
+    return json.dumps(record, sort_keys=True, default=str)
+
+
+def _release(lake: Lake, conversation: object, rejected: list[Rejection], quarantined: set[str]) -> None:
+    """Take records out of the quarantine that have now been accepted, under another setting say."""
+    if not isinstance(conversation, Mapping):
+        return
+    still = {record_key(rejection.record) for rejection in rejected}
+    parts = [conversation, *({**conversation, "messages": [message]} for message in conversation["messages"])]
+    lake.journal.release(part for part in parts if record_key(part) in quarantined - still)
+
+
+def _records(path: Path) -> Iterator[tuple[str, object]]:
+    """Yield where each record stands, and the record, or the rejection of what is none."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() != ".json":
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        yield _record(f"{path.name}, line {number}", line)
+                return
+            data = file.read()
+    except OSError as error:
+        raise InputError(f"file {path} cannot be read: {error.strerror}") from None
+    if data.lstrip()[:1] != b"[":
+        yield _record(path.name, data)
+        return
+    try:
+        records = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        yield path.name, Rejection(f"not valid JSON: {error}", path.name, data.decode(errors="backslashreplace"))
+        return
+    for number, record in enumerate(records, start=1):
+        yield f"{path.name}, item {number}", record
+
+
+def _record(where: str, data: bytes) -> tuple[str, object]:
+    try:
+        return where, parse_json(data)
+    except InputError as error:
+        return where, Rejection(str(error), where, data.decode(errors="backslashreplace"))
+
+
+def _count_ignored(record: object, ignored: Counter[str]) -> None:
+    if isinstance(record, Mapping):
+        ignored.update(str(key) for key in record.keys() - _CONVERSATION_KEYS)
+        messages = record.get("messages")
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, Mapping):
+                ignored.update(f"messages.{key}" for key in message.keys() - _MESSAGE_KEYS)
+
+
+def _hint(record: object) -> str | None:
+    if isinstance(record, Mapping) and ("session_1" in record or "conversation" in record):
+        return "this looks like LoCoMo's format; run `memory-pipeline convert locomo FILE` first"
+    return None

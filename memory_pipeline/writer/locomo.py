@@ -1,0 +1,84 @@
+"""Turns LoCoMo's public format (Maharana et al., ACL 2024) into conversations.
+
+A file is one sample, or a list of samples; a sample holds its talks as ``session_N`` (a list of turns) with
+``session_N_date_time``, at its top or under ``conversation``. Turns have no time of their own: they get a minute each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SESSION = re.compile(r"session_(\d+)")
+_TIME_FORMAT = "%I:%M %p on %d %B, %Y"
+_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the talks of a LoCoMo file as conversations, in the order of their numbers.
+
+    Args:
+        path: the file.
+        workspace_id: the workspace of the conversations.
+        agent_id: their agent; each sample's own id, or the file's name, if not given.
+
+    Raises:
+        InputError: the file is not readable, or not in this format; the message says what is missing.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"file {path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"file {path} is not valid JSON: {error}") from None
+    samples = data if isinstance(data, list) else [data]
+    for number, sample in enumerate(samples, start=1):
+        if not isinstance(sample, Mapping):
+            raise InputError(f"file {path}: a sample must be an object, not {shown(sample)}")
+        default = path.stem if len(samples) == 1 else f"{path.stem}-{number}"
+        agent = agent_id or _SAFE.sub("-", str(sample.get("sample_id") or default))
+        talks = sample.get("conversation", sample)
+        found = sorted(int(match[1]) for key in talks if (match := _SESSION.fullmatch(key)))
+        if not found:
+            raise InputError(f"file {path} holds no talks; expected keys session_1, session_1_date_time, … (LoCoMo)")
+        for session in found:
+            yield _conversation(path, talks, session, workspace_id, agent)
+
+
+def _conversation(path: Path, talks: Mapping[str, Any], session: int, workspace: str, agent: str) -> dict[str, Any]:
+    key = f"session_{session}_date_time"
+    try:
+        start = datetime.strptime(str(talks.get(key)).strip(), _TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        raise InputError(
+            f"file {path}: {key} {shown(talks.get(key))} cannot be read; expected e.g. 1:56 pm on 8 May, 2023"
+        ) from None
+    return {
+        "workspace_id": workspace,
+        "agent_id": agent,
+        "conversation_id": f"session_{session}",
+        "messages": [
+            {
+                "id": turn.get("dia_id"),
+                "role": "user",
+                "name": turn.get("speaker"),
+                "content": _content(turn),
+                "timestamp": (start + timedelta(minutes=minute)).isoformat(),
+            }
+            for minute, turn in enumerate(talks[f"session_{session}"])
+        ],
+    }
+
+
+def _content(turn: Mapping[str, Any]) -> str:
+    text, caption = turn.get("text") or "", turn.get("blip_caption")
+    return f"{text} [shares an image: {caption}]".strip() if caption else text

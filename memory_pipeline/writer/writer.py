@@ -1,0 +1,115 @@
+"""Writes conversations into the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake import Lake
+from memory_pipeline.settings import DEFAULT_START
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write put into the journal: ids of the messages, and the files that hold them."""
+
+    message_ids: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+class MemoryWriter:
+    """Writes one agent's conversations.
+
+    A write is durable when it returns, and readers find it at once. A conversation may be written again with more
+    messages: what is there already is not doubled.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, start: date = DEFAULT_START) -> None:
+        self._lake = lake
+        self._scope = scope
+        self._start = start
+        self._known = _KnownMessages(lake, scope)
+
+    @classmethod
+    def open(
+        cls, uri: str, *, workspace_id: str, agent_id: str, start: date = DEFAULT_START, timezone: str | None = None
+    ) -> MemoryWriter:
+        """Open a writer on the lake at `uri`, which is made on the first write.
+
+        Args:
+            uri: a folder or ``s3://bucket/prefix``.
+            workspace_id: whose memory; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
+            agent_id: likewise.
+            start: first day that is accepted; see :mod:`memory_pipeline.settings`.
+            timezone: the zone in which days begin, for a new lake; UTC if not given.
+
+        Raises:
+            InputError: an id is not accepted.
+            ConfigurationError: the address or the zone is not accepted.
+        """
+        return cls(Lake(uri, timezone), Scope(workspace_id, agent_id), start)
+
+    def write(self, conversation: Mapping[str, object], *, now: datetime | None = None) -> Receipt:
+        """Write a conversation, whole or not at all.
+
+        Args:
+            conversation: as :mod:`memory_pipeline.domain.conversations` describes; ``workspace_id`` and ``agent_id``
+                may be left out.
+            now: the time at which it is received; the clock's if not given.
+
+        Raises:
+            InputError: something in it is not accepted, or a message id is already used for another text. The message
+                names the field and the value; nothing was written.
+        """
+        admission = Admission(self._start, now or datetime.now(UTC), self._lake.calendar)
+        own = {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
+        for name, mine in own.items():
+            if isinstance(conversation, Mapping) and conversation.get(name, mine) != mine:
+                raise InputError(f"{name} {shown(conversation[name])} is another's; this writer writes for {mine}")
+        record = {**conversation, **own} if isinstance(conversation, Mapping) else conversation
+        messages, rejected = read_messages(record, admission)
+        if rejected:
+            more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
+            raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
+        self._known.check(messages)
+        self._lake.ensure()
+        files = self._lake.journal.append(messages)
+        return Receipt(tuple(message.id for message in messages), tuple(files))
+
+
+class _KnownMessages:
+    """Looks up what one agent has said already: in its pending journal files, and in the hours that a write touches."""
+
+    def __init__(self, lake: Lake, scope: Scope) -> None:
+        self._lake = lake
+        self._scope = scope
+        self._pending: dict[str, list[Message]] = {}
+
+    def check(self, messages: list[Message]) -> None:
+        """Raise InputError if one of `messages` has the id of a known one and says something else."""
+        identified = {
+            (message.conversation_id, message.source_id): message for message in messages if message.source_id
+        }
+        if not identified or not self._lake.exists:
+            return
+        files = self._lake.journal.pending(self._scope)
+        self._pending = {file.path: self._pending.get(file.path) or self._lake.journal.read(file)[0] for file in files}
+        known = [message for held in self._pending.values() for message in held]
+        for message in [*known, *self._landed(messages)]:
+            new = identified.get((message.conversation_id, message.source_id or ""))
+            if new is not None and not new.says_the_same_as(message):
+                raise InputError(f"{same_id_other_content(new)}; nothing was written")
+
+    def _landed(self, messages: list[Message]) -> list[Message]:
+        # Imported here: a writer that opens an empty lake needs no tables.
+        import pyarrow.compute as pc
+
+        from memory_pipeline.lake.rows import rows_to_messages
+        from memory_pipeline.lake.schemas import MESSAGES
+
+        mine = (pc.field("workspace_id") == self._scope.workspace_id) & (pc.field("agent_id") == self._scope.agent_id)
+        hours = {message.hour.key for message in messages}
+        return rows_to_messages(self._lake.tables.read(MESSAGES, hours, where=mine))
