@@ -253,7 +253,13 @@ def _show_progress(*, quiet: bool) -> None:
 @cli.command()
 @click.argument("query", required=False)
 @_scope
-@click.option("--grain", default="working", show_default=True, type=click.Choice(list(Grain)), help="What to search.")
+@click.option(
+    "--grain",
+    default="working",
+    show_default=True,
+    type=click.Choice([grain.value for grain in Grain]),
+    help="What to search.",
+)
 @click.option("--min-days-ago", default=0.0, show_default=True, help="Age of the newest memory wanted.")
 @click.option("--max-days-ago", default=365.0, show_default=True, help="Age of the oldest memory wanted.")
 @click.option("--max-results", default=10, show_default=True, help="1 to 100.")

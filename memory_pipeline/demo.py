@@ -20,6 +20,7 @@ from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
+    from memory_pipeline.reader.lineage import Node
     from memory_pipeline.settings import Settings
 
 #: What is asked of each grain.
@@ -62,7 +63,9 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     reader = MemoryReader.open(settings.root, workspace_id=WORKSPACE, agent_id=AGENT)
     found: dict[Grain, list[Hit]] = {}
     for grain, question in _QUESTIONS.items():
-        found[grain] = reader.search_memory(grain, max_results=2, maximum_days_ago=400, query_text=question, now=AFTERWARDS)
+        found[grain] = reader.search_memory(
+            grain, max_results=2, maximum_days_ago=400, query_text=question, now=AFTERWARDS
+        )
         say(f"\n   {grain}: {question}")
         for line in hit_lines(found[grain], lines=4):
             say(f"   {line}")
@@ -84,7 +87,7 @@ Next:
 """)
 
 
-def _walk(reader: MemoryReader, years: list[Hit]) -> object:
+def _walk(reader: MemoryReader, years: list[Hit]) -> Node | None:
     """Follow the most important point of the newest year down to the messages."""
     if not years:
         return None

@@ -66,7 +66,7 @@ class Warehouse:
         Raises:
             InputError: there is no model of that name.
         """
-        return self._connection.execute(self.model(name).sql).to_arrow_table()
+        return self._connection.sql(self.model(name).sql).to_arrow_table()
 
     def model(self, name: str) -> Model:
         """Return a model by its name.

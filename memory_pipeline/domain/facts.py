@@ -45,6 +45,8 @@ class Fact:
         importance: 0 to 1, how much is lost if it is forgotten.
         confidence: 0 to 1, how sure the extraction is.
         message_ids: the messages that it rests on.
+        turn: position of its message in the conversation.
+        position: 0 for the turn itself, then the number of its sentence; what one message says stays in order.
         event_at: when it was said, UTC.
         mentioned_at: the day that the text speaks about ("yesterday"), at 00:00 UTC of that date, if it names one.
         extraction_method: what found it: ``verbatim``, or the extractor's name and version.
@@ -61,6 +63,7 @@ class Fact:
     conversation_id: str
     message_ids: tuple[str, ...]
     turn: int
+    position: int
     event_at: datetime
     mentioned_at: datetime | None
     tags: tuple[str, ...]
@@ -71,7 +74,7 @@ class Fact:
         """Changes whenever anything about the fact changes."""
         return digest(
             self.id, self.kind, self.content, self.speaker, self.entities, self.importance, self.confidence,
-            self.turn, self.event_at, self.mentioned_at, self.tags, self.extraction_method,
+            self.turn, self.position, self.event_at, self.mentioned_at, self.tags, self.extraction_method,
         )  # fmt: skip
 
     @classmethod
@@ -82,6 +85,7 @@ class Fact:
         text: str,
         *,
         extraction_method: str,
+        position: int = 0,
         entities: Sequence[str] = (),
         importance: float = 0.3,
         confidence: float = 1.0,
@@ -109,6 +113,7 @@ class Fact:
             conversation_id=message.conversation_id,
             message_ids=(message.id,),
             turn=message.turn,
+            position=position,
             event_at=message.sent_at,
             mentioned_at=mentioned_at,
             tags=message.tags,

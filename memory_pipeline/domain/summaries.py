@@ -23,6 +23,7 @@ class Material:
         id: what a point made from it cites: a fact's id, or ``{summary id}#{position}``.
         text: one text that stands on its own and says who: ``Anna: I moved to Porto.``
         event_at: when it was said, UTC.
+        position: order among what was said at one time.
         importance: 0 to 1.
         entities: names in it.
     """
@@ -30,6 +31,7 @@ class Material:
     id: str
     text: str
     event_at: datetime
+    position: int
     importance: float
     entities: tuple[str, ...]
 
@@ -84,7 +86,7 @@ class Summary:
     def material(self) -> list[Material]:
         """Return what the next coarser summary may be made from."""
         return [
-            Material(f"{self.id}#{n}", point.sentence, point.event_at, point.importance, point.entities)
+            Material(f"{self.id}#{n}", point.sentence, point.event_at, n, point.importance, point.entities)
             for n, point in enumerate(self.key_points)
         ]
 

@@ -84,6 +84,7 @@ FACTS = TableSpec(
             _field("conversation_id", _TEXT, "Conversation that it comes from."),
             _field("message_ids", _TEXTS, "Messages that it rests on."),
             _field("turn", pa.int32(), "Position of its message in the conversation."),
+            _field("position", pa.int32(), "0 for a turn, else the number of the sentence in its message."),
             _field("event_at", _TIME, "When it was said."),
             _field("mentioned_at", _TIME, "First day that the text speaks about?", nullable=True),
             _field("tags", _TEXTS, "Tags of the conversation, sorted."),

@@ -181,7 +181,7 @@ class Tables:
             handle = self._handles.get(spec.name)
             try:
                 if handle is None:
-                    handle = self._handles[spec.name] = DeltaTable(self._uri(spec), skip_stats=True)
+                    handle = self._handles[spec.name] = DeltaTable(self._uri(spec))
                 else:
                     handle.update_incremental()
             except TableNotFoundError:

@@ -27,4 +27,11 @@ def by_period(rows: pa.Table, periods: list[Period]) -> dict[Period, pa.Table]:
 def _grouped(rows: pa.Table, *columns: str) -> list[tuple[list[Any], pa.Table]]:
     keys = pl.DataFrame(pl.from_arrow(rows.select(list(columns)))).with_row_index("row")
     groups = keys.group_by(*columns, maintain_order=True).agg("row")
-    return [(key, rows.take(pa.array(indices))) for *key, indices in groups.iter_rows()]
+    return [(key, _take(rows, indices)) for *key, indices in groups.iter_rows()]
+
+
+def _take(rows: pa.Table, indices: list[int]) -> pa.Table:
+    """Return rows by their ascending positions; without copying them where they stand together."""
+    if indices[-1] - indices[0] + 1 == len(indices):
+        return rows.slice(indices[0], len(indices))
+    return rows.take(pa.array(indices))

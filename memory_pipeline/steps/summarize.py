@@ -122,7 +122,9 @@ def _material(period: Period, sources: pa.Table) -> tuple[list[Material], list[s
     facts = rows_to_facts(sources)
     # A day on which nothing was asserted is remembered by what was said.
     facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
-    material = [Material(fact.id, fact.content, fact.event_at, fact.importance, fact.entities) for fact in facts]
+    material = [
+        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
+    ]
     return material, [fact.id for fact in facts]
 
 

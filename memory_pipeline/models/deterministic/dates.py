@@ -5,9 +5,9 @@ Rules that are a choice, since English does not decide them:
 - "last Friday" is the latest one before the day; "next Friday" is the Friday of the next ISO week; "this Friday" is the
   coming one, today included; "on Friday" looks where its sentence looks, and is left alone in the present tense
   ("we close on Friday" may be a habit).
-- A date without a year is the nearest one, where one that lies against the direction of its sentence counts as twice
-  as far. A sentence of the past looks back, one of the present or future ahead, and so does "by" or "until" a date. A
-  weekday beside it ("Sunday 12 October") overrules that: of the years around, the one in which it fits.
+- A date without a year is the nearest one, where one that lies against the direction of its sentence counts as further
+  off: twice as far where the sentence looks back, or ahead in the present tense, and out of reach in the future tense
+  or after "by" or "until". A weekday beside it ("Sunday 12 October") overrules that: the year in which it fits.
 - Words of habit ("every", "usually") leave such dates alone.
 - Days are UTC days, because a message's time is.
 """
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.words import word_set
 from memory_pipeline.models.deterministic.verbs import Tense, tense_of
-from memory_pipeline.models.deterministic.words import word_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ class _Context:
     is_habit: bool
 
     def nearest(self, days: Sequence[date], match: re.Match[str]) -> date:
-        """Return the nearest of `days`, those against the direction of the matched words counting twice as far."""
+        """Return the nearest of `days`, those against the direction of the matched words counting as further off."""
         start = match.start("month")
         is_deadline = _DEADLINE.search(match.string[max(start - 40, 0) : start])
         tense = Tense.FUTURE if is_deadline else self.tense
@@ -117,10 +117,13 @@ class _Context:
         def distance(day: date) -> int:
             days = (day - self.said_on).days
             against = days > 0 if tense is Tense.PAST else days < 0 and tense is not Tense.NONE
-            return abs(days) * (2 if against else 1)
+            return abs(days) * (_AGAINST[tense] if against else 1)
 
         return min(days, key=distance)
 
+
+#: How much further off a date without a year counts if it lies against the direction of its sentence.
+_AGAINST = {Tense.PAST: 2, Tense.PRESENT: 2, Tense.FUTURE: 12, Tense.NONE: 1}
 
 _Resolved = tuple[date, str] | None
 

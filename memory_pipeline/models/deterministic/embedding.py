@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from memory_pipeline.domain.words import STOP_WORDS, parts_of, stem
 from memory_pipeline.errors import ConfigurationError
-from memory_pipeline.models.deterministic.words import STOP_WORDS, parts_of, stem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

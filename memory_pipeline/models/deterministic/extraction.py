@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
+from memory_pipeline.domain.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
 from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
-from memory_pipeline.models.deterministic.words import STOP_WORDS, stem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class DeterministicExtractor:
     another number                                               +0.1
     a name, not the speaker's nor of who is spoken to            +0.1
     a milestone (:data:`cues.MILESTONES`)                        +0.15
-    a danger ("allergic"; :data:`cues.DANGERS`)                  +0.3
+    a danger ("allergic"; :data:`cues.DANGERS`)                  +0.25
     it is an instruction                                         +0.25
     … with "always", "never", "every"                            +0.1
     it is a preference                                           +0.1
@@ -80,7 +80,8 @@ class DeterministicExtractor:
         said_on = message.sent_at.date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         facts: dict[str, Fact] = {}
-        for sentence, sentence_names, mentions in zip(sentences, names, dates, strict=True):
+        found = zip(sentences, names, dates, strict=True)
+        for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             if not _asserts(sentence, meaning, bool(mentions)):
                 continue
@@ -93,6 +94,7 @@ class DeterministicExtractor:
                 kind,
                 with_dates(sentence.text, mentions),
                 extraction_method=self.name,
+                position=position,
                 entities=[*sentence_names, message.name] if message.name and first_person else sentence_names,
                 importance=_importance(sentence, meaning, kind, message, others, mentions),
                 confidence=CONFIDENCE[kind],
@@ -140,9 +142,9 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
 def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
     """Tell whether a sentence asserts something about someone or something.
 
-    It needs a verb, or else a number or date with three words of meaning ("Country loaf 4.20, croissant 2.10"). One
-    word of meaning is enough where somebody acts or there is a number or date; "it" and "that" need two; what speaks
-    only of "you" needs three, since less is a compliment.
+    It needs a verb (which follows "always" or "please", too), or else a number or date with three words of meaning
+    ("Country loaf 4.20, croissant 2.10"). One word of meaning is enough where somebody acts or there is a number or
+    date; "it" and "that" need two; what speaks only of "you" needs three, since less is a compliment.
     """
     if sentence.is_question or cues.PROMPT.match(sentence.text):
         return False
@@ -153,7 +155,7 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
         if len(meaning) >= 4 or (letters >= 6 and not sentence.text.isascii()):
             return True
     is_concrete = has_date or any(word[0].isdigit() for word in meaning)
-    if not has_verb(parts):
+    if not has_verb(parts) and not cues.INSTRUCTION_START.match(sentence.text):
         return is_concrete and len(meaning) >= 3
     if is_concrete or not (cues.FIRST_PERSON.isdisjoint(parts) and cues.THIRD_PERSON.isdisjoint(parts)):
         return bool(meaning)
@@ -208,7 +210,7 @@ def _importance(
         + 0.15 * bool(mentions)
         + 0.1 * has_number
         + 0.1 * bool(others)
-        + 0.3 * (not cues.DANGERS.isdisjoint(parts))
+        + 0.25 * (not cues.DANGERS.isdisjoint(parts))
         + 0.15 * is_milestone
         + 0.25 * is_instruction
         + 0.1 * (is_instruction and not cues.STANDING.isdisjoint(parts))

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.words import STOP_WORDS, word_set
 from memory_pipeline.models.deterministic.cues import PHATIC
 from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_plain_verb, is_regular_past
-from memory_pipeline.models.deterministic.words import STOP_WORDS, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

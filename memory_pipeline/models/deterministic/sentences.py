@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory_pipeline.models.deterministic.words import parts_of, word_set
+from memory_pipeline.domain.words import parts_of, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,8 +134,9 @@ def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
     if after.islower() or text[mark] != ".":
         return not after.islower()  # "e.g. this", "at 5 p.m. we met"; an ellipsis or an emoji
     before = text[max(start, mark - 12) : mark].rsplit(None, 1)
-    last = before[-1].lstrip("\"'“‘(").lower() if before else ""
-    is_initial = len(last) == 1 and last.isalpha() and last != "i"
+    last = before[-1].lstrip("\"'“‘(") if before else ""
+    is_initial = last.isupper() and last != "I" and all(len(letter) == 1 for letter in last.split("."))
+    last = last.lower()
     return not (last in _ABBREVIATIONS or is_initial or (last in _BEFORE_NUMBERS and after.isdigit()))
 
 

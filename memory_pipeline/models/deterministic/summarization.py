@@ -103,7 +103,8 @@ class ExtractiveSummarizer:
         if period.grain not in self._budgets:
             raise InputError(f"period {period} is an hour; expected one of: {', '.join(SUMMARY_GRAINS)}")
         budget = self._budgets[period.grain]
-        points = _merged_texts(sorted(material, key=lambda item: (item.event_at, item.id)))
+        # By the length of the id first: of what was said at once, point #2 of a finer summary comes before #10.
+        points = _merged_texts(sorted(material, key=lambda item: (item.event_at, item.position, item.id)))
         if not points:
             return ()
         if len(points) > _MOST:

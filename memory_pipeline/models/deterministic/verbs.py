@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from memory_pipeline.models.deterministic.words import word_set
+from memory_pipeline.domain.words import word_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,12 @@ def is_plain_form(word: str) -> bool:
 def is_plain_verb(word: str) -> bool:
     """Tell whether a lower-case word is a common verb in the present."""
     return word in _PLAIN or (
-        word[-1:] == "s" and (word[:-1] in _PLAIN or word[:-2] in _PLAIN or (word[:-3] + "y") in _PLAIN)
+        word[-1:] == "s"
+        and (
+            word[:-1] in _PLAIN
+            or (word.endswith("es") and word[:-2] in _PLAIN)
+            or (word.endswith("ies") and word[:-3] + "y" in _PLAIN)
+        )
     )
 
 

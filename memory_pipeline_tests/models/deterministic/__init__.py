@@ -1,0 +1,1 @@
+"""Tests of the models that need no model."""

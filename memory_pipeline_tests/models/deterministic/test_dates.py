@@ -1,3 +1,5 @@
+"""Relative and absolute dates, resolved against the day they were said."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta

@@ -1,3 +1,5 @@
+"""Cutting messages into sentences and words."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,6 +30,7 @@ def texts(text: str) -> list[str]:
         ("I vote no. Sunday is mine.", ["I vote no.", "Sunday is mine."]),
         ("See No. 5 on the list.", ["See No. 5 on the list."]),
         ("J. K. Rowling wrote it.", ["J. K. Rowling wrote it."]),
+        ("A book by J.K. Rowling.", ["A book by J.K. Rowling."]),
         ("So do I. Then we went.", ["So do I.", "Then we went."]),
         ("See https://example.org/a.b?c=d. It works.", ["See https://example.org/a.b?c=d.", "It works."]),
         ("We hired him 😀 It was fun. 🛹", ["We hired him 😀", "It was fun."]),

@@ -1,3 +1,5 @@
+"""Verbs and where a sentence looks."""
+
 from __future__ import annotations
 
 import pytest

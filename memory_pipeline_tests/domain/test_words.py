@@ -1,10 +1,12 @@
+"""Contractions, stop words, stems."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.models.deterministic.words import STOP_WORDS, parts_of, stem
+from memory_pipeline.domain.words import STOP_WORDS, parts_of, stem
 
 
 @pytest.mark.parametrize(

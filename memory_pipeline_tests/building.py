@@ -1,0 +1,97 @@
+"""Builds conversations, makes lakes from them, and says what a lake holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.plan import grain_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+
+START = date(2024, 1, 1)
+#: Long after everything that tests write has closed.
+NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
+ACME = Scope("acme", "support")
+
+
+def conversation(
+    *texts: str,
+    at: str = "2024-01-15T08:00",
+    scope: Scope = ACME,
+    conversation_id: str = "c1",
+    name: str | None = "Anna",
+    role: str = "user",
+) -> dict[str, Any]:
+    """Return a conversation of one speaker: a message a minute from `at` (UTC) on, with ids m1, m2, …."""
+    start = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    return {
+        "workspace_id": scope.workspace_id,
+        "agent_id": scope.agent_id,
+        "conversation_id": conversation_id,
+        "messages": [
+            {
+                "id": f"m{number}",
+                "role": role,
+                "name": name,
+                "content": text,
+                "timestamp": start.replace(minute=start.minute + number - 1).isoformat(),
+            }
+            for number, text in enumerate(texts, start=1)
+        ],
+    }
+
+
+def write(lake: Lake, *conversations: dict[str, Any], now: datetime = NOW) -> None:
+    """Put conversations into the journal."""
+    lake.ensure()
+    for record in conversations:
+        messages, rejected = read_messages(record, Admission(START, now, lake.calendar))
+        assert not rejected
+        lake.journal.append(messages)
+
+
+def run(lake: Lake, models: Models, now: datetime = NOW) -> dict[Grain, list[Period]]:
+    """Make everything that is pending, without Dagster; return the periods asked for."""
+    done = {}
+    for grain in Grain:
+        done[grain] = grain_status(lake, grain, START, now).pending
+        list(make(lake, models, grain, done[grain]))
+    return done
+
+
+def hours(*keys: str) -> list[Period]:
+    return [Period.parse("working", key) for key in keys]
+
+
+def table_rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    """Return all rows of all tables, in one order."""
+    return {
+        name: sorted(
+            lake.tables.read(spec).to_pylist(), key=lambda row: (row["period"], row.get("id", row.get("asset")))
+        )
+        for name, spec in TABLES.items()
+    }
+
+
+def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain], list[dict[str, Any]]]:
+    """Return all rows of the agents' index tables, in one order."""
+    return {
+        (scope, grain): sorted(lake.index.scan(scope, grain).to_pylist(), key=lambda row: str(row["id"]))
+        for scope in scopes
+        for grain in Grain
+    }
+
+
+def versions(lake: Lake) -> dict[str, int]:
+    """Return the tables' versions."""
+    return {name: lake.tables.version(spec) for name, spec in TABLES.items()}

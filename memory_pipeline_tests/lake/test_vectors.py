@@ -1,0 +1,138 @@
+"""The index: periods are replaced in one commit, and only where something differs."""
+
+from __future__ import annotations
+
+import multiprocessing
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import LakeError
+from memory_pipeline.lake.schemas import index_schema
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.vectors import Filter, VectorIndex
+from memory_pipeline_tests.building import ACME, hours
+
+HOUR = "2024-01-15T08"
+NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
+
+
+def rows(
+    period: str, *texts: str, dimension: int = 8, digest: str = "d", at: datetime = NOON, kind: str = "turn"
+) -> pa.Table:
+    records = []
+    for number, text in enumerate(texts):
+        vector = np.zeros(dimension)
+        vector[number % dimension] = 1
+        records.append({
+            "id": f"working:{period}:{text}", "period": period, "kind": kind, "content": text,
+            "starts_at": at + timedelta(minutes=number), "ends_at": at + timedelta(minutes=number),
+            "entities": [], "importance": 0.5, "conversation_id": "c", "source_ids": [text], "digest": digest,
+            "embed_model": "test", "vector": vector.tolist(),
+        })  # fmt: skip
+    return pa.Table.from_pylist(records, schema=index_schema(dimension))
+
+
+@pytest.fixture
+def index(root: str) -> VectorIndex:
+    return VectorIndex(Storage(root))
+
+
+def contents(index: VectorIndex, scope: Scope = ACME) -> list[str]:
+    return sorted(index.scan(scope, Grain.WORKING)["content"].to_pylist())
+
+
+def test_an_agent_without_a_table_has_nothing(index: VectorIndex) -> None:
+    assert contents(index) == []
+    assert index.newest(ACME, Grain.DAILY, Filter(), 5).num_rows == 0
+    assert index.search(ACME, Grain.DAILY, Filter(), 5, [0.0] * 8, "x").num_rows == 0
+    assert index.count(ACME, Grain.DAILY) == 0
+
+
+def test_a_period_is_replaced_and_others_stay(index: VectorIndex) -> None:
+    index.replace(Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
+        ACME: pa.concat_tables([rows(HOUR, "one", "two"), rows("2024-01-15T09", "other")])
+    })  # fmt: skip
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "two", "three")}) == 1
+    assert contents(index) == ["other", "three", "two"]
+
+
+def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == 0
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == 1
+
+
+def test_agents_have_tables_of_their_own(index: VectorIndex) -> None:
+    other = Scope("acme", "sales")
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "mine"), other: rows(HOUR, "theirs")})
+    assert contents(index) == ["mine"]
+    assert contents(index, other) == ["theirs"]
+
+
+def test_vectors_of_another_length_are_refused_with_what_to_do(index: VectorIndex) -> None:
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    with pytest.raises(LakeError, match=r"holds vectors of 8 numbers, not 4.*delete"):
+        index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two", dimension=4)})
+
+
+def test_search_filters_before_it_limits(index: VectorIndex) -> None:
+    old = rows("2024-01-01T08", *(f"tea {n}" for n in range(20)), at=NOON - timedelta(days=14))
+    index.replace(Grain.WORKING, hours(HOUR, "2024-01-01T08"), {ACME: pa.concat_tables([old, rows(HOUR, "tea now")])})
+    found = index.search(ACME, Grain.WORKING, Filter(since=NOON - timedelta(days=1)), 1, [1.0] + [0.0] * 7, "tea")
+    assert set(found["content"].to_pylist()) == {"tea now"}
+
+
+@pytest.mark.parametrize("text", ["the", "'; DROP TABLE x; --", '"', "AND OR NOT (", "💥", "日本", "a*", "\\", "tea:2"])
+def test_any_text_can_be_searched_for(index: VectorIndex, text: str) -> None:
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    assert "one" in index.search(ACME, Grain.WORKING, Filter(), 5, [1.0] + [0.0] * 7, text)["content"].to_pylist()
+
+
+def test_newest_comes_first_and_can_be_of_one_kind(index: VectorIndex) -> None:
+    both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
+    found = index.newest(ACME, Grain.WORKING, Filter(kind=FactKind.TURN), 2)
+    assert found["content"].to_pylist() == ["c", "b"]
+
+
+def test_a_filter_says_the_same_in_sql_and_over_rows(index: VectorIndex) -> None:
+    table = rows(HOUR, "a", "b", "c", "d")
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
+    where = Filter(since=NOON + timedelta(minutes=1), until=NOON + timedelta(minutes=2))
+    assert where.apply(table)["content"].to_pylist() == ["b", "c"]
+    assert sorted(index.newest(ACME, Grain.WORKING, where, 9)["content"].to_pylist()) == ["b", "c"]
+
+
+def test_tables_are_compacted_and_stay_searchable(index: VectorIndex) -> None:
+    for number in range(40):
+        period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
+        index.replace(Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
+    assert index.count(ACME, Grain.WORKING) == 40
+    found = index.search(ACME, Grain.WORKING, Filter(), 50, [1.0] + [0.0] * 7, "text")
+    assert len(set(found["content"].to_pylist())) == 40
+
+
+def _merge_many(root: str, writer: int) -> None:
+    index = VectorIndex(Storage(root))
+    for number in range(8):
+        # Every process writes the same periods: nothing may be doubled.
+        period = f"2024-01-15T{number:02}"
+        index.replace(Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
+
+
+def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_merge_many, args=(root, n)) for n in range(3)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+    assert [process.exitcode for process in writers] == [0] * 3
+    assert contents(VectorIndex(Storage(root))) == [str(n) for n in range(8)]

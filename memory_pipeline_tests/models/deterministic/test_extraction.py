@@ -1,0 +1,221 @@
+"""Facts by rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline_tests.models.deterministic.said import MONDAY, said
+
+EXTRACTOR = DeterministicExtractor()
+
+
+def asserted(text: str, role: Role = Role.USER, name: str | None = "Anna") -> list[Fact]:
+    return EXTRACTOR.extract([said(text, role=role, name=name)])[1:]
+
+
+def the_fact(text: str, role: Role = Role.USER) -> Fact:
+    (fact,) = asserted(text, role)
+    return fact
+
+
+def test_a_turn_keeps_what_was_written_verbatim() -> None:
+    text = "  Wow!\n\n```\ncode\n```\nI moved to Porto yesterday. 😀 "
+    turn, *facts = EXTRACTOR.extract([said(text)])
+    assert turn.kind is FactKind.TURN
+    assert turn.content == f"Anna: {text}"
+    assert turn.extraction_method == VERBATIM
+    assert turn.confidence == 1
+    assert turn.entities == ("Porto",)
+    assert turn.mentioned_at == datetime(2023, 5, 7, tzinfo=UTC)
+    assert [fact.content for fact in facts] == ["Anna: I moved to Porto yesterday [2023-05-07]."]
+    assert turn.importance == facts[0].importance
+    assert facts[0].extraction_method == EXTRACTOR.name == "deterministic-1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wow, that's cool!",
+        "Thanks!",
+        "Thanks, Anna! That's so sweet.",
+        "Thank you for the tip about flour, really.",
+        "Sounds good.",
+        "That sounds great, Mel!",
+        "Hey Mel! Good to see you!",
+        "Yes.",
+        "Of course she has.",
+        "You're awesome, Anna!",
+        "Good luck with the exam!",
+        "How did it go?",
+        "Did you see Anna yesterday?",
+        "Let me know how the oven behaves.",
+        "How about a walk in Porto on Sunday.",
+        "Feel free to send me the papers.",
+        "What a lovely garden you planted!",
+        "Two.",
+        "Five lines.",
+        "My cat and the dog",
+        "```\nI paid 5 euros yesterday.\n```",
+        "> I paid 5 euros yesterday.",
+        "https://example.org",
+        "😀😀",
+        "...",
+    ],
+)
+def test_no_assertion_no_fact(text: str) -> None:
+    assert asserted(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("My sister works at the harbour.", FactKind.STATEMENT),
+        ("The oven is a Kessler 40.", FactKind.STATEMENT),
+        ("Country loaf 4.20, croissant 2.10, rye loaf 5.00.", FactKind.STATEMENT),
+        ("I signed the lease.", FactKind.EVENT),
+        ("We adopted a dog yesterday.", FactKind.EVENT),
+        ("Aldo has left.", FactKind.EVENT),
+        ("I'll paint the door.", FactKind.PLAN),
+        ("We are thinking about moving.", FactKind.PLAN),
+        ("Milo starts next Tuesday.", FactKind.PLAN),
+        ("I'd love to visit Porto.", FactKind.PLAN),
+        ("I prefer tea.", FactKind.PREFERENCE),
+        ("I'm allergic to hazelnuts.", FactKind.PREFERENCE),
+        ("Lemon is my favourite flavour.", FactKind.PREFERENCE),
+        ("Always quote prices in euros.", FactKind.INSTRUCTION),
+        ("Remind me on the first Monday of each month.", FactKind.INSTRUCTION),
+        ("Please never suggest bacon.", FactKind.INSTRUCTION),
+        ("And don't call before nine.", FactKind.INSTRUCTION),
+        ("Fix the thermostat now.", FactKind.INSTRUCTION),
+        ("Love the colour of that door.", FactKind.STATEMENT),
+    ],
+)
+def test_kinds(text: str, kind: FactKind) -> None:
+    assert the_fact(text).kind is kind
+
+
+def test_only_users_instruct() -> None:
+    assert the_fact("Never open the door at 230 degrees.", Role.USER).kind is FactKind.INSTRUCTION
+    assert the_fact("Never open the door at 230 degrees.", Role.ASSISTANT).kind is FactKind.STATEMENT
+
+
+def test_tool_and_system_messages_give_nothing() -> None:
+    messages = [said("I moved to Porto.", role=role) for role in (Role.SYSTEM, Role.TOOL)]
+    assert EXTRACTOR.extract(messages) == []
+
+
+def test_dates_are_resolved_against_the_message() -> None:
+    fact = the_fact("I went to the market last week.")
+    assert fact.content == "Anna: I went to the market last week [2023-W18]."
+    assert fact.mentioned_at == datetime(2023, 5, 1, tzinfo=UTC)
+    assert fact.event_at == MONDAY
+
+
+def test_first_person_facts_name_their_speaker() -> None:
+    assert the_fact("I moved to Porto.").entities == ("Anna", "Porto")
+    assert the_fact("Ruben moved to Porto.").entities == ("Porto", "Ruben")
+    (nameless,) = asserted("I moved to Porto.", name=None)
+    assert nameless.entities == ("Porto",)
+    assert nameless.content == "User: I moved to Porto."
+
+
+def test_a_sentence_said_twice_in_a_message_is_one_fact() -> None:
+    assert len(asserted("I moved to Porto. I moved to Porto.")) == 1
+
+
+def test_a_message_of_one_sentence_is_a_turn_and_a_fact() -> None:
+    turn, fact = EXTRACTOR.extract([said("I moved to Porto.")])
+    assert turn.content == fact.content
+    assert turn.id != fact.id
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        ("I married Ruben on 7 May.", "I watered the garden."),
+        ("I paid 450 euros for it.", "I paid the man for it."),
+        ("I'm allergic to hazelnuts.", "I like hazelnuts in bread."),
+        ("Always use metric units with me.", "The units are metric here."),
+        ("I'll move to Porto.", "Maybe I'll move to Porto."),
+        ("My sister works at the harbour.", "She works at the harbour."),
+        ("I walk to the harbour slowly.", "You walk to the harbour slowly."),
+        ("I was at the old harbour with the dogs.", "I was so happy."),
+    ],
+)
+def test_what_matters_more(more: str, less: str) -> None:
+    others = [fact.importance for fact in asserted(less)] or [0.0]
+    assert the_fact(more).importance > others[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我昨天去了北京，见了我的老朋友。",
+        "ذهبت إلى القاهرة أمس مع أختي الصغيرة.",
+        "Gestern kaufte Anna drei Säcke Mehl.",
+        "Вчера мы переехали в Казань.",
+    ],
+)
+def test_other_languages_give_their_turn_and_their_sentences(text: str) -> None:
+    turn, *facts = EXTRACTOR.extract([said(text)])
+    assert turn.content == f"Anna: {text}"
+    assert [fact.content for fact in facts] == [f"Anna: {text}"]
+
+
+def test_order_and_purity() -> None:
+    messages = [
+        said("Otto hates heat. I met Otto.", turn=0),
+        said("Otto left.", turn=1),
+        said("Thanks!", turn=2, role=Role.ASSISTANT, name="Juniper"),
+    ]
+    together = EXTRACTOR.extract(messages)
+    assert together == [fact for message in messages for fact in EXTRACTOR.extract([message])]
+    assert [fact.turn for fact in together] == sorted(fact.turn for fact in together)
+
+
+def test_a_later_clock_changes_nothing() -> None:
+    message = said("We open next week, on 15 May.")
+    later = replace(message, received_at=datetime(2025, 1, 1, tzinfo=UTC))
+    assert EXTRACTOR.extract([message]) == EXTRACTOR.extract([later])
+
+
+@given(st.text(min_size=1, max_size=200), st.sampled_from(list(Role)), st.sampled_from([None, "Anna", "李"]))
+def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: str | None) -> None:
+    facts = EXTRACTOR.extract([said(text, role=role, name=name)])
+    assert [fact.kind for fact in facts].count(FactKind.TURN) == role.is_memorable
+    assert len({fact.id for fact in facts}) == len(facts)
+    for fact in facts:
+        assert 0.05 <= fact.importance <= 1
+        assert round(fact.importance, 2) == fact.importance
+        assert 0 < fact.confidence <= 1
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        ".",
+        "I ",
+        "I went to Paris. ",
+        "on 7 May ",
+        "in a ",
+        "last ",
+        "Anna ",
+        '"Ab cd ',
+        "also, ",
+        "by the ",
+        "please ",
+        "不",
+    ],
+)
+def test_a_megabyte_ends(unit: str) -> None:
+    turn, *_ = EXTRACTOR.extract([said(unit * (1_000_000 // len(unit)))])
+    assert turn.kind is FactKind.TURN

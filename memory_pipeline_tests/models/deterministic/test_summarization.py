@@ -1,0 +1,192 @@
+"""Summaries that choose sentences."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.summaries import KeyPoint, Material
+from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
+from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
+
+SUMMARIZER = ExtractiveSummarizer()
+WEEK = Period.parse("weekly", "2024-W03")
+START = datetime(2024, 1, 15, 8, tzinfo=UTC)
+
+
+def material(
+    text: str, *, number: int = 0, importance: float = 0.5, entities: tuple[str, ...] = (), hours: float = 0
+) -> Material:
+    return Material(f"fact:{number:05}", text, START + timedelta(hours=hours), number, importance, entities)
+
+
+def length(points: tuple[KeyPoint, ...]) -> int:
+    return sum(len(point.sentence) + POINT_OVERHEAD for point in points)
+
+
+def many(count: int, seed: int = 0) -> list[Material]:
+    """Return material about many things, spread over the week."""
+    choice = random.Random(seed)
+    words = [
+        f"{first}{second}"
+        for first in ("bak", "hav", "mil", "tor", "sel", "rud")
+        for second in ("en", "or", "ist", "ung")
+    ]
+    names = ["Anna", "Ruben", "Elise", "Milo", "Aldo"]
+    return [
+        material(
+            f"{choice.choice(names)}: {' '.join(choice.choices(words, k=8))} {number}.",
+            number=number,
+            importance=choice.randrange(1, 10) / 10,
+            entities=tuple(choice.sample(names, k=choice.randrange(3))),
+            hours=choice.randrange(168),
+        )
+        for number in range(count)
+    ]
+
+
+def test_what_fits_is_kept_oldest_first() -> None:
+    items = [material("Anna: I moved.", number=2, hours=5), material("Ruben: I paid 600 euros.", number=1, hours=1)]
+    points = SUMMARIZER.summarize(WEEK, items)
+    assert [point.sentence for point in points] == ["Ruben: I paid 600 euros.", "Anna: I moved."]
+    assert points[0] == KeyPoint("Ruben: I paid 600 euros.", ("fact:00001",), START + timedelta(hours=1), 0.5, ())
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert SUMMARIZER.summarize(WEEK, []) == ()
+
+
+def test_the_same_said_twice_is_one_point_that_cites_both() -> None:
+    points = SUMMARIZER.summarize(
+        WEEK,
+        [
+            material("Anna: I moved to Porto.", number=9, importance=0.4, entities=("Porto",)),
+            material("Anna:  i moved to porto!", number=3, importance=0.8, entities=("Anna",), hours=9),
+        ],
+    )
+    assert points == (KeyPoint("Anna: I moved to Porto.", ("fact:00003", "fact:00009"), START, 0.8, ("Anna", "Porto")),)
+
+
+def test_nearly_the_same_is_one_point() -> None:
+    first = "Anna: The new oven was installed at the Harbour Bakery this very morning by three strong people."
+    (point,) = SUMMARIZER.summarize(
+        WEEK, [material(first, number=1), material(first.replace("was", "has been"), number=2, hours=3)]
+    )
+    assert point.sentence == first
+    assert point.source_ids == ("fact:00001", "fact:00002")
+
+
+@pytest.mark.parametrize(
+    ("word", "other"), [("4.20", "4.50"), ("is now", "is not"), ("two sacks", "three sacks"), ("Monday", "Sunday")]
+)
+def test_what_differs_in_a_number_a_negation_or_a_name_is_not_the_same(word: str, other: str) -> None:
+    text = (
+        "Anna: the price of the big country loaf is now 4.20 euros with all taxes included, and that holds for two "
+        "sacks of flour delivered early on Monday morning by the mill up in the valley behind the old harbour road."
+    )
+    changed = text.replace(word, other)
+    assert changed != text
+    name = other if other == "Sunday" else "Monday"
+    items = [material(text, number=1, entities=("Monday",)), material(changed, number=2, entities=(name,))]
+    assert len(SUMMARIZER.summarize(WEEK, items)) == 2
+
+
+@pytest.mark.parametrize("grain", SUMMARY_GRAINS)
+def test_the_budget_is_kept_and_well_used(grain: Grain) -> None:
+    points = SUMMARIZER.summarize(Period.containing(grain, START.date()), many(400))
+    assert DEFAULT_BUDGETS[grain] * 0.9 < length(points) <= DEFAULT_BUDGETS[grain]
+    assert list(points) == sorted(points, key=lambda point: (point.event_at, point.source_ids))
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_the_material_does_not_matter(choice: random.Random, seed: int) -> None:
+    items = many(120, seed)
+    expected = SUMMARIZER.summarize(WEEK, items)
+    choice.shuffle(items)
+    assert SUMMARIZER.summarize(WEEK, items) == expected
+
+
+def test_importance_decides_among_equals() -> None:
+    items = [*many(300), material("Anna: I am allergic to hazelnuts.", number=999, importance=1.0, hours=50)]
+    assert "fact:00999" in {source for point in SUMMARIZER.summarize(WEEK, items) for source in point.source_ids}
+
+
+def test_no_day_takes_all() -> None:
+    busy = [
+        material(f"Anna: note {n} about {'abcdefghij'[n % 10] * 6} flour.", number=n, importance=0.6)
+        for n in range(300)
+    ]
+    quiet = [material(f"Ruben: day {n} was calm.", number=1000 + n, importance=0.5, hours=24 * n) for n in range(1, 7)]
+    days = {point.event_at.date() for point in SUMMARIZER.summarize(WEEK, busy + quiet)}
+    assert len(days) == 7
+
+
+def test_new_names_come_before_more_of_the_same() -> None:
+    known = [material(f"Anna: item {n} was sold here.", number=n, entities=("Anna",)) for n in range(300)]
+    new = material("Anna: Zoltan came to the shop.", number=500, entities=("Anna", "Zoltan"))
+    assert any("Zoltan" in point.entities for point in SUMMARIZER.summarize(WEEK, [*known, new]))
+
+
+@pytest.mark.parametrize("text", ["word " * 10_000, "x" * 50_000, "我" * 50_000])
+def test_a_long_text_is_trimmed_but_never_lost(text: str) -> None:
+    (point,) = SUMMARIZER.summarize(WEEK, [material(text)])
+    assert point.sentence.endswith("…")
+    assert 300 < len(point.sentence) <= DEFAULT_BUDGETS[Grain.WEEKLY] // 3
+    assert not point.sentence.endswith(" …")
+
+
+def test_points_can_be_summarized_again() -> None:
+    day = SUMMARIZER.summarize(Period.parse("daily", "2024-01-15"), many(200))
+    again = [
+        Material(f"daily:2024-01-15#{n}", p.sentence, p.event_at, n, p.importance, p.entities)
+        for n, p in enumerate(day)
+    ]
+    year = SUMMARIZER.summarize(Period.parse("yearly", "2024"), again)
+    assert [point.sentence for point in year] == [point.sentence for point in day]
+
+
+def test_more_than_can_be_compared() -> None:
+    items = [material(f"Anna: {n} loaves.", number=n, importance=0.9 if n == 77 else 0.1) for n in range(6000)]
+    points = SUMMARIZER.summarize(WEEK, items)
+    assert "Anna: 77 loaves." in {point.sentence for point in points}
+    assert length(points) <= DEFAULT_BUDGETS[Grain.WEEKLY]
+
+
+def test_the_name_tells_the_settings() -> None:
+    assert SUMMARIZER.name == "extractive-1"
+    assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-1"
+    shorter = ExtractiveSummarizer(budgets={Grain.DAILY: 500})
+    other = ExtractiveSummarizer(HashingEmbedder(64))
+    assert len({SUMMARIZER.name, shorter.name, other.name}) == 3
+    assert shorter.name == ExtractiveSummarizer(budgets={Grain.DAILY: 500}).name
+    assert length(shorter.summarize(Period.parse("daily", "2024-01-15"), many(100))) <= 500
+
+
+def test_bad_settings_and_hours_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="budget 99 for daily"):
+        ExtractiveSummarizer(budgets={Grain.DAILY: 99})
+    with pytest.raises(ConfigurationError, match="working"):
+        ExtractiveSummarizer(budgets={Grain.WORKING: 1000})
+    with pytest.raises(InputError, match="2024-01-15T08"):
+        SUMMARIZER.summarize(Period.parse("working", "2024-01-15T08"), many(1))
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.floats(0, 1), st.integers(-100, 300)), min_size=1, max_size=12))
+@settings(deadline=None)
+def test_any_material_gives_points_that_cite_it(rows: list[tuple[str, float, int]]) -> None:
+    items = [
+        material(text, number=n, importance=importance, hours=hours) for n, (text, importance, hours) in enumerate(rows)
+    ]
+    points = SUMMARIZER.summarize(WEEK, items)
+    assert points
+    cited = [source for point in points for source in point.source_ids]
+    assert len(cited) == len(set(cited))
+    assert set(cited) <= {item.id for item in items}

@@ -1,0 +1,243 @@
+"""Making partitions: once, twice, out of order, in pieces, after a fault; the rows are the same."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.steps.make import make
+from memory_pipeline_tests.building import ACME, conversation, hours, index_rows, run, table_rows, versions, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.facts import Fact
+    from memory_pipeline.models.selection import Models
+
+OTHER = Scope("acme", "sales")
+TALKS = [
+    conversation("I moved to Porto last week.", "My dog is called Bruno."),
+    conversation("Bruno ate my passport on Tuesday.", at="2024-01-15T10:00", conversation_id="c2"),
+    conversation("I will fly to Oslo in March.", at="2024-02-20T09:00", conversation_id="c3"),
+    conversation("Oslo was cold and I lost 40 euros.", at="2024-03-30T23:58", conversation_id="c4"),
+    conversation("The contract is worth 9,000 euros.", at="2024-12-30T11:00", conversation_id="c5", scope=OTHER),
+]
+
+
+def test_a_run_makes_every_grain_and_empties_the_journal(lake: Lake, models: Models) -> None:
+    write(lake, *TALKS)
+    made = run(lake, models)
+    assert lake.journal.pending() == []
+    assert [str(period) for period in made[Grain.WEEKLY]] == ["2024-W03", "2024-W08", "2024-W13", "2025-W01"]
+    assert [str(period) for period in made[Grain.MONTHLY]] == ["2024-01", "2024-02", "2024-03", "2025-01"]
+    assert [str(period) for period in made[Grain.YEARLY]] == ["2024", "2025"]
+    assert set(lake.tables.read(MESSAGES)["content"].to_pylist()) >= {"I moved to Porto last week."}
+
+
+def test_a_second_run_writes_nothing(lake: Lake, models: Models) -> None:
+    write(lake, *TALKS)
+    run(lake, models)
+    tables, index = versions(lake), index_rows(lake, [ACME, OTHER])
+    assert not any(run(lake, models).values())
+    for grain in Grain:
+        every = [
+            Period(grain, key)
+            for key in lake.ledger.entries("working_facts" if grain is Grain.WORKING else f"{grain}_summaries")
+        ]
+        assert not any(made.changed for made in make(lake, models, grain, every))
+    assert versions(lake) == tables
+    assert index_rows(lake, [ACME, OTHER]) == index
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partitions_made_in_any_order_give_the_same_lake(tmp_path: Path, models: Models, seed: int) -> None:
+    straight = Lake(str(tmp_path / "straight"))
+    write(straight, *TALKS)
+    run(straight, models)
+
+    shuffled = Lake(str(tmp_path / "shuffled"))
+    rng = random.Random(seed)
+    for talk in rng.sample(TALKS, len(TALKS)):
+        write(shuffled, talk)
+    pending = [file.hour for file in shuffled.journal.pending()]
+    for hour in rng.sample(pending, len(pending)):
+        list(make(shuffled, models, Grain.WORKING, [hour]))
+    for grain in SUMMARY_GRAINS:
+        periods = _made(straight, grain)
+        for period in rng.sample(periods, len(periods)):
+            list(make(shuffled, models, grain, [period]))
+
+    assert table_rows(shuffled) == table_rows(straight)
+    assert index_rows(shuffled, [ACME, OTHER]) == index_rows(straight, [ACME, OTHER])
+
+
+def _made(lake: Lake, grain: Grain) -> list[Period]:
+    return [Period(grain, key) for key in lake.ledger.entries(f"{grain}_summaries")]
+
+
+def test_sending_a_conversation_again_doubles_nothing(lake: Lake, models: Models) -> None:
+    talk = conversation("I like tea.", "Yes.")
+    write(lake, talk)
+    run(lake, models)
+    rows = table_rows(lake)
+    for _ in range(3):
+        write(lake, talk)
+        run(lake, models)
+    assert table_rows(lake) == rows
+    assert lake.journal.pending() == []
+
+
+def test_a_conversation_that_grows_adds_only_what_is_new(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I like tea."))
+    run(lake, models)
+    write(lake, conversation("I like tea.", "I like coffee too."))
+    run(lake, models)
+    assert sorted(lake.tables.read(MESSAGES)["content"].to_pylist()) == ["I like coffee too.", "I like tea."]
+
+
+def test_a_message_with_a_known_id_and_other_content_is_set_aside_whatever_lands_first(
+    tmp_path: Path, models: Models
+) -> None:
+    from memory_pipeline_tests.building import NOW
+
+    first, second = conversation("I live in Porto."), conversation("I live in Oslo.")
+    outcomes = []
+    for name, order in {"forward": (0, 1), "backward": (1, 0)}.items():
+        lake = Lake(str(tmp_path / name))
+        for position in order:
+            write(lake, (first, second)[position], now=NOW.replace(second=position))
+            run(lake, models)
+        outcomes.append((table_rows(lake), [r.reason for r in lake.journal.quarantined()]))
+    assert outcomes[0] == outcomes[1]
+    tables, reasons = outcomes[0]
+    assert [row["content"] for row in tables["messages"]] == ["I live in Porto."]
+    assert len(reasons) == 1
+    assert "already used for other content" in reasons[0]
+
+
+def test_late_data_remakes_exactly_its_ancestors(lake: Lake, models: Models) -> None:
+    write(lake, *TALKS)
+    run(lake, models)
+    write(lake, conversation("I was born in 1984.", at="2024-01-15T14:00", conversation_id="late"))
+    made = {grain: [str(period) for period in periods] for grain, periods in run(lake, models).items()}
+    assert made == {
+        "working": ["2024-01-15T14"], "daily": ["2024-01-15"], "weekly": ["2024-W03"],
+        "monthly": ["2024-01"], "quarterly": ["2024-Q1"], "yearly": ["2024"],
+    }  # fmt: skip
+
+
+def test_one_agents_late_message_leaves_the_others_summaries_alone(lake: Lake, models: Models) -> None:
+    write(lake, TALKS[0], conversation("We sold 300 bikes.", scope=OTHER))
+    run(lake, models)
+    before = {row["agent_id"]: row for row in lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()}
+    asked: list[str] = []
+
+    class Counting:
+        name = models.summarizer.name
+
+        def summarize(self, period: Period, material: Sequence[object]) -> object:
+            asked.append(period.key)
+            return models.summarizer.summarize(period, material)  # type: ignore[arg-type]
+
+    write(lake, conversation("My sister is Clara.", at="2024-01-15T20:00", conversation_id="late"))
+    run(lake, replace(models, summarizer=Counting()))  # type: ignore[arg-type]
+    after = {row["agent_id"]: row for row in lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()}
+    assert asked == ["2024-01-15", "2024-W03", "2024-01", "2024-Q1", "2024"]
+    assert after["sales"] == before["sales"]
+    assert after["support"] != before["support"]
+
+
+def test_a_day_without_assertions_is_remembered_by_what_was_said(lake: Lake, models: Models) -> None:
+    write(lake, conversation("Hm?", "Ok."))
+    run(lake, models)
+    [summary] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
+    assert "Ok." in summary["content"]
+
+
+def test_a_period_without_material_gets_no_row_and_is_marked_as_looked_at(lake: Lake, models: Models) -> None:
+    [table, index] = make(lake, models, Grain.DAILY, [Period.parse("daily", "2024-05-01")])
+    assert (table.rows, index.rows, table.changed) == (0, 0, False)
+    assert lake.ledger.entries("daily_summaries")["2024-05-01"].rows == 0
+    assert lake.tables.read(SUMMARIES).num_rows == 0
+
+
+def test_silent_hours_are_not_entered(lake: Lake, models: Models) -> None:
+    list(make(lake, models, Grain.WORKING, hours("2024-05-01T00", "2024-05-01T01")))
+    assert lake.ledger.entries("working_facts") == {}
+
+
+def test_tool_and_system_messages_are_kept_and_are_never_facts(lake: Lake, models: Models) -> None:
+    write(
+        lake,
+        conversation("The balance is 40 euros.", role="tool", conversation_id="t"),
+        conversation("You are Juniper and you live in Porto.", role="system", conversation_id="s"),
+    )
+    run(lake, models)
+    assert lake.tables.read(MESSAGES).num_rows == 2
+    assert lake.tables.read(FACTS).num_rows == 0
+    assert lake.journal.pending() == []
+
+
+def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I like tea."))
+
+    class Interrupted:
+        name = models.extractor.name
+
+        def extract(self, messages: Sequence[Message]) -> list[Fact]:
+            write(lake, conversation("I like coffee.", conversation_id="meanwhile"))
+            return models.extractor.extract(messages)
+
+    list(make(lake, replace(models, extractor=Interrupted()), Grain.WORKING, hours("2024-01-15T08")))
+    [left] = lake.journal.pending()
+    assert [message.content for message in lake.journal.read(left)[0]] == ["I like coffee."]
+    run(lake, models)
+    assert lake.journal.pending() == []
+    assert lake.tables.read(MESSAGES).num_rows == 2
+
+
+@pytest.mark.parametrize("step", ["extract_facts", "index_periods", "acknowledge"])
+def test_a_step_that_fails_loses_nothing(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, step: str, tmp_path: Path
+) -> None:
+    write(lake, *TALKS)
+
+    def broken(*args: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"memory_pipeline.steps.make.{step}", broken)
+        with pytest.raises(OSError, match="disk is full"):
+            run(lake, models)
+    assert lake.journal.pending()
+    run(lake, models)
+    whole = Lake(str(tmp_path / "whole"))
+    write(whole, *TALKS)
+    run(whole, models)
+    assert table_rows(lake) == table_rows(whole)
+    assert index_rows(lake, [ACME, OTHER]) == index_rows(whole, [ACME, OTHER])
+    assert lake.journal.pending() == []
+
+
+def test_an_index_that_was_deleted_is_made_again(lake: Lake, models: Models, tmp_path: Path) -> None:
+    import shutil
+
+    write(lake, *TALKS)
+    run(lake, models)
+    before = index_rows(lake, [ACME])
+    shutil.rmtree(lake.storage.locate("vectordb"))
+    again = Lake(lake.storage.uri)
+    for grain in Grain:
+        keys = again.ledger.entries("working_facts" if grain is Grain.WORKING else f"{grain}_summaries")
+        list(make(again, models, grain, [Period(grain, key) for key in keys]))
+    assert index_rows(again, [ACME]) == before
