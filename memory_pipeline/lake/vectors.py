@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
-from memory_pipeline.errors import LakeError
+from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
@@ -186,11 +186,11 @@ class VectorIndex:
         present = await self._select(scope, grain, f"period IN ({listed})", ["id", "digest"])
         if _pairs(present) == _pairs(rows):
             return False
-        if (dimension := (await table.schema()).field("vector").type.list_size) != rows.field("vector").type.list_size:
-            raise LakeError(
+        if rows.num_rows and (dimension := await _dimension(table)) != rows.field("vector").type.list_size:
+            raise ConfigurationError(
                 f"index {_name(scope, grain)} of workspace {scope.workspace_id} holds vectors of {dimension} numbers, "
                 f"not {rows.field('vector').type.list_size}: the embedder changed; delete the lake's vectordb folder "
-                "and run the whole range again"
+                "and make the whole range again with `memory-pipeline run --from … --to …`"
             )
         # One commit: a delete followed by an insert would let readers see the gap.
         await (
@@ -219,6 +219,11 @@ class VectorIndex:
         table = await self._table(scope, grain)
         if table is None:
             return _NOTHING
+        if (dimension := await _dimension(table)) != len(vector):
+            raise ConfigurationError(
+                f"the index holds vectors of {dimension} numbers, the query has {len(vector)}: made with another "
+                "embedder; open the reader with the models of the pipeline"
+            )
         near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
         matching = table.query().nearest_to_text(text, columns="content")
         found = await asyncio.gather(
@@ -250,6 +255,10 @@ class VectorIndex:
 
 def _name(scope: Scope, grain: Grain) -> str:
     return f"{scope.agent_id}__{grain}"
+
+
+async def _dimension(table: Any) -> int:
+    return int((await table.schema()).field("vector").type.list_size)
 
 
 def _pairs(rows: pa.Table) -> set[tuple[str, str]]:

@@ -141,8 +141,10 @@ class MemoryReader:
         vector = self._embedder.embed([query])[0]
         limit = max(_LEAST_CANDIDATES, _OVERFETCH * max_results)
         rows = _rows([*tail, self._lake.index.search(self._scope, grain, where, limit, vector, query)])
+        if not rows:
+            return []
         self._check_models(rows)
-        similarity = np.array([row["vector"] for row in rows], np.float32).reshape(len(rows), -1) @ vector
+        similarity = np.array([row["vector"] for row in rows], np.float32) @ vector
         ranked = scores(
             query, [Candidate(row["content"], float(near)) for row, near in zip(rows, similarity, strict=True)]
         )

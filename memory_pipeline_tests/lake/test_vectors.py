@@ -13,7 +13,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.errors import LakeError
+from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import Filter, VectorIndex
@@ -78,7 +78,7 @@ def test_agents_have_tables_of_their_own(index: VectorIndex) -> None:
 
 def test_vectors_of_another_length_are_refused_with_what_to_do(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    with pytest.raises(LakeError, match=r"holds vectors of 8 numbers, not 4.*delete"):
+    with pytest.raises(ConfigurationError, match=r"holds vectors of 8 numbers, not 4.*delete"):
         index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two", dimension=4)})
 
 

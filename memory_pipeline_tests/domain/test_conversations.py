@@ -1,0 +1,489 @@
+"""The door: what conversations are accepted, what is refused, and that every refusal says what is expected."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import (
+    MAX_CONTENT,
+    MAX_ID,
+    Admission,
+    Message,
+    Rejection,
+    Role,
+    Scope,
+    read_messages,
+)
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.errors import InputError
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+ADMISSION = Admission(start=date(2024, 1, 1), now=NOW)
+AT = "2024-01-15T08:03:00+00:00"
+
+Record = dict[str, object]
+
+#: What no label may hold, a person's name included.
+UNPRINTABLE = [
+    "",
+    " ",
+    "a\x00b",
+    "a\nb",
+    "a\rb",
+    "a\tb",
+    "\x1b[2J",
+    "a\x7fb",
+    "a\x85b",
+    "a\u2028b",
+    "a\u2029b",
+    "\ud800",
+    pytest.param("x" * 10_000_000, id="10 MB"),
+]
+#: Ids that would break a path, a query, a terminal or a log.
+HOSTILE_IDS = [
+    *UNPRINTABLE,
+    ".",
+    "..",
+    "../x",
+    "a/../b",
+    "a..b",
+    "/etc",
+    "/etc/passwd",
+    "a/b",
+    "a\\b",
+    "C:\\x",
+    ".hidden",
+    "it's",
+    'say "hi"',
+    "`id`",
+    "x' OR '1'='1",
+]
+#: Values of another type, as JSON can hold them.
+WRONG_TYPES = [5, 1.5, True, [], ["a"], {}, b"a"]
+
+
+def message(**fields: object) -> Record:
+    """Return a message that is accepted, but for `fields`; a field given as ... is left out."""
+    record: Record = {"role": "user", "content": "I moved to Porto.", "timestamp": AT, **fields}
+    return {key: value for key, value in record.items() if value is not ...}
+
+
+def conversation(*messages: object, **fields: object) -> Record:
+    record: Record = {"workspace_id": "acme", "agent_id": "support", "conversation_id": "call", **fields}
+    return {"messages": list(messages or [message()]), **{key: value for key, value in record.items() if value is not ...}}
+
+
+def accepted(*messages: object, admission: Admission = ADMISSION, **fields: object) -> list[Message]:
+    found, rejected = read_messages(conversation(*messages, **fields), admission)
+    assert rejected == []
+    return found
+
+
+def refusal(*messages: object, admission: Admission = ADMISSION, **fields: object) -> Rejection:
+    """Return the one rejection of a conversation of which nothing is accepted."""
+    found, rejected = read_messages(conversation(*messages, **fields), admission)
+    assert found == []
+    assert len(rejected) == 1
+    assert rejected[0].reason.isprintable()
+    assert len(rejected[0].reason) < 400
+    return rejected[0]
+
+
+# --- what is accepted ------------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_read_with_all_that_its_conversation_says() -> None:
+    [read] = accepted(
+        message(id="m1", name="Anna", timestamp="2024-01-15T08:03:00+01:00"), user_id="u-17", tags=["phone", "b", "b"]
+    )
+    assert read.scope == Scope("acme", "support")
+    assert (read.conversation_id, read.user_id, read.tags) == ("call", "u-17", ("b", "phone"))
+    assert (read.source_id, read.name, read.role, read.turn) == ("m1", "Anna", Role.USER, 0)
+    assert (read.content, read.speaker) == ("I moved to Porto.", "Anna")
+    assert (read.sent_at, read.received_at) == (datetime(2024, 1, 15, 7, 3, tzinfo=UTC), NOW)
+    assert str(read.hour) == "2024-01-15T07"
+
+
+def test_ids_never_change() -> None:
+    [named] = accepted(message(id="m1", name="Anna"))
+    [unnamed] = accepted(message(name="Anna"))
+    assert named.id == "message:2024-01-15T08:37fa0f7f559947e10acb1b364ab42f72"
+    assert unnamed.id == "message:2024-01-15T08:031412d6615ca3aacda91e57234356b2"
+
+
+def test_what_is_optional_may_be_left_out_or_null() -> None:
+    [bare] = accepted(message())
+    [nulls] = accepted(message(id=None, name=None), user_id=None, tags=None)
+    assert bare == nulls
+    assert (bare.user_id, bare.tags, bare.source_id, bare.name) == (None, (), None, None)
+
+
+def test_all_roles_are_kept_but_only_what_people_and_agents_say_is_memorable() -> None:
+    read = accepted(*(message(role=role, id=role) for role in ("user", "assistant", "system", "tool")))
+    assert [each.role.value for each in read if each.role.is_memorable] == ["user", "assistant"]
+    assert [each.speaker for each in read] == ["User", "Agent", "System", "Tool"]
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "2024-01-15T08:03:00Z",
+        "2024-01-15T08:03Z",
+        "2024-01-15 08:03:00+00:00",
+        "2024-01-15T09:03:00+01:00",
+        "2024-01-15T13:48:00+05:45",
+        "2024-01-14T20:03:00-12:00",
+        "20240115T080300Z",
+        datetime(2024, 1, 15, 8, 3, tzinfo=UTC),
+        datetime(2024, 1, 15, 22, 3, tzinfo=timezone(timedelta(hours=14))),
+    ],
+)
+def test_one_moment_is_one_message_however_it_is_written(timestamp: object) -> None:
+    assert accepted(message(timestamp=timestamp))[0].id == accepted(message())[0].id
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "yes",
+        "Ω≈ç√ 你好 🙂 \u202eright to left",
+        "it's \"quoted\" `code` ../../etc \\ 'x' OR 1=1 --",
+        "two\nlines\r\n\tand a tab \u2028\x85\x0b",
+        pytest.param("x" * MAX_CONTENT, id="longest"),
+    ],
+)
+def test_a_text_may_hold_anything_that_is_unicode(content: str) -> None:
+    assert accepted(message(content=content))[0].content == content
+
+
+@pytest.mark.parametrize("identifier", ["a", "u-17", "2024-01-15 call", "Zoë", "你好", "a.b:c@d#1", "x" * MAX_ID])
+def test_ordinary_ids_are_accepted(identifier: str) -> None:
+    [read] = accepted(message(id=identifier, name=identifier), conversation_id=identifier, user_id=identifier)
+    assert {read.source_id, read.name, read.conversation_id, read.user_id} == {identifier}
+
+
+@pytest.mark.xfail(reason="a name is checked like an id, so people with an apostrophe in their name are refused")
+@pytest.mark.parametrize("name", ["Miles O'Brien", "Jeanne d'Arc", 'William "Bill" Gates', "Anna / Support"])
+def test_people_may_have_any_name(name: str) -> None:
+    assert accepted(message(name=name))[0].speaker == name
+
+
+# --- one message or two ----------------------------------------------------------------------------------------------
+
+
+def test_two_yes_at_different_times_are_two_messages() -> None:
+    read = accepted(message(content="yes"), message(content="yes", timestamp="2024-01-15T08:03:00.000001+00:00"))
+    assert [each.content for each in read] == ["yes", "yes"]
+    assert read[0].id != read[1].id
+
+
+@pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
+def test_an_exact_repetition_is_dropped(fields: Record) -> None:
+    assert len(accepted(message(**fields), message(**fields), message(**fields))) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "I moved to Lisbon."},
+        {"role": "assistant"},
+        {"name": "Ben"},
+        {"timestamp": "2024-01-15T08:04:00+00:00"},
+        {"timestamp": "2024-01-15T09:03:00+00:00"},
+    ],
+)
+def test_a_message_without_id_is_its_content(other: Record) -> None:
+    assert len(accepted(message(), message(**other))) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "I moved to Lisbon."},
+        {"role": "assistant"},
+        {"name": "Ben"},
+        {"timestamp": "2024-01-15T08:04:00+00:00"},
+        {"timestamp": "2024-01-15T09:03:00+00:00"},
+    ],
+)
+def test_an_id_cannot_be_used_for_something_else(other: Record) -> None:
+    found, rejected = read_messages(conversation(message(id="m1"), message(id="m1", **other)), ADMISSION)
+    assert [each.content for each in found] == ["I moved to Porto."]
+    assert [each.where for each in rejected] == ["conversation call, message 2"]
+    assert "message id 'm1' of conversation 'call' was already used for other content" in rejected[0].reason
+    assert "give the new message a new id" in rejected[0].reason
+
+
+@pytest.mark.parametrize(
+    "other", [{"workspace_id": "other"}, {"agent_id": "other"}, {"conversation_id": "other"}]
+)
+@pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
+def test_the_same_words_elsewhere_are_another_message(other: Record, fields: Record) -> None:
+    assert accepted(message(**fields))[0].id != accepted(message(**fields), **other)[0].id
+
+
+def test_an_id_and_a_content_never_meet() -> None:
+    """A message whose id is another's text is not that other."""
+    one, other = accepted(message(id="I moved to Porto."), message(content="I moved to Porto."))
+    assert one.id != other.id
+
+
+def test_position_and_reception_do_not_make_another_message() -> None:
+    later = Admission(ADMISSION.start, NOW + timedelta(days=1))
+    [first] = accepted(message())
+    resent = accepted(message(content="Hello."), message(), admission=later)[1]
+    assert (resent.id, resent.turn) == (first.id, 1)
+    assert first.says_the_same_as(resent)
+
+
+def test_turns_count_from_zero_and_leave_out_nothing() -> None:
+    found, rejected = read_messages(conversation(message(id="a"), message(content=""), message(id="c")), ADMISSION)
+    assert [each.turn for each in found] == [0, 2]
+    assert [each.where for each in rejected] == ["conversation call, message 2"]
+
+
+# --- what is refused: messages ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [..., None, "", " \n\t", *WRONG_TYPES])
+def test_a_message_needs_text(content: object) -> None:
+    assert "content must be a text that is not blank, not" in refusal(message(content=content)).reason
+
+
+def test_a_message_is_not_longer_than_a_book() -> None:
+    reason = refusal(message(content="x" * (MAX_CONTENT + 1))).reason
+    assert reason == "content has 1,000,001 characters; at most 1,000,000 are accepted in one message"
+
+
+@pytest.mark.parametrize("content", ["a\ud800", "\udfffa", "a\x00b"])
+def test_a_text_is_unicode(content: str) -> None:
+    assert "is not valid Unicode text" in refusal(message(content=content)).reason
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        ...,
+        None,
+        "",
+        "now",
+        "yesterday",
+        "15.01.2024 08:03",
+        "2024-13-15T08:03:00Z",
+        "2024-02-30T08:03:00Z",
+        "2024-01-15T08:60:00Z",
+        "٢٠٢٤-01-15T08:03:00Z",
+        " 2024-01-15T08:03:00Z",
+        "2024-01-15T08:03:00Z\n",
+        "2024-01-15T08:03:00+25:00",
+        "\x00",
+        "\ud800",
+        pytest.param("2024-01-15T08:03:00Z" * 500_000, id="10 MB"),
+        1705305780,
+        1705305780.0,
+        True,
+        [],
+        {},
+        date(2024, 1, 15),
+        b"2024-01-15T08:03:00Z",
+    ],
+)
+def test_a_message_needs_a_time(timestamp: object) -> None:
+    reason = refusal(message(timestamp=timestamp)).reason
+    assert reason.startswith("timestamp ")
+    assert "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00" in reason
+
+
+@pytest.mark.parametrize("timestamp", ["2024-01-15T08:03:00", "2024-01-15", datetime(2024, 1, 15, 8, 3)])
+def test_a_time_needs_its_zone(timestamp: object) -> None:
+    assert "has no time zone; expected an ISO 8601 time with its zone" in refusal(message(timestamp=timestamp)).reason
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",  # before the first instant that a datetime can hold in UTC
+        "9999-12-31T23:59:59Z",
+        "9999-12-31T23:59:59-14:00",
+        "1900-06-01T00:00:00Z",
+        "2999-06-01T00:00:00Z",
+    ],
+)
+def test_a_time_of_another_millennium_is_refused(timestamp: str) -> None:
+    assert "is outside the years 1901 to 2998" in (reason := refusal(message(timestamp=timestamp)).reason) or (
+        reason.startswith("timestamp ") and "is out of range" in reason
+    )
+
+
+@pytest.mark.parametrize("role", [..., None, "", "User", "USER", "human", "developer", "user ", *WRONG_TYPES])
+def test_a_role_is_one_of_four(role: object) -> None:
+    assert "accepted: user, assistant, system, tool" in refusal(message(role=role)).reason
+
+
+@pytest.mark.parametrize("value", [*HOSTILE_IDS, *WRONG_TYPES])
+def test_hostile_message_ids_are_refused(value: object) -> None:
+    assert refusal(message(id=value)).reason.startswith("id ")
+
+
+@pytest.mark.parametrize("value", [*UNPRINTABLE, *WRONG_TYPES])
+def test_names_that_cannot_be_printed_are_refused(value: object) -> None:
+    assert refusal(message(name=value)).reason.startswith("name ")
+
+
+@pytest.mark.parametrize("value", [None, "hello", 5, [], b"x"])
+def test_a_message_is_an_object(value: object) -> None:
+    assert refusal(value).reason.startswith("a message must be an object, not ")
+
+
+@pytest.mark.parametrize("day", ["2023-12-31T23:59:59Z", "2018-01-01T00:00:00Z"])
+def test_what_is_older_than_the_memory_names_the_setting(day: str) -> None:
+    reason = refusal(message(timestamp=day)).reason
+    assert "is before the first day of this memory, 2024-01-01" in reason
+    assert "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, such as 2018-01-01" in reason
+
+
+def test_the_first_moment_of_the_memory_is_accepted() -> None:
+    assert str(accepted(message(timestamp="2024-01-01T00:00:00Z"))[0].hour) == "2024-01-01T00"
+
+
+def test_the_first_day_begins_in_the_zone_of_the_memory() -> None:
+    berlin = Admission(ADMISSION.start, NOW, Calendar("Europe/Berlin"))
+    assert accepted(message(timestamp="2023-12-31T23:00:00Z"), admission=berlin)
+    assert "before the first day" in refusal(message(timestamp="2023-12-31T22:59:59Z"), admission=berlin).reason
+    assert "before the first day" in refusal(message(timestamp="2023-12-31T23:00:00Z")).reason
+
+
+def test_clocks_may_differ_by_a_day_but_no_more() -> None:
+    assert accepted(message(timestamp=(NOW + timedelta(hours=24)).isoformat()))
+    reason = refusal(message(timestamp=(NOW + timedelta(hours=24, seconds=1)).isoformat())).reason
+    assert reason == "timestamp 2024-06-02T00:00:01+00:00 lies in the future (now is 2024-06-01T00:00:00+00:00)"
+
+
+def test_one_bad_message_does_not_cost_the_others() -> None:
+    bad = message(id="m2", timestamp="2024-01-15T08:03:00")
+    found, [rejection] = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
+    assert [each.source_id for each in found] == ["m1", "m3"]
+    assert rejection.where == "conversation call, message 2"
+    assert rejection.record == conversation(bad, tags=["t"])  # by itself it can be corrected and written again
+
+
+# --- what is refused: conversations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [None, "hello", 5, [], [{}], b"x"])
+def test_a_conversation_is_an_object(value: object) -> None:
+    [rejection] = read_messages(value, ADMISSION)[1]
+    assert rejection.reason.startswith("a conversation must be an object, not ")
+    assert rejection.record is value
+
+
+@pytest.mark.parametrize("messages", [..., None, [], (), "", "hello", b"hello", {}, {"0": {}}, 5])
+def test_a_conversation_needs_messages(messages: object) -> None:
+    record = conversation() | {"messages": messages}
+    if messages is ...:
+        del record["messages"]
+    found, [rejection] = read_messages(record, ADMISSION)
+    assert found == []
+    assert rejection.reason.startswith("messages must be a list of at least one message, not ")
+    assert rejection.where == "conversation call"
+
+
+@pytest.mark.parametrize("field", ["workspace_id", "agent_id"])
+@pytest.mark.parametrize(
+    "value", [..., None, *HOSTILE_IDS, *WRONG_TYPES, "a b", "a:b", "é", "-a", "_a", "a\n", "a%2e", "x" * 101, "１"]
+)
+def test_scope_ids_are_parts_of_a_path(field: str, value: object) -> None:
+    reason = refusal(**{field: value}).reason
+    assert reason.startswith(f"{field} ")
+    assert "accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', beginning with a letter or digit" in reason
+
+
+@pytest.mark.parametrize("value", ["a", "7", "acme-corp_2.eu", "x" * 100, "A" * 26 + "z"])
+def test_scope_ids_that_are_accepted(value: str) -> None:
+    assert Scope(value, value) == Scope(workspace_id=value, agent_id=value)
+
+
+@pytest.mark.parametrize("value", [..., None, *HOSTILE_IDS, *WRONG_TYPES])
+def test_hostile_conversation_ids_are_refused(value: object) -> None:
+    rejection = refusal(conversation_id=value)
+    assert rejection.reason.startswith("conversation_id ")
+    assert rejection.where == "conversation"  # the id is not repeated where it would be trusted
+
+
+@pytest.mark.parametrize("value", [*HOSTILE_IDS, *WRONG_TYPES])
+def test_hostile_user_ids_are_refused(value: object) -> None:
+    assert refusal(user_id=value).reason.startswith("user_id ")
+
+
+@pytest.mark.parametrize("value", ["phone", 5, {"a": 1}, b"x", ["a", None], ["../x"], ["it's"], [["a"]]])
+def test_tags_are_a_list_of_labels(value: object) -> None:
+    assert refusal(tags=value).reason.startswith("tags ")
+
+
+def test_messages_do_not_speak_for_their_conversation() -> None:
+    """A message cannot smuggle itself into another's memory."""
+    sneaky = message(workspace_id="other", agent_id="other", conversation_id="other", turn=99, received_at="x", tags=["x"])
+    [read] = accepted(sneaky)
+    assert (read.scope, read.conversation_id, read.turn, read.received_at) == (Scope("acme", "support"), "call", 0, NOW)
+    assert read.tags == ()
+
+
+json_values: st.SearchStrategy[object] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(AT) | st.just("user"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    header=st.dictionaries(
+        st.sampled_from(["workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"]), json_values
+    ),
+    messages=st.lists(
+        st.dictionaries(st.sampled_from(["id", "role", "name", "content", "timestamp"]), json_values) | json_values,
+        max_size=4,
+    ),
+)
+def test_nothing_raises_and_nothing_is_lost(header: Record, messages: list[object]) -> None:
+    """Whatever JSON says, each message is accepted, dropped as a repetition, or rejected with a reason."""
+    found, rejected = read_messages(conversation(*messages, **header), ADMISSION)
+    assert all(rejection.reason for rejection in rejected)
+    assert found or rejected
+    for each in found:
+        assert Message.from_record(each.to_record()) == each
+
+
+# --- the flat form, as the journal keeps it --------------------------------------------------------------------------
+
+labels = st.text(st.characters(exclude_characters="\"'`/\\.", exclude_categories=("C", "Zl", "Zp")), min_size=1, max_size=9)
+contents = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), min_size=1).filter(str.strip)
+times = st.datetimes(
+    datetime(1950, 1, 1), datetime(2100, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=-9.5))])
+)
+
+
+@given(content=contents, name=st.none() | labels.filter(str.strip), tags=st.lists(labels.filter(str.strip)), at=times)
+def test_a_record_is_read_back_whole(content: str, name: str | None, tags: list[str], at: datetime) -> None:
+    admission = Admission(date(1900, 1, 1), datetime(2101, 1, 1, tzinfo=UTC))
+    [read] = accepted(message(content=content, name=name, timestamp=at), tags=tags, admission=admission)
+    assert read.sent_at == at
+    assert read.content == content
+    assert Message.from_record(read.to_record()) == read
+
+
+@pytest.mark.parametrize("turn", [None, -1, 1.0, "0", 2**31])
+def test_a_record_needs_its_position(turn: object) -> None:
+    [read] = accepted(message())
+    with pytest.raises(InputError, match="expected a position from 0"):
+        Message.from_record(read.to_record() | {"turn": turn})
+
+
+def test_an_id_is_worked_out_and_never_believed() -> None:
+    [read] = accepted(message())
+    forged = read.to_record() | {"content": "I moved to Lisbon."}
+    assert Message.from_record(forged).id != read.id

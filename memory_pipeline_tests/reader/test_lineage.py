@@ -1,0 +1,98 @@
+"""Walking from a summary to what it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.reader.lineage import Node
+
+
+@pytest.fixture
+def reader(lake: Lake, models: Models) -> MemoryReader:
+    write(lake, conversation("I moved to Porto.", "My dog is called Bruno.", at="2024-03-12T08:00"))
+    write(lake, conversation("Bruno ate my passport.", at="2024-07-02T10:00", conversation_id="c2"))
+    run(lake, models)
+    return MemoryReader(lake, ACME, models)
+
+
+def leaves(node: Node) -> list[Node]:
+    return [leaf for source in node.sources for leaf in leaves(source)] if node.sources else [node]
+
+
+def the_year(reader: MemoryReader) -> str:
+    [hit] = reader.search_memory("yearly", 0, 1000, now=NOW)
+    return hit.id
+
+
+def test_a_year_walks_down_to_every_message(reader: MemoryReader) -> None:
+    year = reader.expand(the_year(reader))
+    assert [(leaf.what, leaf.content) for leaf in leaves(year)] == [
+        ("message", "08:00 Anna: I moved to Porto."),
+        ("message", "08:01 Anna: My dog is called Bruno."),
+        ("message", "10:00 Anna: Bruno ate my passport."),
+    ]
+
+
+def test_a_point_walks_down_to_its_own_message_through_every_grain(reader: MemoryReader) -> None:
+    node = reader.expand(f"{the_year(reader)}#2")
+    path = []
+    while node:
+        path.append((node.what, node.period))
+        assert "Bruno ate my passport." in node.content
+        node = node.sources[0] if node.sources else None  # type: ignore[assignment]
+    assert path == [
+        ("yearly", "2024"), ("quarterly", "2024-Q3"), ("monthly", "2024-07"), ("weekly", "2024-W27"),
+        ("daily", "2024-07-02"), ("working", "2024-07-02T10"), ("message", "2024-07-02T10"),
+    ]  # fmt: skip
+
+
+def test_every_level_says_what_made_it(reader: MemoryReader) -> None:
+    node = reader.expand(the_year(reader))
+    assert node.method == "extractive-1"
+    assert next(node.lines()).startswith("yearly 2024  2024-03-12 Anna: I moved to Porto.")
+
+
+def test_every_hit_can_be_expanded(reader: MemoryReader) -> None:
+    for grain in Grain:
+        for hit in reader.search_memory(grain, 0, 1000, now=NOW):
+            node = reader.expand(hit.id)
+            assert (node.id, node.period) == (hit.id, hit.period)
+            assert {source.id for source in leaves(node)}
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        "",
+        "nonsense",
+        "weekly:2024-W54:" + "0" * 32,
+        "weekly:2024-W03:xyz",
+        "../secret",
+        "' OR 1=1 --",
+        "x" * 10_000_000,
+    ],
+)
+def test_what_is_no_id_is_refused(reader: MemoryReader, identifier: str) -> None:
+    with pytest.raises(InputError, match="is not one of this memory's"):
+        reader.expand(identifier)
+
+
+@pytest.mark.parametrize("identifier", ["yearly:2024:" + "0" * 32, "message:2024-01-15T08:" + "f" * 32])
+def test_an_id_of_nothing_is_refused(reader: MemoryReader, identifier: str) -> None:
+    with pytest.raises(InputError, match="nothing by the id"):
+        reader.expand(identifier)
+
+
+def test_a_point_that_is_not_there_is_refused(reader: MemoryReader) -> None:
+    with pytest.raises(InputError, match="nothing by the id"):
+        reader.expand(f"{the_year(reader)}#99")

@@ -1,0 +1,196 @@
+"""The command line, as a user types it; and its JSON, as a program reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from memory_pipeline.cli import cli
+from memory_pipeline.errors import ConfigurationError, InputError, MemoryPipelineError
+from memory_pipeline_tests.building import conversation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = ["ingest", "convert", "run", "search", "expand", "status", "sql", "demo"]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, root: str, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit | MemoryPipelineError):
+        raise result.exception
+    return result
+
+
+def read(*arguments: str) -> Any:
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def ingest(path: Path, *conversations: dict[str, Any]) -> Any:
+    path.write_text("".join(json.dumps(record) + "\n" for record in conversations), encoding="utf-8")
+    return read("ingest", str(path))
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> None:
+    ingest(
+        tmp_path / "talks.jsonl",
+        conversation("I moved to Porto.", "My dog is called Bruno."),
+        conversation("Bruno ate my passport.", at="2024-01-31T08:00", conversation_id="c2"),
+    )
+
+
+SCOPE = ["--workspace", "acme", "--agent", "support"]
+
+
+def test_help_teaches_every_command() -> None:
+    overview = call("--help").output
+    for command in COMMANDS:
+        assert command in overview
+        assert "Usage:" in call(command, "--help").output
+    assert "timestamp" in call("ingest", "--help").output
+
+
+def test_from_file_to_answer(filled: None) -> None:
+    done = read("run", "--now", "2025-02-01")
+    assert [(grain["grain"], len(grain["periods"])) for grain in done] == [
+        ("working", 2), ("daily", 2), ("weekly", 2), ("monthly", 2), ("quarterly", 1), ("yearly", 1),
+    ]  # fmt: skip
+    [hit] = read("search", "Where is the dog's passport?", *SCOPE, "--now", "2024-02-01", "--max-results", "1")
+    assert hit["content"] == "Anna: Bruno ate my passport."
+    [year] = read("search", "passport", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")
+    walk = read("expand", f"{year['id']}#2", *SCOPE)
+    while walk["sources"]:
+        [walk] = walk["sources"]
+    assert (walk["what"], walk["content"]) == ("message", "08:00 Anna: Bruno ate my passport.")
+
+
+def test_a_second_run_has_nothing_to_do(filled: None) -> None:
+    read("run")
+    assert all(not grain["periods"] for grain in read("run"))
+
+
+def test_a_range_is_made_again_and_changes_nothing(filled: None) -> None:
+    read("run")
+    again = read("run", "--from", "2024-01-01", "--to", "2024-01-31")
+    assert [len(grain["periods"]) for grain in again] == [2, 31, 5, 2, 1, 1]
+    assert not any(grain["changed"] for grain in again if grain["rows"])
+
+
+def test_status_tells_what_is_there_pending_and_missing(filled: None) -> None:
+    def counts() -> dict[str, tuple[int, int, int]]:
+        grains = read("status")["grains"]
+        return {g["grain"]: (len(g["made"]), len(g["pending"]), len(g["missing"])) for g in grains}
+
+    assert counts()["working"] == (0, 2, 2)
+    read("run")
+    assert counts() == {
+        "working": (2, 0, 0), "daily": (2, 0, 0), "weekly": (2, 0, 0),
+        "monthly": (2, 0, 0), "quarterly": (1, 0, 0), "yearly": (1, 0, 0),
+    }  # fmt: skip
+
+
+def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
+    bad = conversation("fine", "no time")
+    del bad["messages"][1]["timestamp"]
+    path = tmp_path / "talks.jsonl"
+    path.write_bytes(json.dumps(bad).encode() + b"\n{broken\n\xff\xfe\n" + json.dumps(conversation("x")).encode())
+    result = call("ingest", str(path))
+    assert result.exit_code == 0
+    assert "2 messages of 2 conversations" in result.output
+    assert "3 records set aside" in result.output
+    assert "line 1, conversation c1, message 2: timestamp None is not a time" in result.output
+    assert "line 2: not valid JSON" in result.output
+    assert "line 3: not valid UTF-8" in result.output
+    assert "3 records were set aside" in call("status").output
+    assert len(read("status")["quarantined"]) == 3
+
+
+def test_what_is_older_than_the_first_day_is_set_aside_with_the_setting_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "talks.jsonl"
+    assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["rejections"] == 1
+    assert "MEMORY_PIPELINE_START" in call("status").output
+    monkeypatch.setenv("MEMORY_PIPELINE_START", "2018-01-01")
+    assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["messages"] == 1
+    assert read("status")["quarantined"] == []
+
+
+def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:
+    sample = {
+        "speaker_a": "Ada", "speaker_b": "Bo",
+        "session_1": [{"speaker": "Ada", "dia_id": "D1:1", "text": "I bought a canoe."}],
+        "session_1_date_time": "1:56 pm on 8 May, 2024",
+    }  # fmt: skip
+    path = tmp_path / "sample.json"
+    path.write_text(json.dumps(sample), encoding="utf-8")
+    assert "convert locomo" in call("ingest", str(path)).output
+    converted = tmp_path / "converted.jsonl"
+    converted.write_text(call("convert", "locomo", str(path)).stdout, encoding="utf-8")
+    assert read("ingest", str(converted))[str(converted)]["messages"] == 1
+
+
+def test_the_sql_models_can_be_listed_shown_and_run(filled: None) -> None:
+    read("run")
+    assert {model["name"] for model in read("sql")} >= {"stg_facts", "memory_growth"}
+    assert "SELECT" in call("sql", "memory_growth", "--show").output
+    assert len(read("sql", "memory_growth")) == 6
+    assert "6 rows" in call("sql", "memory_growth").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["search", "x", *SCOPE, "--root", "nowhere"], InputError, "there is no memory lake at .*nowhere; name it"),
+        (["status", "--root", "ftp://x"], ConfigurationError, "lake root 'ftp://x' is not accepted"),
+        (["run", "--from", "2024-01-01"], InputError, "--from and --to go together"),
+        (["run", "--from", "2024-02-01", "--to", "2024-01-01"], InputError, "--to 2024-01-01 is before"),
+        (["search", "x", "--workspace", "../x", "--agent", "a"], InputError, "workspace_id '../x' is not valid"),
+        (["expand", "nonsense", *SCOPE], InputError, "is not one of this memory's"),
+        (["sql", "nothing"], InputError, "there are: "),
+        (["ingest", "missing.jsonl"], InputError, "missing.jsonl cannot be read: No such file"),
+    ],
+)
+def test_errors_name_the_value_and_the_remedy(
+    filled: None, arguments: list[str], error: type[Exception], message: str
+) -> None:
+    result = call(*arguments)
+    assert isinstance(result.exception, error)
+    with pytest.raises(error, match=message):
+        raise result.exception
+
+
+def test_an_error_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from memory_pipeline.cli import main
+
+    monkeypatch.setattr("sys.argv", ["memory-pipeline", "status", "--root", "nowhere"])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("memory-pipeline: there is no memory lake at")
+    assert error.count("\n") == 1
+
+
+def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing() -> None:
+    first = call("demo")
+    assert first.exit_code == 0
+    for text in ("584 messages", "working:", "yearly:", "down to what was said", "make dev"):
+        assert text in first.output
+    assert "Nothing changed" not in first.output
+    assert "Nothing changed" in call("demo").output

@@ -1,0 +1,59 @@
+"""What the README says, run: its Python blocks, its commands, and the output that it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Return the commands of console blocks: lines after a dollar sign."""
+    lines = [line for language, text in BLOCKS if language == "console" for line in text.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def test_the_make_commands_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {command.split()[1] for command in commands() if command.startswith("make ")}
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_the_other_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMORY_PIPELINE_ROOT", raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    ran = 0
+    for command in commands():
+        words = shlex.split(command)
+        if words[0].endswith("memory-pipeline"):
+            replaced = [sys.executable, "-m", "memory_pipeline.cli", *words[1:]]
+            sample = str(ROOT / "memory_pipeline" / "sample" / "history.jsonl")
+            arguments = [sample if word == "memory_pipeline/sample/history.jsonl" else word for word in replaced]
+            result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert result.returncode == 0, f"{command}\n{result.stderr}"
+            ran += 1
+    assert ran >= 4
+
+
+@pytest.mark.parametrize("code", [text for language, text in BLOCKS if language == "python"])
+def test_the_python_blocks_run(code: str, tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    expected = re.findall(r"# prints: (.*)", code)
+    assert expected
+    assert result.stdout.splitlines() == expected
+
+
+def test_the_documents_name_only_files_that_exist() -> None:
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    for document in documents:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{document.name} names {target}"
