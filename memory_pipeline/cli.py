@@ -292,7 +292,7 @@ def search(
     if as_json:
         click.echo(to_json(hits))
     elif hits:
-        click.echo("\n".join(hit_lines(hits, lines=None if full else 6)))
+        click.echo("\n".join(hit_lines(hits, None if full else query, lines=None if full else 5)))
     else:
         click.echo(
             f"nothing in {grain} memory of {workspace_id}/{agent_id}, {min_days_ago:g} to {max_days_ago:g} days ago; "

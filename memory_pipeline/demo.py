@@ -10,6 +10,7 @@ import click
 from memory_pipeline.defs.runs import GrainRun, run_all
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.ranking import terms
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.selection import default_models
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 #: What is asked of each grain.
 _QUESTIONS = {
     Grain.WORKING: "Who is allergic to hazelnuts?",
-    Grain.DAILY: "When was the loan signed?",
+    Grain.DAILY: "Who signed the loan?",
     Grain.WEEKLY: "the new oven",
-    Grain.MONTHLY: "moving to another flat",
-    Grain.QUARTERLY: "the second shop",
-    Grain.YEARLY: "What happened this year?",
+    Grain.MONTHLY: "Who moved to another flat?",
+    Grain.QUARTERLY: "Where is the second shop?",
+    Grain.YEARLY: "Which award did they win?",
 }
 
 
@@ -64,10 +65,10 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     found: dict[Grain, list[Hit]] = {}
     for grain, question in _QUESTIONS.items():
         found[grain] = reader.search_memory(
-            grain, max_results=2, maximum_days_ago=400, query_text=question, now=AFTERWARDS
+            grain, max_results=1, maximum_days_ago=400, query_text=question, now=AFTERWARDS
         )
         say(f"\n   {grain}: {question}")
-        for line in hit_lines(found[grain], lines=4):
+        for line in hit_lines(found[grain], question, lines=3):
             say(f"   {line}")
 
     say("\n4. Why it says so: a sentence of the year, down to what was said")
@@ -88,9 +89,10 @@ Next:
 
 
 def _walk(reader: MemoryReader, years: list[Hit]) -> Node | None:
-    """Follow the most important point of the newest year down to the messages."""
+    """Follow the line of the newest year that answers its question, down to the messages."""
     if not years:
         return None
+    asked = set(terms(_QUESTIONS[Grain.YEARLY]))
     lines = years[0].content.splitlines()
-    best = max(range(len(lines)), key=lambda n: (sum(c.isdigit() for c in lines[n][10:]), -n))
+    best = max(range(len(lines)), key=lambda place: (len(asked & set(terms(lines[place]))), -place))
     return reader.expand(f"{years[0].id}#{best}")

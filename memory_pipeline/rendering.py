@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.ranking import terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,27 +34,35 @@ def _plain(value: object) -> Any:
     return str(value)
 
 
-def hit_lines(hits: Sequence[Hit], *, lines: int | None = 6) -> Iterator[str]:
+def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | None = 5) -> Iterator[str]:
     """Yield search results: the text under its date, then where it lies and what it rests on.
 
     Args:
         hits: the results.
+        query: what was searched for; of a long summary, the lines that share words with it are shown.
         lines: lines shown of a summary; None shows all.
     """
     for number, hit in enumerate(hits, start=1):
-        first, *rest = hit.content.splitlines() or [""]
         if hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             what = f"{hit.kind} of {hit.conversation_id}"
         else:
-            yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}"
-            shown = [first, *rest] if lines is None else [first, *rest][:lines]
+            text = hit.content.splitlines()
+            shown = _best(text, query, len(text) if lines is None else lines)
+            yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}, {len(shown)} of {len(text)} lines:"
             yield from (f"      {_cut(line)}" for line in shown)
-            if len(rest) + 1 > len(shown):
-                yield f"      … {len(rest) + 1 - len(shown)} more lines"
             what = f"made from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
-        score = f", score {hit.score:.2f}" if hit.score else ""
+        score = f", score {hit.score:.2f}" if query else ""
         yield f"    {what}{score}, id {hit.id}"
+
+
+def _best(text: list[str], query: str | None, count: int) -> list[str]:
+    """Return the lines that share most words with the query, in their own order; the first ones if none do."""
+    wanted = set(terms(query or ""))
+    shared = [len(wanted & set(terms(line))) for line in text]
+    places = [place for place in range(len(text)) if shared[place] or not any(shared)]
+    best = sorted(places, key=lambda place: (-shared[place], place))[:count]
+    return [text[place] for place in sorted(best)]
 
 
 def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) -> Iterator[str]:

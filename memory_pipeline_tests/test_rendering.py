@@ -67,8 +67,14 @@ def test_a_hit_as_a_line() -> None:
 def test_a_fact_on_two_lines() -> None:
     assert list(hit_lines([FACT])) == [
         " 1. [2024-01-15] Anna: I moved to Porto.",
-        "    turn of call, score 1.50, id working:2024-01-15T08:0",
+        "    turn of call, id working:2024-01-15T08:0",
     ]
+
+
+def test_a_score_is_shown_where_something_was_searched_for() -> None:
+    assert list(hit_lines([FACT], "Porto"))[-1] == "    turn of call, score 1.50, id working:2024-01-15T08:0"
+    no_match = dataclasses.replace(FACT, score=0.0)
+    assert ", score 0.00, " in list(hit_lines([no_match], "Lisbon"))[-1]
 
 
 def test_a_fact_of_many_lines_is_shown_on_one_and_cut() -> None:
@@ -79,18 +85,26 @@ def test_a_fact_of_many_lines_is_shown_on_one_and_cut() -> None:
     assert len(first) < 140
 
 
-def test_a_summary_says_what_it_was_made_from_and_what_is_left_out() -> None:
+def test_a_summary_says_what_it_was_made_from_and_how_much_is_shown() -> None:
     assert list(hit_lines([WEEK], lines=2)) == [
-        " 1. [2024-01-15] weekly summary of 2024-W03",
+        " 1. [2024-01-15] weekly summary of 2024-W03, 2 of 9 lines:",
         "      line 1",
         "      line 2",
-        "      … 7 more lines",
         "    made from 2 daily summaries, id weekly:2024-W03:0",
     ]
 
 
-def test_a_summary_can_be_shown_whole() -> None:
-    whole = list(hit_lines([WEEK], lines=None))
+def test_of_a_summary_the_lines_that_answer_are_shown_in_their_order() -> None:
+    week = dataclasses.replace(WEEK, content="Ben cooked.\nAnna moved.\nBen slept.\nAnna moved to Porto.")
+    assert list(hit_lines([week], "Where did Anna move? Porto?", lines=2))[1:-1] == [
+        "      Anna moved.",
+        "      Anna moved to Porto.",
+    ]
+
+
+@pytest.mark.parametrize("query", [None, "line 9"])
+def test_a_summary_can_be_shown_whole(query: str | None) -> None:
+    whole = list(hit_lines([WEEK], query, lines=None))
     assert [line.strip() for line in whole[1:-1]] == WEEK.content.splitlines()
 
 
@@ -101,9 +115,10 @@ def test_a_day_is_made_from_facts() -> None:
 
 def test_hits_are_numbered_and_an_empty_text_is_no_trouble() -> None:
     empty = dataclasses.replace(WEEK, content="")
-    assert [line for line in hit_lines([FACT, empty, FACT]) if line[:3].strip()] == [
+    firsts = [line[:40] for line in hit_lines([FACT, empty, FACT]) if line[:3].strip()]
+    assert firsts == [
         " 1. [2024-01-15] Anna: I moved to Porto.",
-        " 2. [2024-01-15] weekly summary of 2024-W03",
+        " 2. [2024-01-15] weekly summary of 2024-",
         " 3. [2024-01-15] Anna: I moved to Porto.",
     ]
     assert list(hit_lines([])) == []
@@ -128,7 +143,11 @@ def test_an_empty_lake() -> None:
 
 def test_what_is_there_and_what_is_to_be_done() -> None:
     made = status(
-        made=["2024-01-15", "2024-01-17"], rows=1234, pending=["2024-01-18"], missing=["2024-01-18"], open=["2024-01-19"]
+        made=["2024-01-15", "2024-01-17"],
+        rows=1234,
+        pending=["2024-01-18"],
+        missing=["2024-01-18"],
+        open=["2024-01-19"],
     )
     _, row, hint = lines_of([made])
     assert row.split() == ["daily", "2", "1,234", "2024-01-15", "2024-01-17", "1", "1", "1"]

@@ -47,7 +47,7 @@ def test_a_grain_is_read_from_its_name(grain: Grain) -> None:
         [],
         {},
         b"daily",
-        "x" * 10**6,
+        pytest.param("x" * 10**6, id="1 MB"),
     ],
 )
 def test_anything_else_is_refused_and_told_what_is_accepted(text: object) -> None:

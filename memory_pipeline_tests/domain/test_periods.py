@@ -46,7 +46,8 @@ def forty_years(grain: Grain) -> list[Period]:
 
 def instants() -> st.SearchStrategy[datetime]:
     """Moments of the forty years, down to the microsecond."""
-    return st.datetimes(datetime(1990, 1, 1), datetime(2029, 12, 31, 23, 59, 59), timezones=st.just(UTC))
+    first, last = (datetime.fromisoformat(text) for text in ("1990-01-01T00:00:00", "2029-12-31T23:59:59.999999"))
+    return st.datetimes(first, last, timezones=st.just(UTC))
 
 
 days = st.dates(FIRST, LAST)
@@ -518,7 +519,19 @@ def test_the_day_of_an_instant_is_the_local_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "zone", ["", ".", "..", "/etc/passwd", "../UTC", "Europe", "europe/berlin2", "UTC\x00", "Mars/Base", pytest.param("x" * 5000, id="long")]
+    "zone",
+    [
+        "",
+        ".",
+        "..",
+        "/etc/passwd",
+        "../UTC",
+        "Europe",
+        "europe/berlin2",
+        "UTC\x00",
+        "Mars/Base",
+        pytest.param("x" * 5000, id="long"),
+    ],
 )
 def test_an_unknown_zone_is_refused(zone: str) -> None:
     with pytest.raises(ConfigurationError, match="is unknown; expected an IANA name such as Europe/Berlin or UTC"):
@@ -571,7 +584,7 @@ def test_an_event_never_comes_after_its_periods_have_closed(moment: datetime) ->
 
 def test_a_naive_time_is_refused() -> None:
     with pytest.raises(InputError, match=r"2024-01-15T08:30:00 has no time zone; expected e\.g\."):
-        Calendar().hour(datetime(2024, 1, 15, 8, 30))
+        Calendar().hour(datetime.fromisoformat("2024-01-15T08:30:00"))
 
 
 @pytest.mark.parametrize("year", [1, 1900, 2999, 9999])

@@ -123,7 +123,7 @@ class _Context:
 
 
 #: How much further off a date without a year counts if it lies against the direction of its sentence.
-_AGAINST = {Tense.PAST: 2, Tense.PRESENT: 2, Tense.FUTURE: 12, Tense.NONE: 1}
+_AGAINST = {Tense.PAST: 6, Tense.PRESENT: 2, Tense.FUTURE: 12, Tense.NONE: 1}
 
 _Resolved = tuple[date, str] | None
 
@@ -152,8 +152,9 @@ _UNIT = r"(?P<unit>day|week|month|year)s?\b"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
 _WHICH_YEAR = r"(?P<which_year>last|this|next) year\b"
 
-#: What stands before a date that lies ahead, whatever the tense: "I promised to pay by the end of July".
-_DEADLINE = re.compile(r"\b(?:by|until|till|due)\b[a-z ]{0,24}\Z", re.IGNORECASE)
+#: What stands before a date that lies ahead, whatever the tense: "I promised to pay by the end of July", "we booked the
+#: hall for 7 May".
+_DEADLINE = re.compile(r"\b(?:(?:by|until|till|due)\b[a-z ]{0,24}|(?:for|to|from) )\Z", re.IGNORECASE)
 
 _OF_YEAR = rf"(?:,? {_YEAR}| {_WHICH_YEAR})?"
 

@@ -102,7 +102,8 @@ def test_weekdays(text: str, expected: str) -> None:
         ("A course from 9 to 13 June", "A course from 9 to 13 June [2023-06-09/13]"),
         ("I ran on 7 May 2021.", "I ran on 7 May 2021."),
         ("I ran on 2021-05-07.", "I ran on 2021-05-07."),
-        ("I was born on 29 February.", "I was born on 29 February [2024-02-29]."),
+        ("I was born on 29 February.", "I was born on 29 February [2020-02-29]."),
+        ("We booked the hall for 15 July.", "We booked the hall for 15 July [2023-07-15]."),
         ("It was on 31 April.", "It was on 31 April."),
         ("I went there in March.", "I went there in March [2023-03]."),
         ("I went there in December.", "I went there in December [2022-12]."),
@@ -148,6 +149,12 @@ def test_the_weekend_seen_from_within() -> None:
     sunday = date(2023, 5, 7)
     assert resolved("We ran last weekend.", sunday) == "We ran last weekend [2023-04-29/30]."
     assert resolved("We ran this weekend.", sunday) == "We ran this weekend [2023-05-06/07]."
+
+
+def test_what_was_done_lies_behind_however_far() -> None:
+    december = date(2025, 12, 22)
+    assert resolved("We signed a loan in March.", december) == "We signed a loan in March [2025-03]."
+    assert resolved("We signed on 7 March.", december) == "We signed on 7 March [2025-03-07]."
 
 
 def test_nothing_is_annotated_twice() -> None:

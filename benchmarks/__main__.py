@@ -1,0 +1,66 @@
+"""The command: ``python -m benchmarks [--quick] [--json] [NAME…]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import progress
+
+if TYPE_CHECKING:
+    from benchmarks.measure import Table
+
+NAMES = ("ingest", "backfill", "search", "size")
+_LIBRARIES = ("dagster", "deltalake", "lancedb", "numpy", "pyarrow")
+
+
+def main() -> None:
+    """Run the benchmarks that are named, or all, and print their tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and size.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(NAMES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="smaller data: about a minute instead of many")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in NAMES]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+
+    os.environ.pop("DAGSTER_HOME", None)  # runs are counted and timed on an instance of their own
+    tables: list[Table] = []
+    for name in arguments.names or NAMES:
+        progress(name)
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="memory-benchmark-", ignore_cleanup_errors=True) as folder:
+            found: list[Table] = importlib.import_module(f"benchmarks.{name}").run(Path(folder), quick=arguments.quick)
+        progress(f"{name} took {time.perf_counter() - started:.0f} s")
+        tables += found
+        if not arguments.json:
+            print("\n".join(line for table in found for line in table.lines()), flush=True)
+    facts = _machine() | {"quick": arguments.quick}
+    if arguments.json:
+        json.dump({"machine": facts, "tables": [asdict(table) for table in tables]}, sys.stdout, indent=1)
+        print()
+    else:
+        print("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def _machine() -> dict[str, str | int | bool]:
+    return {
+        "cores": os.cpu_count() or 0,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **{name: version(name) for name in _LIBRARIES},
+    }
+
+
+if __name__ == "__main__":
+    main()

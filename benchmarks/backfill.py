@@ -1,0 +1,122 @@
+"""What a year costs that is made in one go, what it costs to find that nothing is to be done, and a late message.
+
+100 agents speak three hours a week for 52 weeks, two or three messages each time (``--quick``: 10 agents, 13 weeks).
+The conversations go into the journal from a file (:func:`memory_pipeline.writer.files.ingest_file`), then
+:func:`memory_pipeline.defs.runs.run_all` makes hours, days, weeks, months, quarters, the year and the marts, on an
+ephemeral Dagster instance.
+
+The same call is then made again (it should write nothing), and once more with ``between``, which looks at every
+partition whatever the ledger says. Last, one message is written into an old hour and the call repeated. Runs are calls of
+Dagster; commits are versions of the Delta tables; index versions are those of all LanceDB tables together.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import lancedb
+
+from benchmarks.generator import START, WORKSPACE, agent_name, sparse
+from benchmarks.measure import Cell, Table, progress, versions
+from memory_pipeline.defs import runs
+from memory_pipeline.defs.runs import GrainRun
+from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.settings import Settings
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline.writer.files import ingest_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_Row = dict[str, Cell]
+
+
+def run(folder: Path, *, quick: bool) -> list[Table]:
+    """Measure, with a lake below `folder`."""
+    agents, weeks = (10, 13) if quick else (100, 52)
+    lake = Lake(str(folder / "lake"))
+    now = START + timedelta(weeks=weeks, days=8)
+    first, messages, writing = _ingest(lake, folder, agents, weeks, now)
+
+    whole: list[_Row] = []
+    grains: list[_Row] = []
+    commits: list[_Row] = []
+
+    def measure(what: str, between: tuple[datetime, datetime] | None = None) -> None:
+        progress(what)
+        before, indexed, started = versions(lake), _index_versions(lake), time.perf_counter()
+        with patch.object(runs, "_run", wraps=runs._run) as dagster_runs:
+            finished = started
+            counting = 0.0
+            for event in runs.run_all(lake, Settings(root=lake.storage.uri), default_models(), now, between):
+                if isinstance(event, GrainRun):
+                    spent = time.perf_counter() - finished
+                    grains.append(_grain(what, event, spent))
+                finished = time.perf_counter()
+            marts = time.perf_counter() - finished
+        total = time.perf_counter() - started - counting
+        grains.append({"call": what, "grain": "marts", "seconds": marts, "periods": 0, "partitions changed": 0, "rows": 0})
+        after = versions(lake)
+        written = {name: after[name] - before[name] for name in after}
+        whole.append(
+            {
+                "call": what,
+                "seconds": total,
+                "Dagster runs": dagster_runs.call_count,
+                "table commits": sum(written.values()),
+                "index versions": _index_versions(lake) - indexed,
+            }
+        )
+        commits.append({"call": what, **written})
+
+    measure("first")
+    measure("again")
+    measure("again, all partitions", (START, now))
+    writer = MemoryWriter.open(lake.storage.uri, workspace_id=WORKSPACE, agent_id=agent_name(0))
+    late = {"role": "user", "content": "Ines moved from Porto to Ghent.", "timestamp": first}
+    writer.write({"conversation_id": "late", "messages": [late]}, now=now)
+    measure("one late message")
+
+    base = float(whole[0]["seconds"])
+    whole = [{**row, "of the first": float(row["seconds"]) / base} for row in whole]
+    rate = f"{messages:,} messages of {agents} agents in {weeks} weeks, written to the journal in {writing:.0f} s"
+    return [
+        Table("backfill", rate, whole),
+        Table("backfill by grain", "periods: asked for; partitions changed and rows: of all assets of a grain", grains),
+        Table("backfill: commits by table", "versions of each Delta table that a call made", commits),
+    ]
+
+
+def _ingest(lake: Lake, folder: Path, agents: int, weeks: int, now: datetime) -> tuple[str, int, float]:
+    """Write the conversations into the journal; return the first one's time, the number of messages, and seconds."""
+    file = folder / "conversations.jsonl"
+    with file.open("w", encoding="utf-8") as lines:
+        talks = list(sparse(agents, weeks))
+        lines.writelines(json.dumps(talk) + "\n" for talk in talks)
+    progress(f"{len(talks):,} talks into the journal")
+    started = time.perf_counter()
+    result = ingest_file(lake, file, Admission(START.date(), now, lake.calendar))
+    first = (START + timedelta(hours=10)).isoformat()
+    return first, result.messages, time.perf_counter() - started
+
+
+def _grain(what: str, event: GrainRun, seconds: float) -> _Row:
+    return {
+        "call": what,
+        "grain": event.grain.value,
+        "seconds": seconds,
+        "periods": len(event.periods),
+        "partitions changed": event.changed,
+        "rows": event.rows,
+    }
+
+
+def _index_versions(lake: Lake) -> int:
+    database = lancedb.connect(lake.storage.locate(f"vectordb/{WORKSPACE}"))
+    return sum(database.open_table(name).version for name in database.table_names(limit=100_000))

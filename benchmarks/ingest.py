@@ -1,0 +1,177 @@
+"""How many messages a second go through the hourly chain, and where the time goes.
+
+20 agents speak in each of 48 hours (``--quick``: 5 agents, 12 hours). Their talks are written with
+:class:`~memory_pipeline.writer.MemoryWriter`, one call a talk, durably; then :func:`memory_pipeline.steps.make.make`
+makes all hours. Its stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so
+"extract: rows and commit" is what remains of the extraction step without the extractor and the embedder.
+
+The same journal is also made by Dagster (:func:`memory_pipeline.defs.runs.run_all` on an
+ephemeral instance, up to the end of its working grain). Each way is gone three times, in turns, in lakes of its own,
+after a small warm-up; the fastest counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from benchmarks.generator import START, WORKSPACE, busy
+from benchmarks.measure import Stopwatch, Table, progress
+from memory_pipeline.defs.runs import GrainRun, run_all
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import Ledger
+from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.models.selection import Models, default_models
+from memory_pipeline.settings import Settings
+from memory_pipeline.steps import make as chain
+from memory_pipeline.writer import MemoryWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from benchmarks.generator import Conversation
+    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.facts import Extractor, Fact
+    from memory_pipeline.domain.ports import Embedder
+
+_ROUNDS = 3
+_NOW = START + timedelta(days=60)
+_STAGES = {
+    "land_messages": "land",
+    "extract_facts": "extract: rows and commit",
+    "index_periods": "index",
+    "acknowledge": "acknowledge",
+}
+
+
+def run(folder: Path, *, quick: bool) -> list[Table]:
+    """Measure, with lakes below `folder`."""
+    agents, hours, messages = (5, 12, 1_500) if quick else (20, 48, 20_000)
+    _warm_up(folder)
+    journal, writing = Lake(str(folder / "journal")), Stopwatch()
+    talks = list(busy(agents, hours, messages))
+    with writing.measuring("journal: write"):
+        written = write(journal, talks)
+    watches: list[Stopwatch] = []
+    dagster_seconds: list[float] = []
+    for number in range(_ROUNDS):
+        progress(f"{written:,} messages, round {number + 1} of {_ROUNDS}")
+        for kind in ("plain", "dagster"):
+            lake = Lake(str(shutil.copytree(folder / "journal", folder / f"{kind}-{number}")))
+            if kind == "plain":
+                watches.append(Stopwatch())
+                with watches[-1].measuring("other: lists, batches"):
+                    make_hours(lake, watches[-1])
+                facts = lake.tables.read(FACTS, columns=["id"]).num_rows
+            else:
+                dagster_seconds.append(make_through_dagster(lake))
+
+    fastest = min(watches, key=lambda watch: sum(watch.seconds.values()))
+    made = sum(fastest.seconds.values())
+    stages = {**writing.seconds, **fastest.seconds}
+    total = sum(stages.values())
+    return [
+        Table(
+            "ingest",
+            f"{written:,} messages of {agents} agents in {hours} hours, {len(talks):,} talks, {facts:,} facts",
+            [
+                _rate("whole chain, plain functions", total, written, made),
+                _rate("writing the journal", total - made, written, made),
+                _rate("making the hours, plain functions", made, written, made),
+                _rate("making the hours, through Dagster", min(dagster_seconds), written, made),
+            ],
+        ),
+        Table(
+            "ingest by stage",
+            "of the whole chain with the plain functions",
+            [
+                {"stage": name, "seconds": seconds, "share %": 100 * seconds / total}
+                for name, seconds in sorted(stages.items(), key=lambda item: -item[1])
+            ],
+        ),
+    ]
+
+
+def _rate(what: str, seconds: float, messages: int, base: float) -> dict[str, str | int | float]:
+    return {"what": what, "messages/s": messages / seconds, "seconds": seconds, "of making the hours": seconds / base}
+
+
+def write(lake: Lake, talks: Iterable[Conversation]) -> int:
+    """Write talks with one writer an agent; return the number of messages."""
+    writers: dict[object, MemoryWriter] = {}
+    messages = 0
+    for talk in talks:
+        agent = talk["agent_id"]
+        if agent not in writers:
+            writers[agent] = MemoryWriter.open(lake.storage.uri, workspace_id=WORKSPACE, agent_id=str(agent))
+        messages += len(writers[agent].write(talk, now=_NOW).message_ids)
+    return messages
+
+
+def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
+    """Make all pending hours with the plain functions."""
+    watch = watch or Stopwatch()
+    plain = default_models()
+    models = Models(_TimedExtractor(plain.extractor, watch), _TimedEmbedder(plain.embedder, watch), plain.summarizer)
+    stages = {name: watch.timed(stage, getattr(chain, name)) for name, stage in _STAGES.items()}
+    with patch.multiple(chain, **stages), patch.object(Ledger, "record", watch.timed("ledger", Ledger.record)):
+        for _ in chain.make(lake, models, Grain.WORKING, {file.hour for file in lake.journal.pending()}):
+            pass
+
+
+def make_through_dagster(lake: Lake) -> float:
+    """Make all pending hours with Dagster; return the seconds."""
+    started = time.perf_counter()
+    for event in run_all(lake, Settings(root=lake.storage.uri), default_models(), _NOW):
+        if isinstance(event, GrainRun):
+            break
+    return time.perf_counter() - started
+
+
+def _warm_up(folder: Path) -> None:
+    """Import what is imported late, and fill caches of words, for both ways alike."""
+    for name, make_them in (("warm-plain", make_hours), ("warm-dagster", make_through_dagster)):
+        lake = Lake(str(folder / name))
+        write(lake, busy(2, 2, 40))
+        make_them(lake)
+
+
+@dataclass(frozen=True)
+class _TimedExtractor:
+    inner: Extractor
+    watch: Stopwatch
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def extract(self, messages: Sequence[Message]) -> list[Fact]:
+        with self.watch.measuring("extract: find facts"):
+            return self.inner.extract(messages)
+
+
+@dataclass(frozen=True)
+class _TimedEmbedder:
+    inner: Embedder
+    watch: Stopwatch
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def dimension(self) -> int:
+        return self.inner.dimension
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        with self.watch.measuring("embed"):
+            return self.inner.embed(texts)

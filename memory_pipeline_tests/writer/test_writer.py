@@ -1,0 +1,362 @@
+"""Writing conversations: whole or not at all, found at once, never doubled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.rows import rows_to_messages
+from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.make import make
+from memory_pipeline.writer import MemoryWriter, Receipt
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+AT = "2024-01-15T08:03:00+00:00"
+LATER = "2024-01-15T08:04:00+00:00"
+
+Record = dict[str, Any]
+
+
+def message(content: str = "I moved to Porto.", **fields: object) -> Record:
+    return {"role": "user", "content": content, "timestamp": AT, **fields}
+
+
+def conversation(*messages: object, **fields: object) -> Record:
+    return {"conversation_id": "call", "messages": list(messages or [message()]), **fields}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def writer(root: str) -> MemoryWriter:
+    return open_writer(root)
+
+
+def open_writer(root: str, agent_id: str = "support", **options: Any) -> MemoryWriter:
+    return MemoryWriter.open(root, workspace_id="acme", agent_id=agent_id, **options)
+
+
+def write(writer: MemoryWriter, *messages: object, **fields: object) -> Receipt:
+    return writer.write(conversation(*messages, **fields), now=NOW)
+
+
+def run(root: str) -> None:
+    """Make all pending hours, as the pipeline does."""
+    lake = Lake(root)
+    made = list(make(lake, default_models(), Grain.WORKING, [file.hour for file in lake.journal.pending()]))
+    assert made != []
+    assert lake.journal.pending() == []
+
+
+def contents(root: str, agent_id: str = "support") -> list[str]:
+    """Return what an agent's journal holds, a text a message."""
+    lake = Lake(root)
+    held = [lake.journal.read(file)[0] for file in lake.journal.pending(Scope("acme", agent_id))]
+    return sorted(message.content for messages in held for message in messages)
+
+
+def landed(root: str) -> list[str]:
+    """Return what the table of messages holds."""
+    return sorted(message.content for message in rows_to_messages(Lake(root).tables.read(MESSAGES)))
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_write_is_a_receipt_and_a_file(writer: MemoryWriter, root: str) -> None:
+    receipt = write(writer, message(id="m1"), message("And you?", id="m2", timestamp=LATER))
+    assert len(receipt.message_ids) == 2
+    assert all(identifier.startswith("message:2024-01-15T08:") for identifier in receipt.message_ids)
+    assert [(Path(root) / path).is_file() for path in receipt.files] == [True]
+    assert contents(root) == ["And you?", "I moved to Porto."]
+
+
+def test_a_conversation_may_name_its_own_agent(writer: MemoryWriter, root: str) -> None:
+    write(writer, workspace_id="acme", agent_id="support")
+    assert contents(root) == ["I moved to Porto."]
+
+
+@pytest.mark.parametrize("foreign", [{"workspace_id": "other"}, {"agent_id": "sales"}, {"agent_id": None}])
+def test_another_agents_conversation_is_refused(writer: MemoryWriter, root: str, foreign: Record) -> None:
+    with pytest.raises(InputError, match=r"is another's; this writer writes for (acme|support)"):
+        write(writer, **foreign)
+    assert not Path(root).exists()
+
+
+@pytest.mark.parametrize("identifier", ["../x", "/etc", "a\\b", "..", ".hidden", "it's", 'a"b', "a\x00", "", "x" * 101])
+def test_hostile_scopes_are_refused_before_anything_is_touched(tmp_path: Path, identifier: str) -> None:
+    for workspace, agent in [(identifier, "a"), ("a", identifier)]:
+        with pytest.raises(InputError, match="is not valid; accepted: 1 to 100 ASCII letters"):
+            MemoryWriter.open(str(tmp_path / "lake"), workspace_id=workspace, agent_id=agent)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_opening_writes_nothing(root: str) -> None:
+    open_writer(root)
+    assert not Path(root).exists()
+
+
+def test_what_a_message_claims_of_its_place_is_ignored(writer: MemoryWriter, root: str) -> None:
+    write(writer, message(agent_id="sales", workspace_id="other"))
+    assert contents(root) == ["I moved to Porto."]
+    assert contents(root, "sales") == []
+
+
+def test_a_conversation_across_midnight_is_a_file_for_each_hour(writer: MemoryWriter, root: str) -> None:
+    times = ["23:30", "23:59:59.999999"], ["00:00", "00:30"]
+    said = [message(f"1 {at}", timestamp=f"2024-01-15T{at}Z") for at in times[0]]
+    said += [message(f"2 {at}", timestamp=f"2024-01-16T{at}Z") for at in times[1]]
+    receipt = write(writer, *said)
+    assert len(receipt.files) == 2
+    hours = {str(file.hour): len(Lake(root).journal.read(file)[0]) for file in Lake(root).journal.pending()}
+    assert hours == {"2024-01-15T23": 2, "2024-01-16T00": 2}
+
+
+def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
+    write(open_writer(root, timezone="Europe/Berlin"))
+    assert Lake(root).calendar.timezone == "Europe/Berlin"
+    with pytest.raises(ConfigurationError, match=r"does not fit the lake at .*, whose days begin in Europe/Berlin"):
+        open_writer(root, timezone="UTC")
+    write(open_writer(root), message("later", id="m9"))
+    assert Lake(root).calendar.timezone == "Europe/Berlin"
+
+
+@pytest.mark.xfail(reason="a writer opened before the lake was made overwrites lake.json on its first write")
+def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: str) -> None:
+    early = open_writer(root)
+    write(open_writer(root, timezone="Europe/Berlin"))
+    with pytest.raises(ConfigurationError):
+        write(early, message("later"))
+    assert Lake(root).calendar.timezone == "Europe/Berlin"
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"content": ""}, "content must be a text that is not blank, not ''"),
+        ({"content": "a\ud800"}, "is not valid Unicode text"),
+        ({"timestamp": None}, "timestamp None is not a time; expected an ISO 8601 time with its zone"),
+        ({"timestamp": "2024-01-15T08:03:00"}, "has no time zone"),
+        ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years 1901 to 2998"),
+        ({"timestamp": "9999-12-31T00:00:00Z"}, "outside the years 1901 to 2998"),
+        ({"timestamp": "2023-12-31T23:00:00Z"}, "set MEMORY_PIPELINE_START to an earlier 1 January"),
+        ({"timestamp": "2024-06-03T00:00:00Z"}, "lies in the future (now is 2024-06-01T00:00:00+00:00)"),
+        ({"role": "human"}, "accepted: user, assistant, system, tool"),
+        ({"id": "../x"}, "id '../x' is not valid"),
+        ({"id": "x" * 10_000_000}, "(10,000,000 characters) is not valid; expected a text of 1 to 256 characters"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else next(iter(value)),
+)
+def test_one_bad_message_refuses_the_whole_write(writer: MemoryWriter, root: str, bad: Record, reason: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        write(writer, message(id="m1"), message("bad") | bad)
+    text = str(refusal.value)
+    assert text.startswith("conversation call, message 2: ")
+    assert text.endswith("; nothing was written")
+    assert reason in text
+    assert len(text) < 500
+    assert not Path(root).exists()
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 5])
+def test_a_conversation_is_an_object(writer: MemoryWriter, value: Any) -> None:
+    with pytest.raises(InputError, match="a conversation must be an object, not "):
+        writer.write(value, now=NOW)
+
+
+def test_several_faults_are_counted(writer: MemoryWriter) -> None:
+    with pytest.raises(InputError, match=r"message 1: content .* \(and 2 more\); nothing was written"):
+        write(writer, message(""), message(" "), message("\n"))
+
+
+def test_a_naive_now_is_refused(writer: MemoryWriter) -> None:
+    with pytest.raises(InputError, match="has no time zone"):
+        writer.write(conversation(), now=NOW.replace(tzinfo=None))
+
+
+def test_an_earlier_start_accepts_older_messages(root: str) -> None:
+    old = message(timestamp="2019-05-01T08:00:00Z")
+    with pytest.raises(InputError, match="MEMORY_PIPELINE_START"):
+        write(open_writer(root), old)
+    write(open_writer(root, start=date(2018, 1, 1)), old)
+    assert contents(root) == ["I moved to Porto."]
+
+
+def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
+    soon, far = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 48))
+    writer.write(conversation(message(timestamp=soon.isoformat())))
+    with pytest.raises(InputError, match="lies in the future"):
+        writer.write(conversation(message(timestamp=far.isoformat())))
+
+
+# --- one message or two ----------------------------------------------------------------------------------------------
+
+
+def test_exact_duplicates_are_dropped(writer: MemoryWriter, root: str) -> None:
+    assert len(write(writer, message(id="m1"), message(id="m1"), message(), message()).message_ids) == 2
+    assert contents(root) == ["I moved to Porto.", "I moved to Porto."]
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_a_conversation_sent_again_with_more_turns_doubles_nothing(
+    writer: MemoryWriter, root: str, has_ids: bool
+) -> None:
+    said = [
+        message(text, timestamp=f"2024-01-15T08:0{minute}:00Z") | ({"id": f"m{minute}"} if has_ids else {})
+        for minute, text in enumerate(["Shall we?", "yes", "Really?", "yes", "Good."])
+    ]
+    write(writer, *said[:2])
+    write(writer, *said[:4])
+    run(root)
+    assert landed(root) == ["Really?", "Shall we?", "yes", "yes"]
+    write(writer, *said)
+    write(writer, *said)
+    run(root)
+    assert landed(root) == ["Good.", "Really?", "Shall we?", "yes", "yes"]
+    turns = [row for row in Lake(root).tables.read(FACTS).to_pylist() if row["kind"] == "turn"]
+    assert Counter(row["content"] for row in turns)["User: yes"] == 2
+    assert len(turns) == 5
+    assert Lake(root).journal.quarantined() == []
+
+
+def test_sending_the_same_three_times_gives_the_same_rows(writer: MemoryWriter, root: str) -> None:
+    write(writer, message(id="m1"), message("Hello."))
+    run(root)
+    columns = [name for name in FACTS.schema.names if name != "vector"]
+    rows = Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist()
+    assert rows != []
+    for _ in range(2):
+        write(writer, message(id="m1"), message("Hello."))
+        run(root)
+        assert Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist() == rows
+
+
+def test_facts_come_from_people_and_agents_only(writer: MemoryWriter, root: str) -> None:
+    roles = ("user", "assistant", "system", "tool")
+    write(writer, *(message(f"I am the {role} in Porto.", role=role) for role in roles))
+    run(root)
+    assert len(landed(root)) == 4
+    facts = Lake(root).tables.read(FACTS).to_pylist()
+    assert {fact["speaker"] for fact in facts} == {"User", "Agent"}
+
+
+REUSES = [
+    pytest.param({"content": "I moved to Lisbon."}, id="other text"),
+    pytest.param({"role": "assistant"}, id="other role"),
+    pytest.param({"name": "Ben"}, id="other name"),
+    pytest.param({"timestamp": LATER}, id="other minute"),
+]
+ELSEWHEN = {"timestamp": "2024-02-20T10:00:00Z"}
+
+
+@pytest.mark.parametrize("reuse", [*REUSES, pytest.param(ELSEWHEN, id="other hour")])
+class TestAnIdIsUsedForSomethingElse:
+    """What was said cannot be changed: the second use of an id is refused, and names the id."""
+
+    MATCH = "message id 'm1' of conversation 'call' was already used for other content"
+
+    def test_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+        with pytest.raises(InputError, match=self.MATCH):
+            write(writer, message(id="m1"), message(id="m1") | reuse)
+        assert not Path(root).exists()
+
+    def test_while_the_first_is_pending(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+        write(writer, message(id="m1"))
+        for one in (writer, open_writer(root)):  # the writer that wrote it, and another process
+            with pytest.raises(InputError, match=self.MATCH):
+                write(one, message("new", id="m2"), message(id="m1") | reuse)
+        assert contents(root) == ["I moved to Porto."]
+
+    def test_after_the_first_has_landed(
+        self, writer: MemoryWriter, root: str, reuse: Record, request: pytest.FixtureRequest
+    ) -> None:
+        if reuse is ELSEWHEN:
+            mark = pytest.mark.xfail(reason="only the hours of the new messages are looked up", strict=True)
+            request.node.add_marker(mark)
+        write(writer, message(id="m1"))
+        run(root)
+        for one in (writer, open_writer(root)):
+            with pytest.raises(InputError, match=self.MATCH):
+                write(one, message(id="m1") | reuse)
+        assert contents(root) == []
+
+
+def test_the_same_again_is_no_contradiction_before_and_after_landing(writer: MemoryWriter, root: str) -> None:
+    first = write(writer, message(id="m1"))
+    assert write(writer, message(id="m1")).message_ids == first.message_ids
+    run(root)
+    assert write(open_writer(root), message(id="m1")).message_ids == first.message_ids
+
+
+def test_an_id_is_one_conversations_and_one_agents(writer: MemoryWriter, root: str) -> None:
+    write(writer, message(id="m1"))
+    write(writer, message("Hello.", id="m1"), conversation_id="another call")
+    write(open_writer(root, "sales"), message("Good day.", id="m1"))
+    run(root)
+    assert landed(root) == ["Good day.", "Hello.", "I moved to Porto."]
+    write(writer, message("Again.", id="m1"), conversation_id="a third call")
+    assert contents(root) == ["Again."]
+
+
+@pytest.mark.xfail(reason="a writer that was opened on an empty root believes it empty until its own first write")
+def test_a_contradiction_is_seen_by_a_writer_that_was_opened_first(root: str) -> None:
+    early = open_writer(root)
+    write(open_writer(root), message(id="m1"))
+    with pytest.raises(InputError, match="was already used for other content"):
+        write(early, message("I moved to Lisbon.", id="m1"))
+
+
+def test_of_two_contradictions_that_met_in_the_journal_the_first_stays(root: str) -> None:
+    """Two processes that wrote at the same time; the pipeline decides, and sets the other aside."""
+    write(open_writer(root), message("first", id="m1"))
+    elsewhere = f"{root}-of-another"  # written there and moved over, as if neither had seen the other
+    later = NOW + timedelta(seconds=1)
+    [path] = open_writer(elsewhere).write(conversation(message("second", id="m1")), now=later).files
+    (Path(elsewhere) / path).rename(Path(root) / path)
+    run(root)
+    assert landed(root) == ["first"]
+    [rejection] = Lake(root).journal.quarantined()
+    assert "message id 'm1' of conversation 'call' was already used for other content" in rejection.reason
+    assert isinstance(rejection.record, dict)
+    assert rejection.record["content"] == "second"
+
+
+# --- found at once ---------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, root: str) -> None:
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
+    write(writer, message(name="Anna"))
+    [before] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    assert str(before) == "[2024-01-15] Anna: I moved to Porto."
+    run(root)
+    [after] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    assert (after.id, str(after)) == (before.id, str(before))
+    write(writer, message(name="Anna"))  # sent again: pending and indexed
+    [again] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    assert again.id == before.id
+
+
+def test_two_agents_with_the_same_words_do_not_meet(root: str) -> None:
+    for agent in ("support", "sales"):
+        write(open_writer(root, agent), message(f"I moved to Porto, says {agent}.", id="m1"), message("yes"))
+    run(root)
+    for agent in ("support", "sales"):
+        hits = MemoryReader.open(root, workspace_id="acme", agent_id=agent).search_memory(now=NOW)
+        assert sorted(hit.content for hit in hits) == [f"User: I moved to Porto, says {agent}.", "User: yes"]
