@@ -19,7 +19,9 @@ WORKSPACE = "bench"
 #: A Monday, and the first day of an ISO year, a quarter and a month.
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
-_FIRST = "Nadia Ruben Iris Tomas Leila Oskar Priya Hugo Maren Jonas Alba Farid Greta Simon Yuki Clara Bruno Elif".split()
+_FIRST = (
+    "Nadia Ruben Iris Tomas Leila Oskar Priya Hugo Maren Jonas Alba Farid Greta Simon Yuki Clara Bruno Elif".split()
+)
 _LAST = "Okafor Lindqvist Moreau Tanaka Haddad Kowalski Ferreira Novak Sato Brandt Osei Marchetti".split()
 _PLACES = (
     "Porto Leeds Graz Turin Bergen Nantes Cork Ghent Lagos Quito Osaka Tampere Malaga Tartu Utrecht Split Aarhus Basel"
@@ -35,7 +37,7 @@ _JOBS = "nurse|carpenter|teacher|surveyor|pharmacist|translator|welder|librarian
 _FOODS = "hazelnuts|oysters|rye bread|lentils|goat cheese|ginger|olives|mangoes|beetroot|saffron|walnuts".split("|")
 _DAYS = "yesterday|last Tuesday|on Friday|this morning|two weeks ago|last month|in March|on the weekend".split("|")
 _TALK = (
-    "That sounds good.|Thanks for asking.|How have you been?|Let me think about it.|Sure, no problem.|What do you think?"
+    "That sounds good.|Thanks for asking.|How are you?|Let me think about it.|Sure, no problem.|What do you think?"
 ).split("|")
 
 _SENTENCES = (
@@ -136,7 +138,7 @@ def busy(agents: int, hours: int, messages: int, *, first_hour: int = 0, seed: i
 
 
 def sparse(agents: int, weeks: int, *, hours_a_week: int = 3, seed: int = 1) -> Iterator[Conversation]:
-    """Yield weeks of agents that speak a few hours a week, two or three messages each time, between 8 and 22 o'clock."""
+    """Yield weeks of agents that speak a few hours a week, by day, two or three messages each time."""
     source = random.Random(f"sparse {seed}")
     waking = [day * 24 + hour for day in range(7) for hour in range(8, 22)]
     for week in range(weeks):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
 
 _ROUNDS = 3
-_NOW = START + timedelta(days=60)
+_NOW = START + timedelta(days=366)
 _STAGES = {
     "land_messages": "land",
     "extract_facts": "extract: rows and commit",
@@ -122,8 +123,10 @@ def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
     watch = watch or Stopwatch()
     plain = default_models()
     models = Models(_TimedExtractor(plain.extractor, watch), _TimedEmbedder(plain.embedder, watch), plain.summarizer)
-    stages = {name: watch.timed(stage, getattr(chain, name)) for name, stage in _STAGES.items()}
-    with patch.multiple(chain, **stages), patch.object(Ledger, "record", watch.timed("ledger", Ledger.record)):
+    with ExitStack() as patches:
+        for name, stage in _STAGES.items():
+            patches.enter_context(patch.object(chain, name, watch.timed(stage, getattr(chain, name))))
+        patches.enter_context(patch.object(Ledger, "record", watch.timed("ledger", Ledger.record)))
         for _ in chain.make(lake, models, Grain.WORKING, {file.hour for file in lake.journal.pending()}):
             pass
 

@@ -135,8 +135,8 @@ def ingest(
         if as_json:
             continue
         click.echo(
-            f"{path}: {result.messages:,} messages of {result.conversations:,} conversations, in {result.files:,} "
-            f"journal files; {result.rejections:,} records set aside"
+            f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
+            f"{result.files:,} journal files; {result.known:,} known already; {result.rejections:,} records set aside"
         )
         for rejection in result.rejected:
             click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)

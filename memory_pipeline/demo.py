@@ -50,7 +50,8 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
 
     say(f"1. A year of conversations between Nadia, Ruben and their agent Juniper goes into {lake.storage.uri}")
     result = ingest_file(lake, HISTORY, Admission(settings.start, AFTERWARDS, lake.calendar))
-    say(f"   {result.messages} messages of {result.conversations} conversations, one small file an hour\n")
+    known = f"; {result.known} were there already" if result.known else ""
+    say(f"   {result.messages} new messages of {result.conversations} conversations, one small file an hour{known}\n")
 
     say("2. The pipeline makes it memory, grain by grain, through Dagster")
     for event in run_all(lake, settings, models, AFTERWARDS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.plan import GrainStatus
 
 _WIDTH = 118
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def to_json(value: object) -> str:
     """Return records as JSON: times in ISO 8601, periods by their names."""
-    return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+    # Lone surrogates, which quarantined records may hold, become JSON's own escapes.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: object) -> Any:
@@ -91,4 +95,6 @@ def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) ->
 
 
 def _cut(text: str) -> str:
+    """Shorten a text to a line; what it says must not steer the terminal."""
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

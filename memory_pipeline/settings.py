@@ -42,7 +42,7 @@ class Settings:
     timezone: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0):
+        if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0) or self.start.year < 1970:
             raise ConfigurationError(
                 f"MEMORY_PIPELINE_START {self.start} is not a 1 January that is a Monday; "
                 "accepted are for instance 2007-01-01, 2018-01-01, 2024-01-01"

@@ -109,7 +109,7 @@ def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
     path.write_bytes(json.dumps(bad).encode() + b"\n{broken\n\xff\xfe\n" + json.dumps(conversation("x")).encode())
     result = call("ingest", str(path))
     assert result.exit_code == 0
-    assert "2 messages of 2 conversations" in result.output
+    assert "2 new messages of 2 conversations" in result.output
     assert "3 records set aside" in result.output
     assert "line 1, conversation c1, message 2: timestamp None is not a time" in result.output
     assert "line 2: not valid JSON" in result.output
@@ -190,7 +190,7 @@ def test_an_error_is_one_line_and_exit_code_2(
 def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing() -> None:
     first = call("demo")
     assert first.exit_code == 0
-    for text in ("584 messages", "working:", "yearly:", "down to what was said", "make dev"):
+    for text in ("584 new messages", "working:", "yearly:", "down to what was said", "make dev"):
         assert text in first.output
     assert "Nothing changed" not in first.output
     assert "Nothing changed" in call("demo").output

@@ -33,6 +33,7 @@ CLOCK_SKEW = timedelta(hours=24)
 
 _SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "tags")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
 
 
@@ -103,7 +104,7 @@ class Message:
         conversation_id = _label("conversation_id", record.get("conversation_id"))
         source_id = _optional_label("id", record.get("id"))
         role = _role(record.get("role"))
-        name = _optional_label("name", record.get("name"))
+        name = _name(record.get("name"))
         content = _text(record.get("content"))
         sent_at = _timestamp("timestamp", record.get("timestamp"))
         turn = record.get("turn")
@@ -256,6 +257,17 @@ def _label(name: str, value: object) -> str:
             f"{name} {shown(value)} is not valid; quotes, slashes, '..', a leading '.', control characters and "
             "broken Unicode are not accepted"
         )
+    return value
+
+
+def _name(value: object) -> str | None:
+    """Check the name of a person, who may be called O'Brien; it never becomes a part of a path or a query."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
+        raise InputError(f"name {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    if _CONTROL.search(value) or not _is_unicode(value):
+        raise InputError(f"name {shown(value)} is not valid; control characters and broken Unicode are not accepted")
     return value
 
 

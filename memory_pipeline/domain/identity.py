@@ -8,6 +8,7 @@ an id never scans a table. A point of a summary is cited as ``{summary id}#{posi
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_HEX = re.compile(r"[0-9a-f]{32}")
+_POINT = re.compile(r"(?:#[0-9]{1,6})?")
 
 #: What ids of messages begin with; ids of memories begin with their grain.
 MESSAGE = "message"
@@ -64,7 +68,7 @@ class Reference:
         identifier, _, point = text.partition("#")
         what, _, rest = identifier.partition(":")
         key, _, hexdigits = rest.rpartition(":")
-        if len(hexdigits) != 32 or not set(hexdigits) <= set("0123456789abcdef") or (point and not point.isdecimal()):
+        if not _HEX.fullmatch(hexdigits) or not _POINT.fullmatch(text[len(identifier) :]):
             raise problem
         try:
             period = Period.parse(Grain.WORKING if what == MESSAGE else what, key)

@@ -237,8 +237,14 @@ class Calendar:
     def parent(self, period: Period) -> Period | None:
         """Return the one period that `period` rolls up into; None for a year."""
         if period.grain is Grain.WORKING:
-            local = _hour_start(period).astimezone(self.zone)
-            return Period.containing(Grain.DAILY, local.date())
+            start = _hour_start(period)
+            day = start.astimezone(self.zone).date()
+            # Clocks that go back over midnight bring the day before back for a moment.
+            if start < _first_hour(self.timezone, day):
+                day -= _DAY
+            elif start >= _first_hour(self.timezone, day + _DAY):
+                day += _DAY
+            return Period.containing(Grain.DAILY, day)
         coarser = period.grain.coarser
         if coarser is None:
             return None

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
+#: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
+MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ class Journal:
                     raise InputError(f"message of {message.scope} and {message.hour} stands in a file of another")
                 messages.append(message)
             except InputError as error:
-                rejected.append(Rejection(str(error), f"{file.path}, line {number}", line.decode(errors="replace")))
+                rejected.append(
+                    Rejection(str(error), f"{file.path}, line {number}", line.decode(errors="backslashreplace"))
+                )
         return messages, rejected
 
     def acknowledge(self, files: Iterable[JournalFile]) -> None:
@@ -115,15 +119,30 @@ class Journal:
         """Return the records that were set aside."""
         found = []
         for entry in self._storage.list(_QUARANTINE):
-            data = self._storage.read(entry.path)
-            if data is not None:
-                content = json.loads(data)
+            try:
+                content = json.loads(self._storage.read(entry.path) or b"")
                 found.append(Rejection(content["reason"], content["where"], content["record"]))
+            except (ValueError, TypeError, KeyError):
+                continue  # not a file of the journal's
         return found
 
     def release(self, records: Iterable[object]) -> None:
         """Forget that records were set aside; for those that have now been accepted."""
         self._storage.delete(f"{_QUARANTINE}/{digest(record)}.json" for record in records)
+
+
+def depth_of(value: object) -> int:
+    """Return how deep lists and objects are nested in a JSON value; without recursion, which has a limit."""
+    depth, level = 0, [value]
+    while level := [item for value in level for item in _items(value)]:
+        depth += 1
+    return depth
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def parse_json(line: bytes) -> dict[str, object]:
@@ -138,6 +157,8 @@ def parse_json(line: bytes) -> dict[str, object]:
         raise InputError(f"not valid UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {shown(str(error), 200)}") from None
+    if depth_of(value) > MAX_DEPTH:
+        raise InputError(f"nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, dict):
         raise InputError(f"expected a JSON object, not {shown(value)}")
     return value

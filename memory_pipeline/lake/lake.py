@@ -37,26 +37,39 @@ class Lake:
 
     def __init__(self, uri: str, timezone: str | None = None) -> None:
         self.storage = Storage(uri)
-        self._manifest = self._read_manifest()
-        known = self._manifest and str(self._manifest["timezone"])
-        if known and timezone and known != timezone:
-            raise ConfigurationError(
-                f"MEMORY_PIPELINE_TIMEZONE {shown(timezone)} does not fit the lake at {uri}, whose days begin in "
-                f"{known}; unset it, or use another root"
-            )
-        self.calendar = Calendar(known or timezone or "UTC")
+        self._expected = timezone
+        self._manifest: dict[str, object] | None = None
+        self.calendar = Calendar()
+        self._adopt(self._read_manifest())
         self.journal = Journal(self.storage)
 
     @property
     def exists(self) -> bool:
         """Tell whether anything was ever written here."""
+        if self._manifest is None:
+            self._adopt(self._read_manifest())
         return self._manifest is not None
 
     def ensure(self) -> None:
-        """Write down what the lake is made with, if this is its first use."""
-        if self._manifest is None:
-            self._manifest = {"format": _FORMAT, "timezone": self.calendar.timezone}
-            self.storage.write(_MANIFEST, json.dumps(self._manifest).encode())
+        """Write down what the lake is made with, if this is its first use.
+
+        Raises:
+            ConfigurationError: another process has made it in the meantime, with another zone than the one expected.
+        """
+        if not self.exists:
+            manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
+            self.storage.write(_MANIFEST, json.dumps(manifest).encode())
+            self._manifest = manifest
+
+    def _adopt(self, manifest: dict[str, object] | None) -> None:
+        known = None if manifest is None else str(manifest["timezone"])
+        if known and self._expected and known != self._expected:
+            raise ConfigurationError(
+                f"MEMORY_PIPELINE_TIMEZONE {shown(self._expected)} does not fit the lake at {self.storage.uri}, whose "
+                f"days begin in {known}; unset it, or use another root"
+            )
+        self._manifest = manifest
+        self.calendar = Calendar(known or self._expected or "UTC")
 
     def _read_manifest(self) -> dict[str, object] | None:
         data = self.storage.read(_MANIFEST)

@@ -27,7 +27,7 @@ class Tail:
         self._scope = scope
         self._extractor = extractor
         self._embedder = embedder
-        self._files: dict[str, pa.Table] = {}
+        self._files: dict[str, pa.Table | None] = {}
 
     def rows(self) -> list[pa.Table]:
         """Return the facts of all pending files as rows of the index, a table a file.
@@ -41,5 +41,6 @@ class Tail:
                 messages, _ = self._lake.journal.read(file)
                 memorable = [message for message in messages if message.role.is_memorable]
                 facts = self._extractor.extract(memorable)
-                self._files[file.path] = facts_to_index(facts_to_rows(facts, self._embedder))
-        return [table for table in self._files.values() if table.num_rows]
+                # No facts, no vectors, no table: nothing in it is memorable, or it was acknowledged since it was listed.
+                self._files[file.path] = facts_to_index(facts_to_rows(facts, self._embedder)) if facts else None
+        return [table for table in self._files.values() if table is not None]

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Admission, Message, Rejection, read_messages
+from memory_pipeline.domain.conversations import (
+    Admission,
+    Message,
+    Rejection,
+    read_messages,
+    same_id_other_content,
+)
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
+from memory_pipeline.writer.known import landed_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from memory_pipeline.lake import Lake
@@ -33,6 +41,7 @@ class Ingestion:
     Attributes:
         conversations: conversations of which something was written.
         messages: messages written to the journal.
+        known: messages that memory holds already, and that were not written again.
         files: journal files written.
         rejections: records set aside.
         rejected: the first of them, with their reasons.
@@ -41,6 +50,7 @@ class Ingestion:
 
     conversations: int = 0
     messages: int = 0
+    known: int = 0
     files: int = 0
     rejections: int = 0
     rejected: list[Rejection] = field(default_factory=list)
@@ -72,17 +82,30 @@ def ingest_file(
     """
     result = Ingestion()
     batch: list[Message] = []
+    accepted: list[object] = []
     quarantined = {record_key(rejection.record) for rejection in lake.journal.quarantined()}
 
     def flush() -> None:
         if batch:
             lake.ensure()
-            result.files += len(lake.journal.append(batch))
-            result.messages += len(batch)
+            landed = {message.id: message for message in landed_messages(lake, {message.hour for message in batch})}
+            contradictions = [m for m in batch if m.id in landed and not landed[m.id].says_the_same_as(m)]
+            set_aside(
+                Rejection(same_id_other_content(m), f"conversation {m.conversation_id}", m.to_record())
+                for m in contradictions
+            )
+            new = [message for message in batch if message.id not in landed]
+            result.files += len(lake.journal.append(new))
+            result.messages += len(new)
+            result.known += len(batch) - len(new) - len(contradictions)
+            # What was set aside before, under another setting say, has now been accepted.
+            lake.journal.release(accepted)
+            accepted.clear()
             batch.clear()
             progress(result)
 
-    def set_aside(rejections: list[Rejection]) -> None:
+    def set_aside(found: Iterable[Rejection]) -> None:
+        rejections = list(found)
         lake.ensure()
         lake.journal.set_aside(rejections)
         result.rejections += len(rejections)
@@ -98,9 +121,9 @@ def ingest_file(
         result.conversations += bool(messages)
         _count_ignored(record, result.ignored_keys)
         if found:
-            set_aside([Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found])
+            set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
         if quarantined and messages:
-            _release(lake, conversation, found, quarantined)
+            accepted += [part for part in _parts(conversation, found) if record_key(part) in quarantined]
         if len(batch) >= _BATCH:
             flush()
     flush()
@@ -112,19 +135,21 @@ def record_key(record: object) -> str:
     return json.dumps(record, sort_keys=True, default=str)
 
 
-def _release(lake: Lake, conversation: object, rejected: list[Rejection], quarantined: set[str]) -> None:
-    """Take records out of the quarantine that have now been accepted, under another setting say."""
+def _parts(conversation: object, rejected: list[Rejection]) -> list[object]:
+    """Return the conversation and its messages, as they would stand in the quarantine, without those just rejected."""
     if not isinstance(conversation, Mapping):
-        return
+        return []
     still = {record_key(rejection.record) for rejection in rejected}
     parts = [conversation, *({**conversation, "messages": [message]} for message in conversation["messages"])]
-    lake.journal.release(part for part in parts if record_key(part) in quarantined - still)
+    return [part for part in parts if record_key(part) not in still]
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
     """Yield where each record stands, and the record, or the rejection of what is none."""
     try:
         with path.open("rb") as file:
+            if file.read(len(BOM_UTF8)) != BOM_UTF8:
+                file.seek(0)
             if path.suffix.lower() != ".json":
                 for number, line in enumerate(file, start=1):
                     if line.strip():
@@ -138,8 +163,11 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
         return
     try:
         records = json.loads(data.decode())
+        problem = f"nested more than {MAX_DEPTH} levels deep" if depth_of(records) > MAX_DEPTH else None
     except (ValueError, RecursionError) as error:
-        yield path.name, Rejection(f"not valid JSON: {error}", path.name, data.decode(errors="backslashreplace"))
+        problem = f"not valid JSON: {error}"
+    if problem:
+        yield path.name, Rejection(problem, path.name, data.decode(errors="backslashreplace"))
         return
     for number, record in enumerate(records, start=1):
         yield f"{path.name}, item {number}", record
@@ -162,6 +190,7 @@ def _count_ignored(record: object, ignored: Counter[str]) -> None:
 
 
 def _hint(record: object) -> str | None:
-    if isinstance(record, Mapping) and ("session_1" in record or "conversation" in record):
+    talks = record.get("conversation", record) if isinstance(record, Mapping) else None
+    if isinstance(talks, Mapping) and "session_1" in talks:
         return "this looks like LoCoMo's format; run `memory-pipeline convert locomo FILE` first"
     return None

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_SESSION = re.compile(r"session_(\d+)")
+_SESSION = re.compile(r"session_([0-9]{1,6})")
 _TIME_FORMAT = "%I:%M %p on %d %B, %Y"
-_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[dict[str, Any]]:
@@ -42,41 +42,50 @@ def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None =
         raise InputError(f"file {path} is not valid JSON: {error}") from None
     samples = data if isinstance(data, list) else [data]
     for number, sample in enumerate(samples, start=1):
-        if not isinstance(sample, Mapping):
-            raise InputError(f"file {path}: a sample must be an object, not {shown(sample)}")
         default = path.stem if len(samples) == 1 else f"{path.stem}-{number}"
-        agent = agent_id or _SAFE.sub("-", str(sample.get("sample_id") or default))
-        talks = sample.get("conversation", sample)
-        found = sorted(int(match[1]) for key in talks if (match := _SESSION.fullmatch(key)))
-        if not found:
-            raise InputError(f"file {path} holds no talks; expected keys session_1, session_1_date_time, … (LoCoMo)")
-        for session in found:
-            yield _conversation(path, talks, session, workspace_id, agent)
+        try:
+            yield from _conversations(sample, workspace_id, agent_id, default)
+        except InputError as error:
+            raise InputError(f"file {path}: {error}") from None
+        except (TypeError, AttributeError, ValueError, OverflowError) as error:
+            # Whatever is not where it should be ends in one of these.
+            raise InputError(f"file {path}: sample {number} is not in LoCoMo's format: {error}") from None
 
 
-def _conversation(path: Path, talks: Mapping[str, Any], session: int, workspace: str, agent: str) -> dict[str, Any]:
-    key = f"session_{session}_date_time"
+def _conversations(sample: Any, workspace: str, agent: str | None, default: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(sample, Mapping):
+        raise InputError(f"a sample must be an object, not {shown(sample)}")
+    talks = sample.get("conversation", sample)
+    name = agent or _UNSAFE.sub("-", str(sample.get("sample_id") or default)).strip("-._") or "sample"
+    found = sorted(int(match[1]) for key in talks if (match := _SESSION.fullmatch(key)))
+    if not found:
+        raise InputError("it holds no talks; expected keys session_1, session_1_date_time, … (LoCoMo)")
+    for session in found:
+        start = _start(talks, f"session_{session}_date_time")
+        yield {
+            "workspace_id": workspace,
+            "agent_id": name,
+            "conversation_id": f"session_{session}",
+            "messages": [
+                {
+                    "id": turn.get("dia_id"),
+                    "role": "user",
+                    "name": turn.get("speaker"),
+                    "content": _content(turn),
+                    "timestamp": (start + timedelta(minutes=minute)).isoformat(),
+                }
+                for minute, turn in enumerate(talks[f"session_{session}"])
+            ],
+        }
+
+
+def _start(talks: Mapping[str, Any], key: str) -> datetime:
     try:
-        start = datetime.strptime(str(talks.get(key)).strip(), _TIME_FORMAT).replace(tzinfo=UTC)
+        return datetime.strptime(str(talks.get(key)).strip(), _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         raise InputError(
-            f"file {path}: {key} {shown(talks.get(key))} cannot be read; expected e.g. 1:56 pm on 8 May, 2023"
+            f"{key} {shown(talks.get(key))} cannot be read; expected e.g. 1:56 pm on 8 May, 2023"
         ) from None
-    return {
-        "workspace_id": workspace,
-        "agent_id": agent,
-        "conversation_id": f"session_{session}",
-        "messages": [
-            {
-                "id": turn.get("dia_id"),
-                "role": "user",
-                "name": turn.get("speaker"),
-                "content": _content(turn),
-                "timestamp": (start + timedelta(minutes=minute)).isoformat(),
-            }
-            for minute, turn in enumerate(talks[f"session_{session}"])
-        ],
-    }
 
 
 def _content(turn: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from memory_pipeline.domain.conversations import Admission, Message, Scope, read
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import DEFAULT_START
+from memory_pipeline.writer.known import landed_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,8 @@ class _KnownMessages:
         files = self._lake.journal.pending(self._scope)
         self._pending = {file.path: self._pending.get(file.path) or self._lake.journal.read(file)[0] for file in files}
         known = [message for held in self._pending.values() for message in held]
-        for message in [*known, *self._landed(messages)]:
+        known += landed_messages(self._lake, {message.hour for message in messages}, self._scope)
+        for message in known:
             new = identified.get((message.conversation_id, message.source_id or ""))
             if new is not None and not new.says_the_same_as(message):
                 raise InputError(f"{same_id_other_content(new)}; nothing was written")
-
-    def _landed(self, messages: list[Message]) -> list[Message]:
-        # Imported here: a writer that opens an empty lake needs no tables.
-        import pyarrow.compute as pc
-
-        from memory_pipeline.lake.rows import rows_to_messages
-        from memory_pipeline.lake.schemas import MESSAGES
-
-        mine = (pc.field("workspace_id") == self._scope.workspace_id) & (pc.field("agent_id") == self._scope.agent_id)
-        hours = {message.hour.key for message in messages}
-        return rows_to_messages(self._lake.tables.read(MESSAGES, hours, where=mine))

@@ -143,7 +143,6 @@ def test_what_is_no_id_is_refused(text: object) -> None:
     "tail",
     ["#", "#٣"],
 )
-@pytest.mark.xfail(reason="an empty point, and other scripts' digits, are accepted")
 def test_a_point_is_a_plain_number(tail: str) -> None:
     with pytest.raises(InputError):
         Reference.parse(f"weekly:2024-W03:{HEX}{tail}")

@@ -25,6 +25,7 @@ def best(query: str, *candidates: tuple[str, float]) -> str:
     [
         ("Cities", "city"),
         ("CAFÉ", "cafe"),
+        ("Curaçao", "curacao"),
         ("cafe\u0301", "café"),
         ("moved", "moving"),
         ("Straße", "STRASSE"),

@@ -285,9 +285,6 @@ def test_a_record_may_hold_what_json_cannot(journal: Journal) -> None:
     assert [each.record for each in journal.quarantined()] == [{"at": "2024-01-15 00:00:00+00:00"}]
 
 
-@pytest.mark.xfail(
-    reason="a file that the journal did not write makes quarantined() raise, and with it ingest and status"
-)
 @pytest.mark.parametrize("content", [b"notes", b"", b"[]", b"{}", b"\xff"])
 def test_foreign_files_in_the_quarantine_are_left_alone(journal: Journal, tmp_path: Path, content: bytes) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1})])
@@ -295,9 +292,6 @@ def test_foreign_files_in_the_quarantine_are_left_alone(journal: Journal, tmp_pa
     assert [each.record for each in journal.quarantined()] == [{"a": 1}]
 
 
-@pytest.mark.xfail(
-    reason="unreadable bytes become '?' signs, so two different lines are one record and neither is kept"
-)
 def test_broken_lines_are_kept_apart(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message()])
     (tmp_path / "lake" / path).write_bytes(b"\xff\n\xfe\n")

@@ -189,6 +189,21 @@ def test_any_text_can_be_asked(root: str, models: Models, reader: MemoryReader, 
     assert contents(reader, query)
 
 
+def test_a_pending_file_without_anything_memorable_is_no_hindrance(root: str, reader: MemoryReader) -> None:
+    write(Lake(root), conversation("You are Juniper.", role="system", conversation_id="s"), conversation("Hello."))
+    assert contents(reader, "Juniper") == contents(reader) == ["Anna: Hello."]
+
+
+def test_a_file_acknowledged_between_listing_and_reading_is_no_hindrance(
+    root: str, models: Models, reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Lake(root), conversation("I moved to Porto."))
+    stale = reader._lake.journal.pending(ACME)
+    run(Lake(root), models)
+    monkeypatch.setattr(reader._lake.journal, "pending", lambda _: stale)
+    assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
+
+
 def test_an_unknown_agent_remembers_nothing(root: str) -> None:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="nobody")
     assert reader.search_memory(query_text="anything") == []

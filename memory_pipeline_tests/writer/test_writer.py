@@ -134,7 +134,6 @@ def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
     assert Lake(root).calendar.timezone == "Europe/Berlin"
 
 
-@pytest.mark.xfail(reason="a writer opened before the lake was made overwrites lake.json on its first write")
 def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: str) -> None:
     early = open_writer(root)
     write(open_writer(root, timezone="Europe/Berlin"))
@@ -312,9 +311,10 @@ def test_an_id_is_one_conversations_and_one_agents(writer: MemoryWriter, root: s
     assert landed(root) == ["Good day.", "Hello.", "I moved to Porto."]
     write(writer, message("Again.", id="m1"), conversation_id="a third call")
     assert contents(root) == ["Again."]
+    write(open_writer(root, "billing"), message("Good evening.", id="m1"))  # the others' have landed
+    assert contents(root, "billing") == ["Good evening."]
 
 
-@pytest.mark.xfail(reason="a writer that was opened on an empty root believes it empty until its own first write")
 def test_a_contradiction_is_seen_by_a_writer_that_was_opened_first(root: str) -> None:
     early = open_writer(root)
     write(open_writer(root), message(id="m1"))
