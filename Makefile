@@ -17,11 +17,11 @@ help:  ## Show this list
 	touch $@
 
 demo: .venv/.installed  ## Run a sample year through the whole chain and show what is remembered
-	@mkdir -p .dagster && cp dagster.yaml .dagster/
+	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
 	@DAGSTER_HOME=$(CURDIR)/.dagster $(BIN)/memory-pipeline demo --root ./demo-lake
 
 dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3000
-	@mkdir -p .dagster && cp dagster.yaml .dagster/
+	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
 	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev
 
 test: lint types tests  ## Run all checks: lint, types, architecture, tests

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 
@@ -12,7 +13,10 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
 from memory_pipeline.steps.plan import grain_status
+
+NAME = "journal_sensor"
 
 #: Up to this many blocks of consecutive hours get a run with a partition range each; more are scattered hours, as an
 #: import brings them, and one run lists them: a run takes seconds to start.
@@ -20,50 +24,111 @@ _MOST_RANGES = 4
 #: Hours of one run; a failure loses no more than this.
 _MOST_HOURS = 720
 
+#: Names the state of the journal that a run was asked for, so that its attempts can be counted.
+REQUEST_TAG = "memory_pipeline/request"
+#: Wait after a first failed attempt; doubled with each more, up to the longest.
+_WAIT, _LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
+#: A run that has not ended by then is taken for dead: its worker and whoever watched it were killed together.
+_LOST_AFTER = timedelta(hours=2)
+
+_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
 
 def journal_sensor(working: dg.AssetsDefinition, partitions: Partitions, start: date) -> dg.SensorDefinition:
-    """Return the sensor that asks for the hours that have pending journal files."""
+    """Return the sensor that asks for the hours that have pending journal files.
+
+    Hours that a run is making are left to it; what failed is asked for again, after a wait that grows.
+    """
 
     @dg.sensor(
-        name="journal_sensor",
-        target=working,
+        name=NAME,
+        job=dg.define_asset_job("remember_hours", selection=dg.AssetSelection.assets(*working.keys)),
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Turns pending journal files into runs for exactly the hours they touch.",
     )
-    def sensor(memory: LakeResource) -> dg.SensorResult | dg.SkipReason:
-        status = grain_status(memory.lake, Grain.WORKING, start, datetime.now(UTC))
-        if not status.pending:
+    def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult | dg.SkipReason:
+        now = datetime.now(UTC)
+        pending = grain_status(memory.lake, Grain.WORKING, start, now).pending
+        if not pending:
             return dg.SkipReason("no journal file is pending")
-        tags: dict[Period, list[str]] = {hour: [] for hour in status.pending}
-        for file in memory.lake.journal.pending():
-            if file.hour in tags:
-                tags[file.hour].append(f"{file.path} {file.tag}")
-        return dg.SensorResult(run_requests=list(_requests(status.pending, tags, partitions)))
+        busy = _under_way(context.instance, partitions, now)
+        hours = [hour for hour in pending if hour not in busy]
+        if not hours:
+            return dg.SkipReason(f"a run is making the {len(pending)} pending hours")
+        requests = [
+            attempt
+            for request in _requests(hours, _states(memory.lake, hours), partitions)
+            if (attempt := _attempt(context.instance, request, now))
+        ]
+        return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("waiting to try again what failed")
 
     return sensor
 
 
-def _requests(hours: list[Period], tags: dict[Period, list[str]], partitions: Partitions) -> Iterator[dg.RunRequest]:
+def _states(lake: Lake, hours: list[Period]) -> dict[Period, list[str]]:
+    """Return the names and versions of the pending files of each hour."""
+    states: dict[Period, list[str]] = {hour: [] for hour in hours}
+    for file in lake.journal.pending():
+        if file.hour in states:
+            states[file.hour].append(f"{file.path} {file.tag}")
+    return states
+
+
+def _under_way(instance: dg.DagsterInstance, partitions: Partitions, now: datetime) -> set[Period]:
+    """Return the hours of unfinished runs: they acknowledge files as they go, which must not be asked for again."""
+    hours: set[Period] = set()
+    unfinished = dg.RunsFilter(
+        statuses=_UNFINISHED, tags={"dagster/sensor_name": NAME}, created_after=now - _LOST_AFTER
+    )
+    for run in instance.get_runs(unfinished):
+        if _RANGE_START in run.tags:
+            first, last = (partitions.period(Grain.WORKING, run.tags[tag]) for tag in (_RANGE_START, _RANGE_END))
+            hours.update(first.through(last))
+        else:
+            config: Any = run.run_config
+            listed = config["ops"]["make_working"]["config"]["periods"]
+            hours.update(Period.parse(Grain.WORKING, text) for text in listed)
+    return hours
+
+
+def _attempt(instance: dg.DagsterInstance, request: dg.RunRequest, now: datetime) -> dg.RunRequest | None:
+    """Return the request as its next attempt; None if the last one failed a moment ago.
+
+    Dagster never asks twice for one run key: without counting attempts, the files of a killed run would wait for ever.
+    """
+    state = str(request.run_key)
+    before = instance.get_run_records(dg.RunsFilter(tags={REQUEST_TAG: state}))  # newest first
+    if before:
+        ended = datetime.fromtimestamp(before[0].end_time or before[0].update_timestamp.timestamp(), UTC)
+        if now < ended + min(_WAIT * 2 ** min(len(before) - 1, 10), _LONGEST_WAIT):
+            return None
+    tags = {**request.tags, REQUEST_TAG: state}
+    return request.with_replaced_attrs(run_key=f"{state}:{len(before) + 1}", tags=tags)
+
+
+def _requests(hours: list[Period], states: dict[Period, list[str]], partitions: Partitions) -> Iterator[dg.RunRequest]:
     blocks = list(_blocks(hours))
     if len(blocks) <= _MOST_RANGES:
         for block in blocks:
-            yield dg.RunRequest(
-                run_key=_run_key(block, tags),
-                tags={
-                    "dagster/asset_partition_range_start": partitions.key(block[0]),
-                    "dagster/asset_partition_range_end": partitions.key(block[-1]),
-                },
-            )
+            tags = {_RANGE_START: partitions.key(block[0]), _RANGE_END: partitions.key(block[-1])}
+            yield dg.RunRequest(run_key=_run_key(block, states), tags=tags)
         return
     for first in range(0, len(hours), _MOST_HOURS):
         part = hours[first : first + _MOST_HOURS]
         config = {"ops": {"make_working": {"config": {"periods": [hour.key for hour in part]}}}}
-        yield dg.RunRequest(run_key=_run_key(part, tags), run_config=config)
+        yield dg.RunRequest(run_key=_run_key(part, states), run_config=config)
 
 
 def _blocks(hours: list[Period]) -> Iterator[list[Period]]:
-    """Cut sorted hours into runs of consecutive ones, none longer than a run may be."""
+    """Cut sorted hours into blocks of consecutive ones, none longer than a run may be."""
     block: list[Period] = []
     for hour in hours:
         if block and (block[-1].next() != hour or len(block) >= _MOST_HOURS):
@@ -74,6 +139,6 @@ def _blocks(hours: list[Period]) -> Iterator[list[Period]]:
         yield block
 
 
-def _run_key(hours: list[Period], tags: dict[Period, list[str]]) -> str:
-    """Name a request by its hours and the files' names and versions: the same state asks once, a new file again."""
-    return f"{hours[0]}..{hours[-1]}:{digest([sorted(tags[hour]) for hour in hours])}"
+def _run_key(hours: list[Period], states: dict[Period, list[str]]) -> str:
+    """Name a request by its hours and the files' names and versions: a new file makes it another one."""
+    return f"{hours[0]}..{hours[-1]}:{digest([sorted(states[hour]) for hour in hours])}"

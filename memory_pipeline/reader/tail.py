@@ -41,6 +41,6 @@ class Tail:
                 messages, _ = self._lake.journal.read(file)
                 memorable = [message for message in messages if message.role.is_memorable]
                 facts = self._extractor.extract(memorable)
-                # No facts, no vectors, no table: nothing in it is memorable, or it was acknowledged since it was listed.
+                # No facts, no vectors, no table: nothing memorable, or acknowledged since it was listed.
                 self._files[file.path] = facts_to_index(facts_to_rows(facts, self._embedder)) if facts else None
         return [table for table in self._files.values() if table is not None]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
@@ -14,8 +16,6 @@ from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memory_pipeline.models.selection import Models
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -132,10 +132,20 @@ def test_a_materialisation_reports_what_it_did(definitions: dg.Definitions) -> N
         event = instance.get_latest_materialization_event(dg.AssetKey("working_facts"))
         assert event is not None
         assert event.asset_materialization is not None
-        metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+        metadata: dict[str, Any] = {name: value.value for name, value in event.asset_materialization.metadata.items()}
     assert (metadata["rows"], metadata["agents"], metadata["messages"]) == (2, 1, 1)
     assert metadata["bytes"] > 0
     assert metadata["seconds"] > 0
+
+
+def test_a_period_that_has_not_closed_is_refused(definitions: dg.Definitions) -> None:
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match=r"closes at 29\d\d-"):
+        materialize(definitions, instance, "yearly_summaries", ("2940", "2940"))
+
+
+def test_a_run_without_partitions_says_what_to_do(definitions: dg.Definitions) -> None:
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="choose some"):
+        materialize(definitions, instance, "messages")
 
 
 def test_the_mart_is_made_and_its_tests_block(definitions: dg.Definitions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,12 +163,9 @@ def test_the_mart_is_made_and_its_tests_block(definitions: dg.Definitions, monke
 
 
 def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
-    import importlib
-    from pathlib import Path
+    from dagster._core.workspace.load import location_origins_from_yaml_paths
 
-    import yaml
-
-    workspace = yaml.safe_load(Path("workspace.yaml").read_text(encoding="utf-8"))
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
-    module = importlib.import_module(workspace["load_from"][0]["python_module"])
-    assert isinstance(module.defs, dg.Definitions)
+    [origin] = location_origins_from_yaml_paths([str(Path(__file__).parents[2] / "workspace.yaml")])
+    assert origin.location_name == "memory_pipeline.definitions"
+    assert isinstance(importlib.import_module(origin.location_name).defs, dg.Definitions)

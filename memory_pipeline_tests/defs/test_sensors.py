@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from dagster._core.utils import make_new_run_id
 
 from memory_pipeline.definitions import build_definitions
+from memory_pipeline.defs.sensors import REQUEST_TAG
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, write
@@ -22,11 +24,22 @@ def definitions(root: str, models: Models) -> dg.Definitions:
     return build_definitions(Settings(root, START), models)
 
 
-def requests(definitions: dg.Definitions) -> list[dg.RunRequest]:
+def requests(definitions: dg.Definitions, instance: dg.DagsterInstance | None = None) -> list[dg.RunRequest]:
     sensor = definitions.resolve_sensor_def("journal_sensor")
-    with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_sensor_context(instance=instance, resources=dict(definitions.resources or {}))
-        return list(sensor.evaluate_tick(context).run_requests or [])
+    if instance is None:
+        with dg.DagsterInstance.ephemeral() as fresh:
+            return requests(definitions, fresh)
+    context = dg.build_sensor_context(instance=instance, resources=dict(definitions.resources or {}))
+    return list(sensor.evaluate_tick(context).run_requests or [])
+
+
+def record_run(instance: dg.DagsterInstance, request: dg.RunRequest, status: dg.DagsterRunStatus) -> None:
+    """Leave what the daemon leaves of a request: a run with its tags, in some status."""
+    tags = {**request.tags, "dagster/run_key": str(request.run_key), "dagster/sensor_name": "journal_sensor"}
+    run = dg.DagsterRun(
+        job_name="remember_hours", run_id=make_new_run_id(), status=status, tags=tags, run_config=request.run_config
+    )
+    instance.add_run(run)
 
 
 def ranges(found: list[dg.RunRequest]) -> list[tuple[str, str]]:
@@ -65,6 +78,32 @@ def test_the_same_files_ask_once_and_a_new_one_again(definitions: dg.Definitions
     assert second.run_key != first.run_key
     run(Lake(root), models)
     assert requests(definitions) == []
+
+
+def test_what_failed_is_asked_for_again_after_a_wait_that_grows(
+    definitions: dg.Definitions, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Lake(root), talk(datetime(2024, 5, 1, 22, tzinfo=UTC)))
+    with dg.DagsterInstance.ephemeral() as instance:
+        [first] = requests(definitions, instance)
+        record_run(instance, first, dg.DagsterRunStatus.FAILURE)
+        assert requests(definitions, instance) == []
+        monkeypatch.setattr("memory_pipeline.defs.sensors._WAIT", timedelta(0))
+        [second] = requests(definitions, instance)
+    assert (first.run_key, second.run_key) == (f"{first.tags[REQUEST_TAG]}:1", f"{first.tags[REQUEST_TAG]}:2")
+
+
+@pytest.mark.parametrize("count", [1, 20], ids=["a range", "listed hours"])
+def test_hours_that_a_run_is_making_are_left_to_it(definitions: dg.Definitions, root: str, count: int) -> None:
+    first = datetime(2024, 5, 1, 22, tzinfo=UTC)
+    write(Lake(root), *(talk(first + timedelta(days=9 * n)) for n in range(count)))
+    with dg.DagsterInstance.ephemeral() as instance:
+        [request] = requests(definitions, instance)
+        record_run(instance, request, dg.DagsterRunStatus.STARTED)
+        assert requests(definitions, instance) == []
+        write(Lake(root), talk(datetime(2024, 8, 8, tzinfo=UTC)))
+        [another] = requests(definitions, instance)
+    assert ranges([another]) == [("2024-08-08T00", "2024-08-08T00")]
 
 
 def test_hours_before_the_first_day_or_in_the_future_are_not_asked_for(root: str, models: Models) -> None:

@@ -97,7 +97,7 @@ def test_the_range_is_applied_before_the_limit(root: str, models: Models, reader
     for day in ("2024-01-15", "2024-01-10", "2024-04-01", "2024-04-02", "2024-04-03"):
         write(Lake(root), conversation(f"Tea on {day}.", at=f"{day}T08:00", conversation_id=day))
     run(Lake(root), models)
-    january = {"now": JANUARY, "minimum_days_ago": 1, "maximum_days_ago": 30, "max_results": 2}
+    january: dict[str, Any] = {"now": JANUARY, "minimum_days_ago": 1, "maximum_days_ago": 30, "max_results": 2}
     assert sorted(contents(reader, "tea", **january)) == ["Anna: Tea on 2024-01-10.", "Anna: Tea on 2024-01-15."]
 
 

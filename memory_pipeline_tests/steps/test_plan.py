@@ -12,10 +12,12 @@ from memory_pipeline.steps.plan import grain_status, periods_in
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memory_pipeline.models.selection import Models
 
 
-def names(periods: list[object]) -> list[str]:
+def names(periods: Sequence[object]) -> list[str]:
     return [str(period) for period in periods]
 
 

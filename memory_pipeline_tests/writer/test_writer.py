@@ -135,10 +135,11 @@ def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
 
 
 def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: str) -> None:
-    early = open_writer(root)
+    early, insisting = open_writer(root), open_writer(root, timezone="UTC")
     write(open_writer(root, timezone="Europe/Berlin"))
-    with pytest.raises(ConfigurationError):
-        write(early, message("later"))
+    write(early, message("later", id="m9"))
+    with pytest.raises(ConfigurationError, match="does not fit the lake"):
+        write(insisting, message("later", id="m10"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
 
 

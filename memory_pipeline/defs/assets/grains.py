@@ -7,6 +7,7 @@ everything stands.
 # No `from __future__ import annotations` in here: Dagster reads config annotations as they stand.
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -23,7 +24,8 @@ from memory_pipeline.steps.made import MESSAGES_ASSET, Made, index_asset, table_
 from memory_pipeline.steps.make import make
 
 _LOOKS = {
-    MESSAGES_ASSET: "What was said, deduplicated: one row a message, from the journal.",
+    MESSAGES_ASSET: "What was said, deduplicated: one row a message, from the journal. "
+    "Hours in which nobody spoke stay missing; that is complete.",
     "working_facts": "Working memory: every turn as it was said, and what its sentences assert.",
 }
 
@@ -32,7 +34,8 @@ class PeriodsConfig(dg.Config):
     """Which periods a run makes, where it is not given partitions.
 
     Scattered hours are listed here rather than covered by a range: Dagster writes an event for every partition of a
-    range, and most hours are silent.
+    range, and most hours are silent. In a deployment only working memory takes it: Dagster wants partitions for assets
+    that are made from partitioned ones.
     """
 
     periods: list[str] = Field(default_factory=list)
@@ -54,8 +57,11 @@ def grain_assets(grain: Grain, models: Models, partitions: Partitions, calendar:
         memory.lake.ensure()
         if config.periods:
             periods = [Period.parse(grain, text) for text in config.periods]
-        else:
+        elif context.has_partition_key or context.has_partition_key_range:
             periods = [partitions.period(grain, key) for key in context.partition_keys]
+            _refuse_open(periods, calendar)
+        else:
+            raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
         for made in make(memory.lake, models, grain, periods):
             # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
             # hours touches no others.
@@ -70,6 +76,17 @@ def grain_assets(grain: Grain, models: Models, partitions: Partitions, calendar:
         yield from ()
 
     return make_grain
+
+
+def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
+    """Raise if a summary is asked for whose period, or the last week that it is made from, has not ended."""
+    now = datetime.now(UTC)
+    for period in periods:
+        if period.grain is not Grain.WORKING and (closes := calendar.closes_at(period)) > now:
+            raise dg.Failure(
+                f"{period.grain} period {period} closes at {closes:%Y-%m-%d %H:%M} UTC and cannot be summarized before",
+                allow_retries=False,
+            )
 
 
 def _specs(grain: Grain, timezone: str) -> Iterator[dg.AssetSpec]:
@@ -120,11 +137,11 @@ def _columns(spec: TableSpec) -> dict[str, Any]:
 
 
 def _metadata(made: Made) -> dict[str, Any]:
+    messages = {"messages": made.messages} if made.period.grain is Grain.WORKING else {}
     return {
-        "dagster/partition_row_count": made.rows,
         "rows": made.rows,
         "agents": made.agents,
-        "messages": made.messages,
+        **messages,
         "bytes": made.bytes,
         "seconds": round(made.seconds, 4),
         "changed": made.changed,
