@@ -28,7 +28,7 @@ def main() -> None:
     """Run the benchmarks that are named, or all, and print their tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and size.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(NAMES)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="smaller data: about a minute instead of many")
+    parser.add_argument("--quick", action="store_true", help="smaller data: minutes instead of a quarter of an hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in NAMES]:

@@ -34,8 +34,10 @@ _Result = TypeVar("_Result")
 
 #: How many agents' tables are written at once.
 _CONCURRENCY = 16
-#: A table is compacted when its version is a multiple of this.
+#: A table is compacted when its version is a multiple of this …
 _COMPACT_EVERY = 32
+#: … and when so many rows are in none of its indices: every search by words reads them all.
+_UNINDEXED = 1_000
 #: Old versions stay this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(minutes=10)
 #: The columns that a search returns.
@@ -111,13 +113,13 @@ class VectorIndex:
         self._databases: dict[str, Any] = {}
         self._tables: dict[tuple[Scope, Grain], Any] = {}
 
-    def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> int:
+    def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> set[str]:
         """Make `rows` (in :func:`index_schema`) all that the named agents' tables hold of `periods`.
 
         An agent whose rows are there already, with equal digests, is not written.
 
         Returns:
-            The number of agents whose tables were written.
+            The names of the periods of which something was written.
         """
         return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
 
@@ -164,28 +166,30 @@ class VectorIndex:
         await table.set_unenforced_primary_key("id")
         await table.create_index("content", config=FTS(with_position=True))
         await table.create_index("period", config=BTree())
+        await table.create_index("ends_at", config=BTree())
         self._tables[scope, grain] = table
         return table
 
-    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> int:
+    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:
         slots = asyncio.Semaphore(_CONCURRENCY)
 
-        async def one(scope: Scope, part: pa.Table) -> bool:
+        async def one(scope: Scope, part: pa.Table) -> set[str]:
             async with slots:
                 return await self._replace(scope, grain, keys, part)
 
-        return sum(await asyncio.gather(*(one(scope, part) for scope, part in rows.items())))
+        return set().union(*await asyncio.gather(*(one(scope, part) for scope, part in rows.items())))
 
-    async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> bool:
+    async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> set[str]:
         table = await self._table(scope, grain)
         if table is None:
             if not rows.num_rows:
-                return False
+                return set()
             table = await self._create(scope, grain, rows)
         listed = ", ".join(f"'{key}'" for key in keys)  # names of periods hold no quotes
-        present = await self._select(scope, grain, f"period IN ({listed})", ["id", "digest"])
-        if _pairs(present) == _pairs(rows):
-            return False
+        present = await self._select(scope, grain, f"period IN ({listed})", ["id", "digest", "period"])
+        differing = {period for _, _, period in _marks(present) ^ _marks(rows)}
+        if not differing:
+            return set()
         if rows.num_rows and (dimension := await _dimension(table)) != rows.field("vector").type.list_size:
             raise ConfigurationError(
                 f"index {_name(scope, grain)} of workspace {scope.workspace_id} holds vectors of {dimension} numbers, "
@@ -201,11 +205,12 @@ class VectorIndex:
             .execute(rows)
         )
         await self._maintain(table)
-        return True
+        return differing
 
     async def _maintain(self, table: Any) -> None:
         await table.checkout_latest()
-        if await table.version() % _COMPACT_EVERY:
+        text = await table.index_stats("content_idx")
+        if await table.version() % _COMPACT_EVERY and text is not None and text.num_unindexed_rows < _UNINDEXED:
             return
         if await table.count_rows() >= _APPROXIMATE_FROM and "vector" not in {
             column for index in await table.list_indices() for column in index.columns
@@ -261,5 +266,5 @@ async def _dimension(table: Any) -> int:
     return int((await table.schema()).field("vector").type.list_size)
 
 
-def _pairs(rows: pa.Table) -> set[tuple[str, str]]:
-    return set(zip(rows["id"].to_pylist(), rows["digest"].to_pylist(), strict=True))
+def _marks(rows: pa.Table) -> set[tuple[str, str, str]]:
+    return set(zip(*(rows[name].to_pylist() for name in ("id", "digest", "period")), strict=True))

@@ -18,7 +18,8 @@ def acknowledge(lake: Lake, hours: list[Period]) -> int:
     has indexed the facts. A file that came while the hour was being made is held only in part and stays. Lines that
     cannot be read were set aside when the hour landed.
     """
-    files = [file for file in lake.journal.pending() if file.hour in hours]
+    wanted = set(hours)
+    files = [file for file in lake.journal.pending() if file.hour in wanted]
     if not files:
         return 0
     keys = {file.hour.key for file in files}

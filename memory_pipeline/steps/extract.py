@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.lake.rows import facts_to_rows, message_digest, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.made import Made, content_digest, table_asset
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
             input_digest=digest_of_all(inputs[hour]),
             output_digest=content_digest(rows),
             rows=rows.num_rows,
-            agents=len(by_scope(rows)),
+            agents=agents_in(rows),
             messages=len(inputs[hour]),
             bytes=sizes.get(hour.key, 0),
             changed=hour.key in result.changed,

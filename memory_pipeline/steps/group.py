@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from memory_pipeline.domain.periods import Period
 
 
 def by_scope(rows: pa.Table) -> dict[Scope, pa.Table]:
     """Return the rows of each agent, in the rows' order."""
     return {Scope(*key): part for key, part in _grouped(rows, "workspace_id", "agent_id")}
+
+
+def agents_in(rows: pa.Table) -> int:
+    """Return how many agents the rows are of."""
+    return len(set(zip(rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist(), strict=True)))
 
 
 def by_period(rows: pa.Table, periods: list[Period]) -> dict[Period, pa.Table]:
@@ -27,11 +33,13 @@ def by_period(rows: pa.Table, periods: list[Period]) -> dict[Period, pa.Table]:
 def _grouped(rows: pa.Table, *columns: str) -> list[tuple[list[Any], pa.Table]]:
     keys = pl.DataFrame(pl.from_arrow(rows.select(list(columns)))).with_row_index("row")
     groups = keys.group_by(*columns, maintain_order=True).agg("row")
-    return [(key, _take(rows, indices)) for *key, indices in groups.iter_rows()]
-
-
-def _take(rows: pa.Table, indices: list[int]) -> pa.Table:
-    """Return rows by their ascending positions; without copying them where they stand together."""
-    if indices[-1] - indices[0] + 1 == len(indices):
-        return rows.slice(indices[0], len(indices))
-    return rows.take(pa.array(indices))
+    if len(groups) > 1:
+        # Brought together once and then sliced: a take for each group costs as much as one for all.
+        order = groups["row"].explode()
+        rows = rows if order.is_sorted() else rows.take(order.to_arrow())
+    parts: list[tuple[list[Any], pa.Table]] = []
+    start = 0
+    for *key, indices in groups.iter_rows():
+        parts.append((key, rows.slice(start, len(indices))))
+        start += len(indices)
+    return parts

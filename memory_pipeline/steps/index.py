@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
-from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest, index_asset
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]
             input_digest=content_digest(part),
             output_digest=content_digest(part),
             rows=part.num_rows,
-            agents=len(by_scope(part)),
-            changed=written > 0,
+            agents=agents_in(part),
+            changed=period.key in written,
         )
         for period, part in by_period(rows, periods).items()
     ]

@@ -26,8 +26,9 @@ def land_messages(lake: Lake, hours: list[Period]) -> list[Made]:
     order they land; one that says something else is set aside with its reason. Nothing is acknowledged here.
     """
     incoming: list[Message] = []
+    wanted = set(hours)
     for file in lake.journal.pending():
-        if file.hour in hours:
+        if file.hour in wanted:
             messages, unreadable = lake.journal.read(file)
             lake.journal.set_aside(unreadable)
             incoming += messages

@@ -59,14 +59,14 @@ def test_a_period_is_replaced_and_others_stay(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
         ACME: pa.concat_tables([rows(HOUR, "one", "two"), rows("2024-01-15T09", "other")])
     })  # fmt: skip
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "two", "three")}) == 1
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "two", "three")}) == {HOUR}
     assert contents(index) == ["other", "three", "two"]
 
 
 def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == 0
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == 1
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == set()
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == {HOUR}
 
 
 def test_agents_have_tables_of_their_own(index: VectorIndex) -> None:

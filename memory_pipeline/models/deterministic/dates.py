@@ -154,7 +154,11 @@ _WHICH_YEAR = r"(?P<which_year>last|this|next) year\b"
 
 #: What stands before a date that lies ahead, whatever the tense: "I promised to pay by the end of July", "we booked the
 #: hall for 7 May".
-_DEADLINE = re.compile(r"\b(?:(?:by|until|till|due)\b[a-z ]{0,24}|(?:for|to|from) )\Z", re.IGNORECASE)
+_DEADLINE = re.compile(
+    r"\b(?:(?:by|until|till|due)\b[a-z0-9 ]{0,24}"
+    r"|(?:for|to|from) (?:[a-z]{3,6}day,? )?(?:the )?(?:[0-9]{1,2}(?:st|nd|rd|th)? (?:of )?)?)\Z",
+    re.IGNORECASE,
+)
 
 _OF_YEAR = rf"(?:,? {_YEAR}| {_WHICH_YEAR})?"
 
