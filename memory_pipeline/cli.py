@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError, MemoryPipelineError
 from memory_pipeline.rendering import hit_lines, status_lines, to_json
 from memory_pipeline.settings import Settings
@@ -38,6 +39,8 @@ class _Time(click.ParamType[datetime]):
             moment = datetime.fromisoformat(value)
         except ValueError:
             self.fail(f"{value!r} is not a time such as 2024-01-15T08:30:00+00:00 or 2024-01-15", param, ctx)
+        if not FIRST_YEAR < moment.year < LAST_YEAR:
+            self.fail(f"{value!r} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -203,11 +206,16 @@ def run(since: datetime | None, until: datetime | None, now: datetime | None, ro
         raise InputError("--from and --to go together; give both, or neither for what is pending")
     between = None
     if since is not None and until is not None:
+        if since.date() < settings.start:
+            raise InputError(
+                f"--from {since.date()} is before the first day of this memory, {settings.start}; "
+                "set MEMORY_PIPELINE_START to an earlier one"
+            )
         between = _days(lake, since.date(), until.date())
     _show_progress(quiet=as_json)
     done = []
     started = time.monotonic()
-    for event in run_all(lake, settings, default_models(), now or datetime.now(UTC), between):
+    for event in run_all(lake, settings, default_models(lake.calendar.timezone), now or datetime.now(UTC), between):
         if isinstance(event, GrainRun):
             done.append(
                 {
@@ -283,11 +291,12 @@ def search(
 
     A summary's age counts from the end of its period. What was written a moment ago is found too.
     """
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.models.selection import default_models
     from memory_pipeline.reader import MemoryReader
 
-    settings = _settings(root)
-    _lake(settings)
-    reader = MemoryReader.open(settings.root, workspace_id=workspace_id, agent_id=agent_id)
+    lake = _lake(_settings(root))
+    reader = MemoryReader(lake, Scope(workspace_id, agent_id), default_models(lake.calendar.timezone))
     hits = reader.search_memory(grain, min_days_ago, max_days_ago, max_results, query, now=now)
     if as_json:
         click.echo(to_json(hits))
@@ -310,11 +319,12 @@ def expand(id: str, workspace_id: str, agent_id: str, root: str | None, as_json:
 
     ID#3 follows the summary's point 3 alone; points count from 0.
     """
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.models.selection import default_models
     from memory_pipeline.reader import MemoryReader
 
-    settings = _settings(root)
-    _lake(settings)
-    node = MemoryReader.open(settings.root, workspace_id=workspace_id, agent_id=agent_id).expand(id)
+    lake = _lake(_settings(root))
+    node = MemoryReader(lake, Scope(workspace_id, agent_id), default_models(lake.calendar.timezone)).expand(id)
     click.echo(to_json(node) if as_json else "\n".join(node.lines()))
 
 

@@ -26,8 +26,8 @@ def build_definitions(settings: Settings | None = None, models: Models | None = 
         ConfigurationError: a setting is not accepted, or does not fit the lake.
     """
     settings = settings or Settings.from_environment()
-    models = models or default_models()
     calendar = Lake(settings.root, settings.timezone).calendar
+    models = models or default_models(calendar.timezone)
     partitions = Partitions(settings.start, calendar)
     grains = {grain: grain_assets(grain, models, partitions, calendar) for grain in Grain}
     return dg.Definitions(
@@ -41,7 +41,7 @@ def build_definitions(settings: Settings | None = None, models: Models | None = 
                 description="Asks for the summaries whose conditions hold: closed periods, late data.",
             ),
         ],
-        resources={"memory": LakeResource(root=settings.root, timezone=settings.timezone)},
+        resources={"memory": LakeResource(root=settings.root, timezone=calendar.timezone)},
         # One step a run: a process for each step would only cost its start.
         executor=dg.in_process_executor,
     )

@@ -44,7 +44,7 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     """
     say = (lambda _="": None) if as_json else click.echo
     lake = Lake(settings.root, settings.timezone)
-    models = default_models()
+    models = default_models(lake.calendar.timezone)
     started = time.monotonic()
     before = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
 

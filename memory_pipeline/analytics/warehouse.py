@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.ledger import Entry, table_asset
 from memory_pipeline.lake.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 FOLDERS = ("staging", "marts", "tests")
+#: The period under which the ledger enters a mart.
+_WHOLE = "all"
 _ROOT = Path(__file__).parents[2] / "dbt_like_sql"
 
 
@@ -80,8 +85,28 @@ class Warehouse:
 
     def build(self, name: str) -> tuple[int, bool]:
         """Write a mart's rows to ``marts/{name}`` in the lake; return their number, and whether they had changed."""
+        state = lake_state(self._lake)
         rows = self.query(name)
-        return rows.num_rows, self._lake.tables.replace_whole(f"marts/{name}", rows)
+        changed = self._lake.tables.replace_whole(f"marts/{name}", rows)
+        self._lake.ledger.record([Entry(name, _WHOLE, state, "", rows.num_rows, 0)])
+        return rows.num_rows, changed
+
+
+def stale_marts(lake: Lake) -> list[Model]:
+    """Return the marts that were not made from what the lake holds now; reads the ledger alone."""
+    state = lake_state(lake)
+    made = {model.name: lake.ledger.entries(model.name).get(_WHOLE) for model in models_of("marts")}
+    return [model for model in models_of("marts") if (entry := made[model.name]) is None or entry.input_digest != state]
+
+
+def lake_state(lake: Lake) -> str:
+    """Return a digest of all facts and summaries, by what the ledger says of them."""
+    assets = [table_asset(grain) for grain in Grain]
+    return digest_of_all(
+        f"{asset} {period} {entry.output_digest}"
+        for asset in assets
+        for period, entry in lake.ledger.entries(asset).items()
+    )
 
 
 def _header(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 
+from memory_pipeline.analytics import stale_marts
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.partitions import Partitions
@@ -21,9 +22,9 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.models.selection import Models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.made import table_asset
 from memory_pipeline.steps.plan import grain_status, periods_in
 
 #: Dagster's own log goes to its event log; on the screen only what went wrong.
@@ -64,7 +65,6 @@ def run_all(
     partitions = Partitions(settings.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
     with _instance() as instance:
-        anything = False
         for grain in Grain:
             yield grain
             if between is None:
@@ -79,9 +79,8 @@ def run_all(
                 changed = sum(bool(_value(event, "changed")) for event in made)
                 table = dg.AssetKey(table_asset(grain))
                 rows = sum(int(_value(event, "rows")) for event in made if event.asset_key == table)
-            anything = anything or changed > 0
             yield GrainRun(grain, periods, changed, rows)
-        if anything:
+        if stale_marts(lake):
             _run(mart_assets(lake.calendar.timezone), resource, instance, {})
 
 

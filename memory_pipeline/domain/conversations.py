@@ -8,7 +8,9 @@ A conversation is a JSON object::
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}
 
 ``user_id``, ``tags``, and a message's ``id`` and ``name`` may be left out. A message without an id is identified by
-its conversation, role, name, time and text.
+its conversation, role, name, time and text. Whoever sends a conversation again must send each message with the time it
+had: an id that was used before is recognised in its own hour, and anywhere in the journal, but once landed not in
+another hour.
 """
 
 from __future__ import annotations

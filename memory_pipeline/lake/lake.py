@@ -58,8 +58,8 @@ class Lake:
         """
         if not self.exists:
             manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
-            self.storage.write(_MANIFEST, json.dumps(manifest).encode())
-            self._manifest = manifest
+            self.storage.create(_MANIFEST, json.dumps(manifest).encode())
+            self._adopt(self._read_manifest())  # another process may have been first
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
         known = None if manifest is None else str(manifest["timezone"])

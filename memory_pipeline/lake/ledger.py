@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables import Tables
 
 
+MESSAGES_ASSET = "messages"
+
+
+def table_asset(grain: str) -> str:
+    """Return the name of the asset that holds a grain's rows: ``working_facts``, ``daily_summaries``, …."""
+    return "working_facts" if grain == "working" else f"{grain}_summaries"
+
+
+def index_asset(grain: str) -> str:
+    """Return the name of a grain's index asset."""
+    return f"{grain}_index"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One partition of one asset, as it was last made."""

@@ -158,7 +158,9 @@ def index_schema(dimension: int) -> pa.Schema:
     """Return the columns of an index table: the same for facts and summaries of any grain."""
     return pa.schema(
         [
-            pa.field("id", pa.string(), nullable=False),
+            # Without a declared key, merges that run at the same time double rows. It is declared in the schema, so
+            # that no table is ever without it.
+            pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
             pa.field("period", pa.string()),
             pa.field("kind", pa.string()),  # a fact's kind, or "summary"
             pa.field("content", pa.string()),

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import fsspec
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +69,31 @@ class Storage:
         if not self.is_local:
             self._fs.pipe_file(f"{self._base}/{path}", data)  # one PUT is atomic
             return
+        self._write_local(path, data, lambda partial, target: partial.replace(target))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write a file as :meth:`write` does, unless there is one; return whether it was written."""
+        try:
+            if self.is_local:
+                self._write_local(path, data, lambda partial, target: target.hardlink_to(partial))
+            else:
+                self._fs.pipe_file(f"{self._base}/{path}", data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def _write_local(self, path: str, data: bytes, publish: Callable[[Path, Path], object]) -> None:
         target = Path(self._base, path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        partial = target.with_name(f".{target.name}.{ULID()}")
         try:
             with partial.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(target)
-        except BaseException:
+            publish(partial, target)
+        finally:
             partial.unlink(missing_ok=True)
-            raise
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)  # without it a power cut may forget the new name

@@ -54,7 +54,8 @@ class Tables:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._handles: dict[str, DeltaTable] = {}
-        self._lock = threading.Lock()
+        # Held through an attempt to write, so that no other thread moves the version under it.
+        self._lock = threading.RLock()
 
     def read(
         self,
@@ -134,34 +135,46 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
-        key_column = spec.partition_by[-1]
         for attempt in range(_ATTEMPTS):
-            table = self._latest(spec)
-            old = _sorted(_read(self._storage, table, spec, keys, fixed, None, None), spec)
-            new = _sorted(change(old).select(spec.schema.names).cast(spec.schema), spec)
-            changed = _changed(old, new, spec)
-            if not changed:
-                return Replacement(frozenset(), new)
-            written = new.filter(pc.is_in(new.column(key_column), pa.array(sorted(changed))))
-            try:
-                write_deltalake(
-                    table or self._create(spec),
-                    written.cast(_without_metadata(spec.schema)),
-                    partition_by=list(spec.partition_by),
-                    mode="overwrite",
-                    predicate=_predicate(spec, changed, fixed),
-                    writer_properties=_WRITER,
-                    post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-                )
-            except CommitFailedError:
-                pause = min(_LONGEST_PAUSE, 0.01 * 2**attempt)
-                time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # jitter, not a secret
-                continue
-            return Replacement(frozenset(changed), new)
+            with self._lock:
+                result = self._attempt(spec, keys, change, fixed)
+            if result is not None:
+                return result
+            pause = min(_LONGEST_PAUSE, 0.01 * 2**attempt)
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # jitter, not a secret
         raise CommitConflictError(
             f"table {spec.name}: {_ATTEMPTS} attempts to replace {', '.join(sorted(keys)[:3])}… lost against other "
             "writers; nothing was written, run it again when they have finished"
         )
+
+    def _attempt(
+        self, spec: TableSpec, keys: Collection[str], change: Change, fixed: Mapping[str, str]
+    ) -> Replacement | None:
+        """Try once; return None if another writer came first. The commit is made at the version that was read."""
+        key_column = spec.partition_by[-1]
+        table = self._latest(spec)
+        old = _sorted(_read(self._storage, table, spec, keys, fixed, None, None), spec)
+        new = _sorted(change(old).select(spec.schema.names).cast(spec.schema), spec)
+        changed = _changed(old, new, spec)
+        if not changed:
+            return Replacement(frozenset(), new)
+        if table is None:
+            self._create(spec)
+            return None  # read again: another writer may have made it too, and filled it
+        written = new.filter(pc.is_in(new.column(key_column), pa.array(sorted(changed))))
+        try:
+            write_deltalake(
+                table,
+                written.cast(_without_metadata(spec.schema)),
+                partition_by=list(spec.partition_by),
+                mode="overwrite",
+                predicate=_predicate(spec, changed, fixed),
+                writer_properties=_WRITER,
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+        except CommitFailedError:
+            return None
+        return Replacement(frozenset(changed), new)
 
     def _uri(self, spec: TableSpec) -> str:
         return self._storage.locate(f"tables/{spec.name}")

@@ -38,6 +38,8 @@ _CONCURRENCY = 16
 _COMPACT_EVERY = 32
 #: … and when so many rows are in none of its indices: every search by words reads them all.
 _UNINDEXED = 1_000
+#: The indices that every table has.
+_INDICES = {"content": FTS(with_position=True), "period": BTree(), "ends_at": BTree()}
 #: Old versions stay this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(minutes=10)
 #: The columns that a search returns.
@@ -162,11 +164,6 @@ class VectorIndex:
     async def _create(self, scope: Scope, grain: Grain, rows: pa.Table) -> Any:
         database = await self._database(scope.workspace_id)
         table = await database.create_table(_name(scope, grain), schema=rows.schema, exist_ok=True)
-        # Without a declared key, merges that run at the same time double rows.
-        await table.set_unenforced_primary_key("id")
-        await table.create_index("content", config=FTS(with_position=True))
-        await table.create_index("period", config=BTree())
-        await table.create_index("ends_at", config=BTree())
         self._tables[scope, grain] = table
         return table
 
@@ -210,13 +207,13 @@ class VectorIndex:
     async def _maintain(self, table: Any) -> None:
         await table.checkout_latest()
         text = await table.index_stats("content_idx")
-        if await table.version() % _COMPACT_EVERY and text is not None and text.num_unindexed_rows < _UNINDEXED:
-            return
-        if await table.count_rows() >= _APPROXIMATE_FROM and "vector" not in {
-            column for index in await table.list_indices() for column in index.columns
-        }:
+        if text is None:
+            for column, config in _INDICES.items():
+                await table.create_index(column, config=config)
+        elif await table.version() % _COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
+            await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+        if await table.count_rows() >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
             await table.create_index("vector", config=IvfRq(distance_type="cosine"))
-        await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
 
     async def _search(
         self, scope: Scope, grain: Grain, where: str | None, limit: int, vector: Sequence[float], text: str

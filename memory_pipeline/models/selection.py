@@ -20,9 +20,13 @@ class Models:
     summarizer: Summarizer
 
 
-def default_models() -> Models:
-    """Return the deterministic models: no key, no network, the same answer everywhere."""
+def default_models(timezone: str = "UTC") -> Models:
+    """Return the deterministic models: no key, no network, the same answer everywhere.
+
+    Args:
+        timezone: the zone of the lake's days, in which "yesterday" is meant.
+    """
     from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer, HashingEmbedder
 
     embedder = HashingEmbedder()
-    return Models(DeterministicExtractor(), embedder, ExtractiveSummarizer(embedder))
+    return Models(DeterministicExtractor(timezone), embedder, ExtractiveSummarizer(embedder))

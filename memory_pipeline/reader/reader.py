@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.conversations import CLOCK_SKEW, Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.ranking import Candidate, scores
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.lake import Lake
@@ -93,7 +94,8 @@ class MemoryReader:
             InputError: an id is not accepted.
             ConfigurationError: the address is not accepted.
         """
-        return cls(Lake(uri), Scope(workspace_id, agent_id), models or default_models())
+        lake = Lake(uri)
+        return cls(lake, Scope(workspace_id, agent_id), models or default_models(lake.calendar.timezone))
 
     def search_memory(
         self,
@@ -131,15 +133,15 @@ class MemoryReader:
             where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
 
         # The tail first: what is acknowledged in between is then found twice, not missed.
-        tail = [where.apply(rows) for rows in self._tail.rows()] if grain is Grain.WORKING else []
         if query is None:
-            found = self._lake.index.newest(self._scope, grain, where, max_results)
-            rows = _rows([*tail, found])
+            tail = self._tail.newest(where, max_results) if grain is Grain.WORKING else []
+            rows = _rows([*tail, self._lake.index.newest(self._scope, grain, where, max_results)])
             rows.sort(key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
             return [self._hit(grain, row, 0.0) for row in rows[:max_results]]
 
         vector = self._embedder.embed([query])[0]
         limit = max(_LEAST_CANDIDATES, _OVERFETCH * max_results)
+        tail = self._tail.matching(where, limit, vector, query) if grain is Grain.WORKING else []
         rows = _rows([*tail, self._lake.index.search(self._scope, grain, where, limit, vector, query)])
         if not rows:
             return []
@@ -205,8 +207,9 @@ def _filter(minimum: float, maximum: float, now: datetime) -> Filter:
             raise InputError(f"{name} {days} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
     if minimum > maximum:
         raise InputError(f"minimum_days_ago {minimum} is greater than maximum_days_ago {maximum}")
-    # What has not ended, or lies a little ahead of this clock, is 0 days old.
-    until = now - timedelta(days=minimum) if minimum else None
+    Calendar().hour(now)  # refuses years that nobody remembers
+    # What lies a little ahead of this clock is 0 days old.
+    until = now - timedelta(days=minimum) if minimum else now + CLOCK_SKEW
     return Filter(since=now - timedelta(days=maximum), until=until)
 
 

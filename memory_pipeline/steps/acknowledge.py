@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.periods import Period
+    from collections.abc import Sequence
+
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
 
 
-def acknowledge(lake: Lake, hours: list[Period]) -> int:
-    """Acknowledge the pending files of `hours` that memory holds in full; return how many.
+def acknowledge(lake: Lake, files: Sequence[JournalFile]) -> int:
+    """Acknowledge those of `files`, which have landed, that memory holds in full; return how many.
 
     A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; the caller
-    has indexed the facts. A file that came while the hour was being made is held only in part and stays. Lines that
-    cannot be read were set aside when the hour landed.
+    has indexed the facts. Lines that cannot be read were set aside when their file landed. A file that came later has
+    not landed, and waits for the next run.
     """
-    wanted = set(hours)
-    files = [file for file in lake.journal.pending() if file.hour in wanted]
     if not files:
         return 0
     keys = {file.hour.key for file in files}

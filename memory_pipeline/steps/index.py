@@ -5,27 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.made import Made, content_digest, index_asset
+from memory_pipeline.steps.made import Made, content_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+
+
+#: How often the index is written again because the table changed meanwhile.
+_ATTEMPTS = 5
 
 
 def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]:
     """Bring a grain's index level with its table; return what each period holds.
 
-    Only agents whose rows differ are written, one commit each.
+    Only agents whose rows differ are written, one commit each. Another run may replace the rows while they are
+    indexed, and its newer index might be overwritten; so the table is looked at again afterwards.
+
+    Raises:
+        CommitConflictError: the rows changed again and again; what is in the journal stays there.
     """
-    keys = [period.key for period in periods]
-    if grain is Grain.WORKING:
-        rows, projected = lake.tables.read(FACTS, keys), facts_to_index
+    written: set[str] = set()
+    for _ in range(_ATTEMPTS):
+        rows = _read(lake, grain, periods)
+        projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
+        agents = {scope: projected(part) for scope, part in by_scope(rows).items()}
+        written |= lake.index.replace(grain, periods, agents)
+        if content_digest(_read(lake, grain, periods, columns=("digest", "embed_model"))) == content_digest(rows):
+            break
     else:
-        rows, projected = lake.tables.read(SUMMARIES, keys, grain=grain.value), summaries_to_index
-    written = lake.index.replace(grain, periods, {scope: projected(part) for scope, part in by_scope(rows).items()})
+        raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
     return [
         Made(
             asset=index_asset(grain),
@@ -38,3 +56,10 @@ def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]
         )
         for period, part in by_period(rows, periods).items()
     ]
+
+
+def _read(lake: Lake, grain: Grain, periods: list[Period], columns: Collection[str] | None = None) -> pa.Table:
+    keys = [period.key for period in periods]
+    if grain is Grain.WORKING:
+        return lake.tables.read(FACTS, keys, columns=columns)
+    return lake.tables.read(SUMMARIES, keys, columns=columns, grain=grain.value)

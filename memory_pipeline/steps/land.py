@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
 from memory_pipeline.domain.identity import digest_of_all
+from memory_pipeline.lake.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.rows import message_digest, messages_to_rows, rows_to_messages
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.steps.made import MESSAGES_ASSET, Made
+from memory_pipeline.steps.made import Made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,21 +19,20 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
 
 
-def land_messages(lake: Lake, hours: list[Period]) -> list[Made]:
-    """Bring the pending messages of `hours` into the ``messages`` table; return what each hour then holds.
+def land_messages(lake: Lake, hours: list[Period], files: Sequence[JournalFile]) -> list[Made]:
+    """Bring the messages of journal `files` of `hours` into the ``messages`` table; return what each hour then holds.
 
     A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
     order they land; one that says something else is set aside with its reason. Nothing is acknowledged here.
     """
     incoming: list[Message] = []
-    wanted = set(hours)
-    for file in lake.journal.pending():
-        if file.hour in wanted:
-            messages, unreadable = lake.journal.read(file)
-            lake.journal.set_aside(unreadable)
-            incoming += messages
+    for file in files:
+        messages, unreadable = lake.journal.read(file)
+        lake.journal.set_aside(unreadable)
+        incoming += messages
 
     def merged(old: pa.Table) -> pa.Table:
         kept, contradictions = _merge([*rows_to_messages(old), *incoming])
@@ -64,7 +65,7 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
     """Keep one message of each id; return those that contradict the kept one as rejections."""
     kept: dict[str, Message] = {}
     contradictions = []
-    for message in sorted(messages, key=lambda m: (m.received_at, m.turn, m.content)):
+    for message in sorted(messages, key=lambda m: (m.received_at, m.turn, json.dumps(m.to_record(), sort_keys=True))):
         first = kept.setdefault(message.id, message)
         if not first.says_the_same_as(message):
             where = f"conversation {message.conversation_id}"

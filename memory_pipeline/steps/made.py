@@ -49,16 +49,3 @@ class Made:
 def content_digest(rows: pa.Table) -> str:
     """Return a digest of rows of ``facts`` or ``summaries``, whatever their order; vectors count by their model."""
     return digest_of_all(map("/".join, zip(rows["digest"].to_pylist(), rows["embed_model"].to_pylist(), strict=True)))
-
-
-def index_asset(grain: str) -> str:
-    """Return the name of a grain's index asset."""
-    return f"{grain}_index"
-
-
-def table_asset(grain: str) -> str:
-    """Return the name of the asset that holds a grain's rows: ``working_facts``, ``daily_summaries``, …."""
-    return "working_facts" if grain == "working" else f"{grain}_summaries"
-
-
-MESSAGES_ASSET = "messages"

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.land import land_messages
-from memory_pipeline.steps.made import MESSAGES_ASSET, Made, index_asset, table_asset
 from memory_pipeline.steps.summarize import summarize_periods
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
     from memory_pipeline.models.selection import Models
+    from memory_pipeline.steps.made import Made
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +37,6 @@ _BATCH_PERIODS = {
     Grain.QUARTERLY: 16,
     Grain.YEARLY: 10,
 }
-
-
-def assets_of(grain: Grain) -> tuple[str, ...]:
-    """Return the names of the assets of a grain, in the order in which they are made."""
-    first = (MESSAGES_ASSET,) if grain is Grain.WORKING else ()
-    return (*first, table_asset(grain), index_asset(grain))
 
 
 def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[Made]:
@@ -57,20 +53,39 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
     """
     for batch in _batches(lake, grain, sorted(set(periods), key=lambda period: period.key)):
         started = time.perf_counter()
+        files: list[JournalFile] = []
         if grain is Grain.WORKING:
-            made = land_messages(lake, batch)
+            hours = set(batch)
+            files = [file for file in lake.journal.pending() if file.hour in hours]
+            made = land_messages(lake, batch, files)
             made += extract_facts(lake, models.extractor, models.embedder, batch)
         else:
             made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-        made += index_periods(lake, grain, batch)
+        indexed = index_periods(lake, grain, batch)
+        made = [*_as_indexed(made, indexed), *indexed]
         # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
-        lake.ledger.record(part.entry for part in made if part.rows or grain is not Grain.WORKING)
-        if grain is Grain.WORKING:
-            acknowledge(lake, batch)
+        lake.ledger.record(part.entry for part in made if part.rows or part.changed or grain is not Grain.WORKING)
+        acknowledge(lake, files)
         seconds = time.perf_counter() - started
         _log.info("%s: made %s in %.1f s", grain, _span(batch), seconds)
         for part in made:
             yield replace(part, seconds=seconds / len(batch))
+
+
+def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
+    """Return what tables hold as the index last found it: another run may have replaced rows since they were made."""
+    found = {part.period: part for part in indexed}
+    return [
+        part
+        if part.asset == MESSAGES_ASSET
+        else replace(
+            part,
+            output_digest=found[part.period].output_digest,
+            rows=found[part.period].rows,
+            agents=found[part.period].agents,
+        )
+        for part in made
+    ]
 
 
 def _batches(lake: Lake, grain: Grain, periods: list[Period]) -> Iterator[list[Period]]:

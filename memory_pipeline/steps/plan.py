@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.steps.made import index_asset, table_asset
+from memory_pipeline.lake.ledger import index_asset, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,10 +10,11 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.summaries import Material, Summarizer, Summary, summary_id
+from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import rows_to_facts, rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.made import Made, content_digest, table_asset
+from memory_pipeline.steps.made import Made, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,6 +13,7 @@ from memory_pipeline.domain.conversations import (
     Admission,
     Message,
     Rejection,
+    Scope,
     read_messages,
     same_id_other_content,
 )
@@ -89,12 +90,22 @@ def ingest_file(
         if batch:
             lake.ensure()
             landed = {message.id: message for message in landed_messages(lake, {message.hour for message in batch})}
-            contradictions = [m for m in batch if m.id in landed and not landed[m.id].says_the_same_as(m)]
+            said: dict[tuple[Scope, str, str], Message] = {}
+            for message in batch:
+                # Of two in one batch with one id, the first counts, whatever hour the other names.
+                said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
+            contradictions = [
+                m
+                for m in batch
+                if not landed.get(m.id, m).says_the_same_as(m)
+                or not said[m.scope, m.conversation_id, m.source_id or m.id].says_the_same_as(m)
+            ]
             set_aside(
                 Rejection(same_id_other_content(m), f"conversation {m.conversation_id}", m.to_record())
                 for m in contradictions
             )
-            new = [message for message in batch if message.id not in landed]
+            refused = {id(message) for message in contradictions}
+            new = [message for message in batch if message.id not in landed and id(message) not in refused]
             result.files += len(lake.journal.append(new))
             result.messages += len(new)
             result.known += len(batch) - len(new) - len(contradictions)

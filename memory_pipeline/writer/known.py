@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = None) -> list[Message]:
     """Return the messages of `hours` that have left the journal, of one agent or of all."""
-    # Imported here: a writer on an empty lake needs no tables.
+    # Imported here, so that opening a writer stays light.
     import pyarrow.compute as pc
 
     from memory_pipeline.lake.rows import rows_to_messages

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
-from memory_pipeline.settings import DEFAULT_START
+from memory_pipeline.settings import DEFAULT_START, Settings
 from memory_pipeline.writer.known import landed_messages
 
 
@@ -36,7 +36,7 @@ class MemoryWriter:
 
     @classmethod
     def open(
-        cls, uri: str, *, workspace_id: str, agent_id: str, start: date = DEFAULT_START, timezone: str | None = None
+        cls, uri: str, *, workspace_id: str, agent_id: str, start: date | None = None, timezone: str | None = None
     ) -> MemoryWriter:
         """Open a writer on the lake at `uri`, which is made on the first write.
 
@@ -44,14 +44,16 @@ class MemoryWriter:
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: whose memory; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
             agent_id: likewise.
-            start: first day that is accepted; see :mod:`memory_pipeline.settings`.
-            timezone: the zone in which days begin, for a new lake; UTC if not given.
+            start: first day that is accepted; MEMORY_PIPELINE_START if not given.
+            timezone: the zone in which days begin, for a new lake; MEMORY_PIPELINE_TIMEZONE if not given.
 
         Raises:
             InputError: an id is not accepted.
             ConfigurationError: the address or the zone is not accepted.
         """
-        return cls(Lake(uri, timezone), Scope(workspace_id, agent_id), start)
+        settings = Settings.from_environment()
+        lake = Lake(uri, timezone or settings.timezone)
+        return cls(lake, Scope(workspace_id, agent_id), start or settings.start)
 
     def write(self, conversation: Mapping[str, object], *, now: datetime | None = None) -> Receipt:
         """Write a conversation, whole or not at all.
@@ -75,9 +77,8 @@ class MemoryWriter:
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
-        self._known.check(messages)
         self._lake.ensure()
-        files = self._lake.journal.append(messages)
+        files = self._lake.journal.append(self._known.without_known(messages))
         return Receipt(tuple(message.id for message in messages), tuple(files))
 
 
@@ -89,18 +90,20 @@ class _KnownMessages:
         self._scope = scope
         self._pending: dict[str, list[Message]] = {}
 
-    def check(self, messages: list[Message]) -> None:
-        """Raise InputError if one of `messages` has the id of a known one and says something else."""
-        identified = {
-            (message.conversation_id, message.source_id): message for message in messages if message.source_id
-        }
-        if not identified or not self._lake.exists:
-            return
+    def without_known(self, messages: list[Message]) -> list[Message]:
+        """Return the messages that are new; those that are known already need not be written again.
+
+        Raises:
+            InputError: one of `messages` has the id of a known one and says something else.
+        """
         files = self._lake.journal.pending(self._scope)
         self._pending = {file.path: self._pending.get(file.path) or self._lake.journal.read(file)[0] for file in files}
         known = [message for held in self._pending.values() for message in held]
         known += landed_messages(self._lake, {message.hour for message in messages}, self._scope)
+        said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
         for message in known:
-            new = identified.get((message.conversation_id, message.source_id or ""))
+            new = said.get((message.conversation_id, message.source_id or ""))
             if new is not None and not new.says_the_same_as(message):
                 raise InputError(f"{same_id_other_content(new)}; nothing was written")
+        ids = {message.id for message in known}
+        return [message for message in messages if message.id not in ids]

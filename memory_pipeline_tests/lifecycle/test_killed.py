@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
@@ -70,6 +71,8 @@ def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(ingested: Path,
     assert table_rows(left) == table_rows(right)
     assert index_rows(left, [SAMPLE]) == index_rows(right, [SAMPLE])
     assert left.journal.pending() == []
+    marts = [DeltaTable(lake.storage.locate("marts/memory_growth")).to_pyarrow_table() for lake in (left, right)]
+    assert marts[0] == marts[1]
 
 
 def test_the_sample_year_is_what_it_says(whole: Path, models: Models) -> None:

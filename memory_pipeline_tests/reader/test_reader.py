@@ -204,6 +204,15 @@ def test_a_file_acknowledged_between_listing_and_reading_is_no_hindrance(
     assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
 
 
+def test_a_long_tail_is_searched_as_well_as_a_short_one(root: str, reader: MemoryReader) -> None:
+    texts = [f"Parcel {number} went to Oslo." for number in range(50)]
+    for hour in range(8):
+        write(Lake(root), conversation(*texts, at=f"2024-01-15T{hour:02}:00", conversation_id=f"c{hour}"))
+    write(Lake(root), conversation("My zebra is called Otto.", at="2024-01-15T03:30", conversation_id="rare"))
+    assert contents(reader, "zebra", max_results=1) == ["Anna: My zebra is called Otto."]
+    assert contents(reader, max_results=1) == ["Anna: Parcel 49 went to Oslo."]
+
+
 def test_an_unknown_agent_remembers_nothing(root: str) -> None:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="nobody")
     assert reader.search_memory(query_text="anything") == []

@@ -242,8 +242,7 @@ def test_sending_the_same_three_times_gives_the_same_rows(writer: MemoryWriter, 
     rows = Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist()
     assert rows != []
     for _ in range(2):
-        write(writer, message(id="m1"), message("Hello."))
-        run(root)
+        assert write(writer, message(id="m1"), message("Hello.")).files == ()  # known already, not written again
         assert Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist() == rows
 
 

@@ -18,9 +18,10 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, TableSpec
 from memory_pipeline.models.selection import Models
-from memory_pipeline.steps.made import MESSAGES_ASSET, Made, index_asset, table_asset
+from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make
 
 _LOOKS = {

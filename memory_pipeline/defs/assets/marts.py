@@ -9,7 +9,7 @@ from memory_pipeline.defs.automation import after_summaries
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import SUMMARY_GRAINS
 from memory_pipeline.errors import LakeError
-from memory_pipeline.steps.made import table_asset
+from memory_pipeline.lake.ledger import table_asset
 
 
 def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
@@ -15,6 +16,7 @@ from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from memory_pipeline.domain.conversations import Message
 
@@ -62,10 +64,13 @@ class DeterministicExtractor:
     kept between 0.05 and 1.0 and rounded to 2 decimals. A turn is as important as its most important fact.
     """
 
+    def __init__(self, timezone: str = "UTC") -> None:
+        self._zone = ZoneInfo(timezone)
+
     @property
     def name(self) -> str:
-        """Name and version; the rules have no settings."""
-        return "deterministic-1"
+        """Name and version, and the zone if it is not UTC."""
+        return "deterministic-1" if self._zone.key == "UTC" else f"deterministic-1 {self._zone.key}"
 
     def extract(self, messages: Sequence[Message]) -> list[Fact]:
         """Return the facts of `messages` (users' and assistants' only), in their order, a message's turn first.
@@ -77,7 +82,7 @@ class DeterministicExtractor:
     def _facts(self, message: Message) -> list[Fact]:
         sentences = sentences_of(message.content)
         names = names_in(sentences, message.name)
-        said_on = message.sent_at.date()
+        said_on = message.sent_at.astimezone(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
@@ -85,7 +90,7 @@ class DeterministicExtractor:
             meaning = _meaning(sentence)
             if not _asserts(sentence, meaning, bool(mentions)):
                 continue
-            kind = _kind(sentence, mentions, message)
+            kind = _kind(sentence, mentions, message, said_on)
             first_person = not cues.FIRST_PERSON.isdisjoint(sentence.parts)
             addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
             others = [name for name in sentence_names if name != message.name and name not in addressed]
@@ -162,7 +167,7 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
     return len(meaning) >= (2 if cues.SECOND_PERSON.isdisjoint(parts) else 3)
 
 
-def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message) -> FactKind:
+def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message, said_on: date) -> FactKind:
     """Return what sort of thing a sentence says, by the first cue that fits."""
     text = sentence.text
     if message.role is Role.USER and _instructs(sentence):
@@ -170,7 +175,6 @@ def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message)
     if cues.PREFERENCE.search(text):
         return FactKind.PREFERENCE
     tense = tense_of(sentence.parts)
-    said_on = message.sent_at.date()
     if tense is Tense.FUTURE or any(mention.day > said_on for mention in mentions) or cues.PLAN.search(text):
         return FactKind.PLAN
     return FactKind.EVENT if tense is Tense.PAST else FactKind.STATEMENT
