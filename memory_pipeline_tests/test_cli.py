@@ -106,7 +106,11 @@ def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
     bad = conversation("fine", "no time")
     del bad["messages"][1]["timestamp"]
     path = tmp_path / "talks.jsonl"
-    path.write_bytes(json.dumps(bad).encode() + b"\n{broken\n\xff\xfe\n" + json.dumps(conversation("x")).encode())
+    path.write_bytes(
+        json.dumps(bad).encode()
+        + b"\n{broken\n\xff\xfe\n"
+        + json.dumps(conversation("x", conversation_id="c2")).encode()
+    )
     result = call("ingest", str(path))
     assert result.exit_code == 0
     assert "2 new messages of 2 conversations" in result.output

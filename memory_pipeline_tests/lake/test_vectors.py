@@ -127,6 +127,15 @@ def _merge_many(root: str, writer: int) -> None:
         index.replace(Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
 
 
+def test_an_index_whose_maker_was_killed_gets_its_indices_with_the_next_write(index: VectorIndex) -> None:
+    index._loop.run(index._create(ACME, Grain.WORKING, rows(HOUR, "one")))
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    table = index._loop.run(index._table(ACME, Grain.WORKING))
+    assert table is not None
+    columns = {column for found in index._loop.run(table.list_indices()) for column in found.columns}
+    assert columns == {"content", "period", "ends_at"}
+
+
 def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_merge_many, args=(root, n)) for n in range(3)]

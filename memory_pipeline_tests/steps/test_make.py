@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import make
 from memory_pipeline_tests.building import ACME, conversation, hours, index_rows, run, table_rows, versions, write
 
@@ -205,6 +206,67 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
     run(lake, models)
     assert lake.journal.pending() == []
     assert lake.tables.read(MESSAGES).num_rows == 2
+
+
+@pytest.mark.parametrize("moment", ["while it extracts", "while it indexes"])
+def test_a_run_that_is_overtaken_by_another_loses_nothing(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The other lands, indexes and acknowledges a newer message of the same hour while this one is at work."""
+    write(lake, conversation("I moved to Porto."))
+    overtaken: list[bool] = []
+
+    def overtake() -> None:
+        if not overtaken:
+            overtaken.append(True)
+            other = Lake(lake.storage.uri)
+            write(other, conversation("I bought a canoe.", conversation_id="newer"))
+            run(other, models)
+            assert other.journal.pending() == []
+
+    class Slow:
+        name = models.extractor.name
+
+        def extract(self, messages: Sequence[Message]) -> list[Fact]:
+            overtake()
+            return models.extractor.extract(messages)
+
+    mine = replace(models, extractor=Slow()) if moment == "while it extracts" else models
+    replace_index = lake.index.replace
+
+    def slow_index(*args: Any) -> set[str]:
+        overtake()
+        return replace_index(*args)
+
+    monkeypatch.setattr(lake.index, "replace", slow_index)
+    list(make(lake, mine, Grain.WORKING, hours("2024-01-15T08")))
+    said = {"Anna: I moved to Porto.", "Anna: I bought a canoe."}
+    assert set(lake.tables.read(FACTS)["content"].to_pylist()) == said
+    assert set(lake.index.scan(ACME, Grain.WORKING)["content"].to_pylist()) == said
+    run(lake, models)
+    assert not any(run(lake, models).values())
+
+
+def test_what_comes_after_the_landing_is_not_acknowledged_unread(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lake, conversation("I moved to Porto."))
+    step = "memory_pipeline.steps.make.land_messages"
+
+    def land_then_receive(*args: Any) -> Any:
+        made = land_messages(*args)
+        monkeypatch.setattr(step, land_messages)
+        write(lake, conversation("I moved to Rome."))  # the same id, another text
+        [path] = [file.path for file in lake.journal.pending()][-1:]
+        lake.storage.write(path.replace("__", "__0"), b"{broken")
+        return made
+
+    monkeypatch.setattr(step, land_then_receive)
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    assert len(lake.journal.pending()) == 2
+    run(lake, models)
+    assert lake.journal.pending() == []
+    assert len(lake.journal.quarantined()) == 2
 
 
 @pytest.mark.parametrize("step", ["extract_facts", "index_periods", "acknowledge"])

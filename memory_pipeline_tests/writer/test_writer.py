@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -360,3 +361,29 @@ def test_two_agents_with_the_same_words_do_not_meet(root: str) -> None:
     for agent in ("support", "sales"):
         hits = MemoryReader.open(root, workspace_id="acme", agent_id=agent).search_memory(now=NOW)
         assert sorted(hit.content for hit in hits) == [f"User: I moved to Porto, says {agent}.", "User: yes"]
+
+
+def test_threads_that_make_a_lake_together_all_succeed(root: str) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        for round_ in range(10):
+            fresh = f"{root}-{round_}"
+            written = [
+                threads.submit(write, open_writer(fresh, f"agent-{n}"), message("I moved to Porto.")) for n in range(8)
+            ]
+            assert all(len(each.result().files) == 1 for each in written)
+            assert len(Lake(fresh).journal.pending()) == 8
+
+
+def test_the_first_of_two_zones_stays(root: str) -> None:
+    first, second = Lake(root, "Europe/Berlin"), Lake(root, "America/New_York")
+    first.ensure()
+    with pytest.raises(ConfigurationError, match="days begin in Europe/Berlin"):
+        second.ensure()
+
+
+def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: MemoryWriter, root: str) -> None:
+    turns = [message(f"Turn {n}.", id=f"m{n}", timestamp=f"2024-01-15T08:{n:02}:00Z") for n in range(10)]
+    for n in range(1, 11):
+        assert len(write(writer, *turns[:n]).message_ids) == n
+    assert len(Lake(root).journal.pending()) == 10
+    assert len(contents(root)) == 10

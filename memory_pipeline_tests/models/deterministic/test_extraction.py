@@ -219,3 +219,11 @@ def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: s
 def test_a_megabyte_ends(unit: str) -> None:
     turn, *_ = EXTRACTOR.extract([said(unit * (1_000_000 // len(unit)))])
     assert turn.kind is FactKind.TURN
+
+
+def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:
+    late = replace(said("I am moving to Boston tomorrow."), sent_at=datetime(2024, 7, 2, 1, tzinfo=UTC))
+    there = DeterministicExtractor("America/New_York")  # where it is 21:00 on 1 July
+    assert "[2024-07-02]" in there.extract([late])[1].content
+    assert "[2024-07-03]" in EXTRACTOR.extract([late])[1].content
+    assert there.extract([late])[1].extraction_method == "deterministic-1 America/New_York"
