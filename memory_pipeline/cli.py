@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,7 +68,7 @@ def _scope(command: _Command) -> _Command:
 
 def _settings(root: str | None) -> Settings:
     settings = Settings.from_environment()
-    return Settings(root or settings.root, settings.start, settings.timezone)
+    return replace(settings, root=root or settings.root)
 
 
 def _lake(settings: Settings, *, must_exist: bool = True) -> Lake:
@@ -385,7 +386,7 @@ def demo(root: str | None, as_json: bool) -> None:
 
     settings = Settings.from_environment()
     _show_progress(quiet=as_json)
-    show_demo(Settings(root or "./demo-lake", settings.start, settings.timezone), as_json=as_json)
+    show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
 
 
 def main() -> None:

@@ -47,4 +47,4 @@ def build_definitions(settings: Settings | None = None, models: Models | None = 
     )
 
 
-defs = dg.Definitions.merge(build_definitions())
+defs = build_definitions()

@@ -6,6 +6,7 @@ variable                   default              meaning
 MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, or ``s3://bucket/prefix``
 MEMORY_PIPELINE_START      ``2024-01-01``       first day of the memory: a 1 January that is a Monday
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
+DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
 =========================  ===================  ==================================================================
 """
 
@@ -35,11 +36,13 @@ class Settings:
         start: the first day of the memory. All grains begin here, so it is a 1 January (years, quarters and months)
             that is a Monday (weeks): 2018 and 2024 are.
         timezone: the zone in which days begin; None takes what the lake was made with.
+        has_dagster_home: whether runs are kept in a Dagster instance, or forgotten.
     """
 
     root: str = DEFAULT_ROOT
     start: date = DEFAULT_START
     timezone: str | None = None
+    has_dagster_home: bool = False
 
     def __post_init__(self) -> None:
         if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0) or self.start.year < 1970:
@@ -67,4 +70,5 @@ class Settings:
             root=variables.get("MEMORY_PIPELINE_ROOT") or DEFAULT_ROOT,
             start=start,
             timezone=variables.get("MEMORY_PIPELINE_TIMEZONE") or None,
+            has_dagster_home=bool(variables.get("DAGSTER_HOME")),
         )

@@ -6,7 +6,6 @@ to coarse, so that each sees what the one below it has just made.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,7 +63,7 @@ def run_all(
     """
     partitions = Partitions(settings.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
-    with _instance() as instance:
+    with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
         for grain in Grain:
             yield grain
             if between is None:
@@ -82,10 +81,6 @@ def run_all(
             yield GrainRun(grain, periods, changed, rows)
         if stale_marts(lake):
             _run(mart_assets(lake.calendar.timezone), resource, instance, {})
-
-
-def _instance() -> dg.DagsterInstance:
-    return dg.DagsterInstance.get() if os.environ.get("DAGSTER_HOME") else dg.DagsterInstance.ephemeral()
 
 
 def _run(

@@ -76,7 +76,7 @@ class Filter:
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Return the rows of a table that pass."""
-        kept = pa.repeat(True, rows.num_rows)  # a column of True
+        kept = pa.repeat(True, rows.num_rows)
         if self.since is not None:
             kept = pc.and_(kept, pc.greater_equal(rows["ends_at"], pa.scalar(self.since, _TIME)))
         if self.until is not None:

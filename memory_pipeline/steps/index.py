@@ -48,13 +48,14 @@ def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]
         Made(
             asset=index_asset(grain),
             period=period,
-            input_digest=content_digest(part),
-            output_digest=content_digest(part),
+            input_digest=digest,
+            output_digest=digest,  # a projection holds what its table holds
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
         )
         for period, part in by_period(rows, periods).items()
+        for digest in [content_digest(part)]
     ]
 
 

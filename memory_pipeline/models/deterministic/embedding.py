@@ -99,8 +99,8 @@ class HashingEmbedder:
         signed = np.where(hashes & np.uint64(1), weights, -weights)
         cells = rows * self._dimension + components.astype(np.int64)
         # float64 holds these integers exactly, so their order does not matter.
-        sums = np.bincount(cells, weights=signed, minlength=len(texts) * self._dimension)
-        sums = sums.reshape(len(texts), self._dimension)
+        counts = np.bincount(cells, weights=signed, minlength=len(texts) * self._dimension)
+        sums = counts.reshape(len(texts), self._dimension)
         sums[~sums.any(axis=1), 0] = 1.0
         lengths = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
         unit: NDArray[np.float32] = (sums / lengths).astype(np.float32)
