@@ -5,8 +5,9 @@
     MemoryPipelineError
     ├── InputError            a caller's argument or record is wrong (also a ValueError)
     ├── ConfigurationError    a setting is wrong, or two settings contradict each other
-    └── LakeError             the lake could not do what was asked
-        └── CommitConflictError    other writers kept winning; nothing was written, try again
+    ├── LakeError             the lake could not do what was asked
+    │   └── CommitConflictError    other writers kept winning; nothing was written, try again
+    └── ModelError            a model could not be reached, or its answers failed the checks
 
 Every message names the argument or setting, the value that was given and what is accepted.
 Whatever else comes out of this package is a bug, or an error of the operating system.
@@ -33,6 +34,17 @@ class LakeError(MemoryPipelineError):
 
 class CommitConflictError(LakeError):
     """Other writers kept changing the same partition; nothing was written."""
+
+
+class ModelError(MemoryPipelineError):
+    """A model did not help; `trouble` says why in one word (:class:`memory_pipeline.domain.calls.Trouble`).
+
+    Its message holds no key.
+    """
+
+    def __init__(self, trouble: str, message: str) -> None:
+        super().__init__(message)
+        self.trouble = trouble
 
 
 def shown(value: object, limit: int = 80) -> str:

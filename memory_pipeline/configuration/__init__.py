@@ -1,0 +1,1 @@
+"""What a deployment sets for workspaces and agents, in ``config/workspaces.yaml`` of the lake."""
