@@ -23,11 +23,11 @@ import lancedb
 from benchmarks.generator import START, WORKSPACE, agent_name, sparse
 from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.defs import runs
-from memory_pipeline.defs.runs import GrainRun
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 

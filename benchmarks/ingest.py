@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from benchmarks.generator import START, WORKSPACE, busy
 from benchmarks.measure import Stopwatch, Table, progress
-from memory_pipeline.defs.runs import GrainRun, run_all
+from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import Ledger
@@ -30,18 +30,21 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.selection import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps import make as chain
+from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from benchmarks.generator import Conversation
-    from memory_pipeline.domain.conversations import Message
-    from memory_pipeline.domain.facts import Extractor, Fact
+    from memory_pipeline.domain.calls import Use
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.ports import Embedder
 
 _ROUNDS = 3
@@ -153,13 +156,14 @@ class _TimedExtractor:
     inner: Extractor
     watch: Stopwatch
 
-    @property
-    def name(self) -> str:
-        return self.inner.name
+    def method(self, scope: Scope) -> str:
+        return self.inner.method(scope)
 
-    def extract(self, messages: Sequence[Message]) -> list[Fact]:
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
         with self.watch.measuring("extract: find facts"):
-            return self.inner.extract(messages)
+            return self.inner.extract(passages, recall)
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,6 @@ class _TimedEmbedder:
     def dimension(self) -> int:
         return self.inner.dimension
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
         with self.watch.measuring("embed"):
-            return self.inner.embed(texts)
+            return self.inner.embed(texts, uses)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.defs.runs import GrainRun, run_all
+from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
@@ -17,6 +17,7 @@ from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import hit_lines, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
+from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.reader import Hit
+    from memory_pipeline.steps.made import GrainRun
     from memory_pipeline.steps.plan import GrainStatus
 
 _WIDTH = 118
@@ -69,6 +70,40 @@ def _best(text: list[str], query: str | None, count: int) -> list[str]:
     return [text[place] for place in sorted(best)]
 
 
+def run_line(done: GrainRun, seconds: float) -> str:
+    """Return what the run of a grain did, and what models had to do with it."""
+    made = f"{len(done.periods):>6,} periods made, {done.changed:>6,} partitions changed"
+    text = f"{done.grain:<10} {made}  ({seconds:.1f} s)"
+    if done.calls:
+        tokens = done.tokens_in + done.tokens_out
+        text += f", {done.calls:,} model calls, {tokens:,} tokens, ${done.cost_usd:.4f}"
+    if done.refused:
+        text += f", {done.refused:,} parts of answers refused"
+    if done.fallbacks:
+        text += f", {done.fallbacks:,} rows fell back on rules"
+    if done.unfinished:
+        text += f"; {done.unfinished:,} wait for a model, and the next run tries again"
+    return text
+
+
+def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a table of the calls that are expected, and their sum."""
+    if not expected:
+        yield "no model would be asked"
+        return
+    yield "grain      purpose     workspace             calls    tokens in   tokens out         cost  model"
+    for row in expected:
+        cost = "unknown" if row["cost"] is None else f"${row['cost']:.4f}"
+        yield (
+            f"{row['grain']:<10} {row['purpose']:<11} {row['workspace_id']:<20} {row['calls']:>6,} "
+            f"{row['tokens_in']:>12,} {row['tokens_out']:>12,} {cost:>12}  {row['model']}"
+        )
+    calls, dollars = sum(row["calls"] for row in expected), sum(row["cost"] or 0.0 for row in expected)
+    unpriced = sum(row["unpriced"] for row in expected)
+    unknown = f", and {unpriced:,} calls whose price is not known" if unpriced else ""
+    yield f"{calls:,} calls, about ${dollars:.4f}{unknown}"
+
+
 def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) -> Iterator[str]:
     """Yield a table of what is there, what is pending and what is missing; then what was set aside."""
     yield "grain       periods      rows  first          last            pending  missing  open"
@@ -80,6 +115,9 @@ def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) ->
         )
     if any(status.pending for status in statuses):
         yield "pending: run `memory-pipeline run`"
+    unfinished = sum(len(status.unfinished) for status in statuses)
+    if unfinished:
+        yield f"{unfinished} periods hold something that waits for a model: it failed, or a budget is spent"
     for status in statuses:
         if status.early:
             yield (

@@ -7,14 +7,20 @@ MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, o
 MEMORY_PIPELINE_START      ``2024-01-01``       first day of the memory: a 1 January that is a Monday
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
 DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
+``*_KEY`` and the like     none                 keys of models, for what says ``env:NAME``; never shown, never stored
 =========================  ===================  ==================================================================
+
+A key of a model is never written into a configuration. It is referred to, as ``env:NAME`` or ``file:/path``, and
+:func:`resolve_secret` fetches it when a request is about to be sent.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Calendar
@@ -25,6 +31,15 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = "./memory-lake"
 DEFAULT_START = date(2024, 1, 1)
+
+#: What may stand where a key is wanted, for messages.
+REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that holds the key alone"
+
+_REFERENCE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})|file:(?P<path>/[^\x00-\x1f\x7f]{1,4095})")
+_MAX_SECRET = 65_536
+_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+#: Shorter values are words such as "true" or "none", which would black out half of a log.
+_MIN_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +87,79 @@ class Settings:
             timezone=variables.get("MEMORY_PIPELINE_TIMEZONE") or None,
             has_dagster_home=bool(variables.get("DAGSTER_HOME")),
         )
+
+
+def is_secret_reference(text: str) -> bool:
+    """Tell whether `text` says where a key is found, rather than being one."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def resolve_secret(reference: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the key that `reference` points to, without white space around it.
+
+    Args:
+        reference: ``env:NAME`` or ``file:/absolute/path``.
+        environment: variables in place of the process's.
+
+    Raises:
+        ConfigurationError: it is no reference, or there is no usable key behind it; the message never holds the key.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        # It may be the key itself.
+        raise ConfigurationError(
+            f"a value of {len(reference):,} characters is no reference to a key; expected {REFERENCE_FORM}"
+        )
+    if match["name"]:
+        secret = (os.environ if environment is None else environment).get(match["name"])
+        if secret is None:
+            raise ConfigurationError(
+                f"{shown(reference, 300)}: the variable is not set; set it where the pipeline runs"
+            )
+    else:
+        secret = _read_secret(reference, Path(match["path"]))
+    secret = secret.strip()
+    if not secret:
+        raise ConfigurationError(f"{shown(reference, 300)} is empty; it must hold the key")
+    if not (secret.isascii() and secret.isprintable()):
+        raise ConfigurationError(
+            f"{shown(reference, 300)} holds line breaks or what else no key has; it must hold the key alone"
+        )
+    return secret
+
+
+def secrets_in_environment(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return what must never appear in logs or rows: values of variables that are named like keys, longest first.
+
+    Longest first, so that whoever blacks them out one by one leaves no rest of one that begins with another.
+    """
+    variables = os.environ if environment is None else environment
+    values = {value.strip() for name, value in variables.items() if name.upper().endswith(_SECRET_NAMES)}
+    return tuple(sorted((value for value in values if len(value) >= _MIN_SECRET), key=lambda v: (-len(v), v)))
+
+
+def _read_secret(reference: str, path: Path) -> str:
+    """Read a file that is expected to be small; a pipe or a device could block or never end."""
+    try:
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{shown(reference, 300)}: there is no such file; put the key there, or name another"
+            )
+        with path.open("rb") as file:
+            content = file.read(_MAX_SECRET + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigurationError(
+            f"{shown(reference, 300)} cannot be read ({reason}); let the pipeline's user read it"
+        ) from None
+    if len(content) > _MAX_SECRET:
+        raise ConfigurationError(
+            f"{shown(reference, 300)} is larger than {_MAX_SECRET:,} bytes; it must hold the key alone"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # Without `from None` the bytes would be shown along with this error.
+        raise ConfigurationError(
+            f"{shown(reference, 300)} is not a text in UTF-8; it must hold the key alone"
+        ) from None

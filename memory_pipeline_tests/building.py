@@ -76,11 +76,14 @@ def hours(*keys: str) -> list[Period]:
 def table_rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
     """Return all rows of all tables, in one order."""
     return {
-        name: sorted(
-            lake.tables.read(spec).to_pylist(), key=lambda row: (row["period"], row.get("id", row.get("asset")))
-        )
+        name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: [str(row[column]) for column in _order(name)])
         for name, spec in TABLES.items()
     }
+
+
+def _order(name: str) -> tuple[str, ...]:
+    spec = TABLES[name]
+    return (*spec.partition_by, *(("asset",) if name == "ledger" else ()), *spec.order_by)
 
 
 def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain], list[dict[str, Any]]]:

@@ -48,7 +48,7 @@ WEEK = dataclasses.replace(
 def status(grain: Grain = Grain.DAILY, rows: int = 0, **periods: list[str]) -> GrainStatus:
     listed = {
         name: [Period(grain, key) for key in periods.get(name, [])]
-        for name in ("made", "empty", "pending", "missing", "open", "early")
+        for name in ("made", "empty", "pending", "missing", "unfinished", "open", "early")
     }
     return GrainStatus(grain=grain, rows=rows, **listed)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from memory_pipeline.errors import ConfigurationError
-from memory_pipeline.settings import Settings
+from memory_pipeline.settings import Settings, is_secret_reference, resolve_secret, secrets_in_environment
 
 
 def test_without_variables_there_are_defaults() -> None:
@@ -85,3 +87,79 @@ def test_an_unknown_zone_is_refused(zone: str) -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().root = "elsewhere"  # type: ignore[misc]
+
+
+KEY = "sk-0123456789abcdef"
+
+
+def test_a_key_is_found_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_secret("env:MODEL_KEY", {"MODEL_KEY": f"  {KEY}\n"}) == KEY
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    assert resolve_secret("env:MODEL_KEY") == KEY
+
+
+@pytest.mark.parametrize("content", [KEY, f"{KEY}\n", f"\n {KEY} \r\n"])
+def test_a_key_is_found_in_a_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "key").write_text(content)
+    assert resolve_secret(f"file:{tmp_path}/key") == KEY
+    (tmp_path / "link").symlink_to("key")
+    assert resolve_secret(f"file:{tmp_path}/link") == KEY
+
+
+@pytest.mark.parametrize("value", ["", " ", "\n\t", f"{KEY}\n{KEY}", f"{KEY}\x00", f"{KEY}\u2019", f"{KEY}\udcff"])
+def test_a_variable_that_holds_no_key_is_refused(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"'env:MODEL_KEY' (is empty|holds line breaks)") as refusal:
+        resolve_secret("env:MODEL_KEY", {"MODEL_KEY": value})
+    assert KEY not in str(refusal.value)
+
+
+def test_a_variable_that_is_not_set_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="'env:MODEL_KEY': the variable is not set; set it where"):
+        resolve_secret("env:MODEL_KEY", {"model_key": KEY})
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b" \n", KEY.encode() + b"\nsecond line", b"\xff" + KEY.encode(), b"x" * 70_000]
+)
+def test_a_file_that_holds_no_key_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"'file:.*/key' (is|holds) .*; it must hold the key") as refusal:
+        resolve_secret(f"file:{tmp_path}/key")
+    assert KEY not in str(refusal.value)
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "none", tmp_path / "pipe", "/dev/zero", tmp_path / ("x" * 300)):
+        with pytest.raises(ConfigurationError, match=r"^'?file:/.*(no such file|cannot be read)"):
+            resolve_secret(f"file:{path}")
+
+
+@pytest.mark.parametrize(
+    "reference", ["", KEY, f"env:{KEY}", "env:", "env:A B", "env:A\n", "file:key", "file:", "http://x", "file:/a\x00b"]
+)
+def test_what_is_no_reference_may_be_a_key_and_is_not_shown(reference: str) -> None:
+    assert not is_secret_reference(reference)
+    with pytest.raises(ConfigurationError, match=f"^a value of {len(reference)} characters is no reference") as refusal:
+        resolve_secret(reference)
+    assert KEY not in str(refusal.value)
+
+
+def test_secrets_in_the_environment_are_known_by_the_names_of_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {
+        "OPENAI_API_KEY": f" {KEY}\n",
+        "acme_key": f"{KEY}-and-more",
+        "HF_Token": "hf_12345678",
+        "CLIENT_SECRET": KEY,
+        "DB_PASSWORD": "correct horse",
+        "SHORT_KEY": "true",
+        "KEY": "not-named-like-one",
+        "KEY_FILE": "/run/secrets/key",
+        "MONKEY": "bananas-and-more",
+        "HOME": "/home/somebody",
+    }
+    assert secrets_in_environment(environment) == (f"{KEY}-and-more", KEY, "correct horse", "hf_12345678")
+    assert secrets_in_environment({}) == ()
+    monkeypatch.setenv("SOME_TOKEN", "a-token-of-the-process")
+    assert "a-token-of-the-process" in secrets_in_environment()

@@ -1,3 +1,3 @@
 -- One row for each partition of an asset that was made.
-SELECT asset, period, rows, agents, input_digest, output_digest
+SELECT asset, period, rows, agents, unfinished, input_digest, output_digest
 FROM ledger

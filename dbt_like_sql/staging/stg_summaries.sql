@@ -1,3 +1,3 @@
 -- One row a summary: of one agent and one period.
-SELECT id, grain, period, workspace_id, agent_id, period_start, period_end, content, length(content) AS characters, len(key_points) AS points, source_ids, tokens_in, tokens_out, summary_method
+SELECT id, grain, period, workspace_id, agent_id, period_start, period_end, content, length(content) AS characters, len(key_points) AS points, source_ids, tokens_in, tokens_out, cost, summary_method, model, prompt_version, fallback, code_version, embed_model
 FROM summaries

@@ -17,7 +17,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.ledger import Entry, table_asset
-from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.lake.schemas import MODEL_CALLS, TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,13 +100,15 @@ def stale_marts(lake: Lake) -> list[Model]:
 
 
 def lake_state(lake: Lake) -> str:
-    """Return a digest of all facts and summaries, by what the ledger says of them."""
+    """Return a digest of all facts and summaries, by what the ledger says of them, and of the calls of models."""
     assets = [table_asset(grain) for grain in Grain]
-    return digest_of_all(
+    made = (
         f"{asset} {period} {entry.output_digest}"
         for asset in assets
         for period, entry in lake.ledger.entries(asset).items()
     )
+    calls = lake.tables.version(MODEL_CALLS)
+    return digest_of_all([*made, *([f"calls {calls}"] if calls >= 0 else [])])
 
 
 def _header(text: str) -> str:

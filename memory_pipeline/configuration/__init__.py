@@ -1,1 +1,36 @@
-"""What a deployment sets for workspaces and agents, in ``config/workspaces.yaml`` of the lake."""
+"""What a deployment sets for workspaces and agents, in ``config/workspaces.yaml`` of the lake.
+
+:class:`Configuration` is the whole file, resolved for whoever asks; :data:`EXAMPLE` is a file to start from.
+"""
+
+from __future__ import annotations
+
+from memory_pipeline.configuration.endpoints import (
+    DETERMINISTIC,
+    EXTRACTION_PLACEHOLDERS,
+    SUMMARY_PLACEHOLDERS,
+    Budget,
+    Completion,
+    Embedding,
+    Endpoint,
+    Extraction,
+    Price,
+    Summarization,
+)
+from memory_pipeline.configuration.example import EXAMPLE
+from memory_pipeline.configuration.workspaces import Configuration
+
+__all__ = [
+    "DETERMINISTIC",
+    "EXAMPLE",
+    "EXTRACTION_PLACEHOLDERS",
+    "SUMMARY_PLACEHOLDERS",
+    "Budget",
+    "Completion",
+    "Configuration",
+    "Embedding",
+    "Endpoint",
+    "Extraction",
+    "Price",
+    "Summarization",
+]

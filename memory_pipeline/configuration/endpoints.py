@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from memory_pipeline.configuration import checks
 
 #: The model name that stands for rules, hashes and arithmetic instead of a model.
-DETERMINISTIC = "deterministic"
+DETERMINISTIC = checks.DETERMINISTIC
+#: The provider whose models run in this process.
+LOCAL = checks.LOCAL
+
+#: What stands in braces in instructions for a summary, and is filled in for each.
+SUMMARY_PLACEHOLDERS = ("grain", "period", "first_day", "last_day", "length", "agent")
+#: The same for the extraction of facts, which knows neither a grain nor a length.
+EXTRACTION_PLACEHOLDERS = ("first_day", "last_day", "agent")
 
 
 class Record(BaseModel):
-    """A record of settings that cannot change and has no unknown keys."""
+    """A record of settings that cannot change and has no unknown keys.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    It takes values as they are: neither ``true`` nor ``"1"`` is a number. Its errors do not show values, which could be
+    keys.
+
+    Attributes:
+        elsewhere: what to tell whoever gives it a key that it does not have.
+    """
+
+    elsewhere: ClassVar[str] = ""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_nothing_for_empty(cls, value: object) -> object:
+        """YAML reads a key with nothing under it, or with comments only, as null."""
+        return {} if value is None else value
 
 
 class Price(Record):
@@ -35,40 +59,92 @@ class Endpoint(Record):
         attempts: how often a request is tried in all.
         backoff_seconds: wait before the second try; doubled before each further one, with jitter.
         price: overrides LiteLLM's price list.
-        parameters: passed to LiteLLM as they are, such as ``api_version`` or ``reasoning_effort``.
+        parameters: passed to LiteLLM as they are, such as ``api_version`` or ``reasoning_effort``; nothing that could
+            hold a key, and nothing that has a name of its own here.
     """
 
-    model: str = DETERMINISTIC
-    api_base: str | None = None
-    api_key: str | None = None
+    model: Annotated[str, Field(description=checks.MODEL_FORM)] = DETERMINISTIC
+    api_base: Annotated[str | None, Field(description=checks.API_BASE_FORM)] = None
+    api_key: Annotated[str | None, Field(description=checks.API_KEY_FORM)] = None
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     backoff_seconds: Annotated[float, Field(ge=0, le=60)] = 0.5
-    price: Price | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    price: Annotated[Price | None, Field(description="a mapping with input and output, dollars for 1M tokens")] = None
+    parameters: Annotated[dict[str, Any], Field(description=checks.PARAMETERS_FORM)] = Field(default_factory=dict)
 
     @property
     def is_deterministic(self) -> bool:
         """Tell whether no model is called at all."""
         return self.model == DETERMINISTIC
 
+    @property
+    def provider(self) -> str:
+        """Who serves the model: LiteLLM's name, the part before the first slash."""
+        return self.model.partition("/")[0]
 
-class Completion(Endpoint):
-    """A model that writes text.
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        return checks.check_model(model)
+
+    @field_validator("api_key")
+    @classmethod
+    def _check_api_key(cls, reference: str | None) -> str | None:
+        return reference if reference is None else checks.check_api_key(reference)
+
+    @field_validator("api_base")
+    @classmethod
+    def _check_api_base(cls, address: str | None) -> str | None:
+        return address if address is None else checks.check_api_base(address)
+
+    @field_validator("parameters")
+    @classmethod
+    def _check_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        return checks.check_parameters(parameters)
+
+
+class TextModel(Endpoint):
+    """A model that writes text, whatever it is asked to write.
 
     Attributes:
         temperature: 0 for the least varied answers; None leaves it to the provider.
         context_tokens: how many tokens a question and its answer may have together; longer input is cut into chunks.
         max_output_tokens: longest answer.
         answer_format: how JSON is asked for: by its schema, as any JSON object, or in words alone.
-        prompt: instructions that take the place of the built-in ones; None for these.
     """
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
     context_tokens: Annotated[int, Field(ge=2_000)] = 32_000
     max_output_tokens: Annotated[int, Field(ge=256)] = 4_000
     answer_format: Literal["json_schema", "json_object", "text"] = "json_schema"
-    prompt: str | None = None
+
+    @field_validator("model")
+    @classmethod
+    def _check_that_it_writes(cls, model: str) -> str:
+        if model.startswith(f"{LOCAL}/"):
+            raise ValueError(
+                f"{checks.described(model)} is not accepted; {LOCAL} makes vectors and writes no text; "
+                f"expected {checks.MODEL_FORM}"
+            )
+        return model
+
+
+class Completion(TextModel):
+    """A model that writes text, and what it is asked to write.
+
+    Attributes:
+        prompt: instructions that take the place of the built-in ones; None for these. Of its placeholders in braces
+            each class knows its own; a brace that is meant as such is written twice.
+    """
+
+    placeholders: ClassVar[tuple[str, ...]] = SUMMARY_PLACEHOLDERS
+
+    prompt: Annotated[str | None, Field(description="a text, or null for the built-in instructions")] = None
+
+    @field_validator("prompt")
+    @classmethod
+    def _check_prompt(cls, prompt: str | None) -> str | None:
+        return prompt if prompt is None else checks.check_prompt(prompt, cls.placeholders)
 
 
 class Extraction(Completion):
@@ -78,6 +154,8 @@ class Extraction(Completion):
         known_facts: how many present facts of the agent a question shows, so that they are updated rather than
             repeated. Hours of one agent then follow one another; with 0 they are asked at once.
     """
+
+    placeholders: ClassVar[tuple[str, ...]] = EXTRACTION_PLACEHOLDERS
 
     known_facts: Annotated[int, Field(ge=0, le=200)] = 20
 
@@ -96,12 +174,20 @@ class Embedding(Endpoint):
     """What turns texts into vectors; one for a whole lake, since vectors of two models cannot be compared.
 
     Attributes:
+        model: beside LiteLLM's ``provider/model``, ``fastembed/NAME`` for a model that runs in this process.
         dimension: length of its vectors; needed for every model but the deterministic one.
         batch_size: most texts of one request.
+        context_tokens: how many tokens of a text it takes; longer ones are embedded by their beginning.
     """
 
     dimension: Annotated[int, Field(ge=8, le=16_384)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=2_048)] = 64
+    context_tokens: Annotated[int, Field(ge=100)] = 8_000
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the model runs in this process: no key, no address, no cost."""
+        return self.provider == LOCAL
 
 
 class Budget(Record):

@@ -7,7 +7,6 @@ to coarse, so that each sees what the one below it has just made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,32 +18,17 @@ from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.models.selection import Models
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.steps.plan import grain_status, periods_in
 
+#: What is added up over the partitions of a grain's table.
+_SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
 #: Dagster's own log goes to its event log; on the screen only what went wrong.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-
-
-@dataclass(frozen=True, slots=True)
-class GrainRun:
-    """What the run of one grain did.
-
-    Attributes:
-        grain: which.
-        periods: those it was asked for.
-        changed: partitions, of its tables and its index, that had to be written.
-        rows: facts or summaries in those periods.
-    """
-
-    grain: Grain
-    periods: list[Period]
-    changed: int
-    rows: int
 
 
 def run_all(
@@ -70,15 +54,16 @@ def run_all(
                 periods = grain_status(lake, grain, settings.start, now).pending
             else:
                 periods = periods_in(lake, grain, *between, now)
-            changed = rows = 0
+            done = GrainRun(grain, periods, 0, 0)
             if periods:
                 assets = grain_assets(grain, models, partitions, lake.calendar)
                 config = {"ops": {f"make_{grain}": {"config": {"periods": [period.key for period in periods]}}}}
                 made = _materializations(_run([assets], resource, instance, config))
                 changed = sum(bool(_value(event, "changed")) for event in made)
-                table = dg.AssetKey(table_asset(grain))
-                rows = sum(int(_value(event, "rows")) for event in made if event.asset_key == table)
-            yield GrainRun(grain, periods, changed, rows)
+                table = [event for event in made if event.asset_key == dg.AssetKey(table_asset(grain))]
+                sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
+                done = GrainRun(grain, periods, changed, **sums)
+            yield done
         if stale_marts(lake):
             _run(mart_assets(lake.calendar.timezone), resource, instance, {})
 

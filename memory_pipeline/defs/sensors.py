@@ -1,8 +1,10 @@
-"""The journal sensor: conversations that arrive become runs for exactly the hours they touch."""
+"""The sensors: conversations that arrive become runs for exactly the hours they touch; what a model left unfinished is
+asked for again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -16,7 +18,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.steps.plan import grain_status
 
-NAME = "journal_sensor"
+NAME, HEALING = "journal_sensor", "healing_sensor"
 
 #: Up to this many blocks of consecutive hours get a run with a partition range each; more are scattered hours, as an
 #: import brings them, and one run lists them: a run takes seconds to start.
@@ -28,6 +30,8 @@ _MOST_HOURS = 720
 REQUEST_TAG = "memory_pipeline/request"
 #: Wait after a first failed attempt; doubled with each more, up to the longest.
 _WAIT, _LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
+#: How often what a model left unfinished is asked for again.
+_HEAL_EVERY = timedelta(minutes=15)
 #: A run that has not ended by then is taken for dead: its worker and whoever watched it were killed together.
 _LOST_AFTER = timedelta(hours=2)
 
@@ -56,7 +60,10 @@ def journal_sensor(working: dg.AssetsDefinition, partitions: Partitions, start: 
     )
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult | dg.SkipReason:
         now = datetime.now(UTC)
-        pending = grain_status(memory.lake, Grain.WORKING, start, now).pending
+        status = grain_status(memory.lake, Grain.WORKING, start, now)
+        states = _states(memory.lake, status.pending)
+        # Hours without files that wait for a model are the other sensor's.
+        pending = [hour for hour in status.pending if states[hour] or hour not in set(status.unfinished)]
         if not pending:
             return dg.SkipReason("no journal file is pending")
         busy = _under_way(context.instance, partitions, now)
@@ -65,10 +72,51 @@ def journal_sensor(working: dg.AssetsDefinition, partitions: Partitions, start: 
             return dg.SkipReason(f"a run is making the {len(pending)} pending hours")
         requests = [
             attempt
-            for request in _requests(hours, _states(memory.lake, hours), partitions)
+            for request in _requests(hours, states, partitions)
             if (attempt := _attempt(context.instance, request, now))
         ]
         return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("waiting to try again what failed")
+
+    return sensor
+
+
+def healing_sensor(
+    grains: Mapping[Grain, dg.AssetsDefinition], partitions: Partitions, start: date
+) -> dg.SensorDefinition:
+    """Return the sensor that asks again for partitions in which something waits for a model.
+
+    One grain at a time, the finest first, since what is above it is made from it; and not more often than every quarter
+    of an hour, since the model may still be down, or the budget spent.
+    """
+    jobs = {
+        grain: dg.define_asset_job(f"finish_{grain}", selection=dg.AssetSelection.assets(*assets.keys))
+        for grain, assets in grains.items()
+    }
+
+    @dg.sensor(
+        name=HEALING,
+        jobs=list(jobs.values()),
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Makes partitions again that hold stand-ins: a model failed, or a budget was spent.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.RunRequest | dg.SkipReason:
+        now = datetime.now(UTC)
+        for grain, job in jobs.items():
+            periods = grain_status(memory.lake, grain, start, now).unfinished[:_MOST_HOURS]
+            if not periods:
+                continue
+            recent = dg.RunsFilter(tags={REQUEST_TAG: f"unfinished {grain}"}, created_after=now - _HEAL_EVERY)
+            if context.instance.get_runs_count(recent):
+                return dg.SkipReason(f"{len(periods)} {grain} periods wait for a model; it was asked a moment ago")
+            tags = {REQUEST_TAG: f"unfinished {grain}"}
+            if grain is Grain.WORKING:
+                config = {"ops": {"make_working": {"config": {"periods": [period.key for period in periods]}}}}
+                return dg.RunRequest(job_name=job.name, run_config=config, tags=tags)
+            # What lies between them is complete, and is only looked at.
+            first, last = partitions.key(periods[0]), partitions.key(periods[-1])
+            return dg.RunRequest(job_name=job.name, tags={**tags, _RANGE_START: first, _RANGE_END: last})
+        return dg.SkipReason("nothing waits for a model")
 
     return sensor
 

@@ -177,6 +177,14 @@ class CallStore(Protocol):
         """Remember requests of one question, and its answer if they led to one; durable when it returns."""
         ...
 
+    def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
+        """Move what is kept to where it stays for good; return what was spent on each partition.
+
+        Args:
+            written: partitions whose rows, and the vectors in them, have been committed.
+        """
+        ...
+
     def spent(self, workspace_id: str, month: str) -> Usage:
         """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``."""
         ...

@@ -14,10 +14,12 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, make_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.periods import Period
 
 #: `extraction_method` of turns: no judgement was made.
 VERBATIM = "verbatim"
@@ -32,6 +34,8 @@ class FactKind(StrEnum):
     PLAN = "plan"
     PREFERENCE = "preference"
     INSTRUCTION = "instruction"
+    #: What a conversation was about, in a sentence or two; models write it.
+    GIST = "gist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Fact:
 
     Attributes:
         id: hash of scope, sources and content; see :mod:`memory_pipeline.domain.identity`.
-        content: one text that stands on its own, beginning with its speaker: ``Anna: I moved to Porto.``
+        content: one text that stands on its own. What is quoted begins with its speaker: ``Anna: I moved to Porto.``
         entities: names of people, places and things in it, as written, sorted.
         importance: 0 to 1, how much is lost if it is forgotten.
         confidence: 0 to 1, how sure the extraction is.
@@ -49,7 +53,11 @@ class Fact:
         position: 0 for the turn itself, then the number of its sentence; what one message says stays in order.
         event_at: when it was said, UTC.
         mentioned_at: the day that the text speaks about ("yesterday"), at 00:00 UTC of that date, if it names one.
-        extraction_method: what found it: ``verbatim``, or the extractor's name and version.
+        extraction_method: what found it: ``verbatim``, or the name and version of the rules or the prompt.
+        operations: what it changes of what the agent knows; operations stand at the turn that they rest on.
+        model, prompt_version: what was asked, where a model was.
+        fallback: why the model that is configured did not help and rules took its place; None where nothing failed.
+        source_digest: changes if anything that was said in its passage changes, or how facts are extracted.
     """
 
     id: str
@@ -68,13 +76,20 @@ class Fact:
     mentioned_at: datetime | None
     tags: tuple[str, ...]
     extraction_method: str
+    operations: tuple[Operation, ...] = ()
+    model: str | None = None
+    prompt_version: str | None = None
+    fallback: str | None = None
+    source_digest: str | None = None
 
     @property
     def digest(self) -> str:
-        """Changes whenever anything about the fact changes."""
+        """Changes whenever anything that is remembered changes; not by how it was come by."""
+        operations = tuple((o.verb, o.subject, o.predicate, o.object, o.confidence) for o in self.operations)
         return digest(
             self.id, self.kind, self.content, self.speaker, self.entities, self.importance, self.confidence,
             self.turn, self.position, self.event_at, self.mentioned_at, self.tags, self.extraction_method,
+            *operations,
         )  # fmt: skip
 
     @classmethod
@@ -91,47 +106,114 @@ class Fact:
         confidence: float = 1.0,
         mentioned_at: datetime | None = None,
     ) -> Fact:
-        """Make a fact that rests on one message; `text` is what it says, without the speaker."""
-        content = f"{message.speaker}: {text}"
+        """Make a fact that quotes one message; `text` is what it says, without the speaker."""
+        return cls.resting_on(
+            [message],
+            kind,
+            f"{message.speaker}: {text}",
+            extraction_method=extraction_method,
+            position=position,
+            entities=entities,
+            importance=importance,
+            confidence=confidence,
+            mentioned_at=mentioned_at,
+        )
+
+    @classmethod
+    def resting_on(
+        cls,
+        messages: Sequence[Message],
+        kind: FactKind,
+        content: str,
+        *,
+        extraction_method: str,
+        position: int,
+        entities: Sequence[str],
+        importance: float,
+        confidence: float,
+        mentioned_at: datetime | None,
+        model: str | None = None,
+        prompt_version: str | None = None,
+    ) -> Fact:
+        """Make a fact that rests on messages of one passage; it was said when the last of them was."""
+        last = max(messages, key=lambda message: (message.sent_at, message.turn, message.id))
+        identity = [last.id, *sorted({message.id for message in messages} - {last.id})]
         return cls(
             id=make_id(
                 Grain.WORKING,
-                message.hour,
-                message.scope.workspace_id,
-                message.scope.agent_id,
-                message.id,
+                last.hour,
+                last.scope.workspace_id,
+                last.scope.agent_id,
+                *identity,
                 kind is FactKind.TURN,
                 content,
             ),
-            scope=message.scope,
+            scope=last.scope,
             kind=kind,
             content=content,
-            speaker=message.speaker,
+            speaker=last.speaker,
             entities=tuple(sorted(set(entities))),
             importance=importance,
             confidence=confidence,
-            conversation_id=message.conversation_id,
-            message_ids=(message.id,),
-            turn=message.turn,
+            conversation_id=last.conversation_id,
+            message_ids=tuple(identity),
+            turn=last.turn,
             position=position,
-            event_at=message.sent_at,
+            event_at=last.sent_at,
             mentioned_at=mentioned_at,
-            tags=message.tags,
+            tags=last.tags,
             extraction_method=extraction_method,
+            model=model,
+            prompt_version=prompt_version,
         )
 
 
-class Extractor(Protocol):
-    """Finds facts in messages."""
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What one conversation of an agent said within one hour: what facts are extracted from at once.
 
-    @property
-    def name(self) -> str:
-        """Name and version; stands in every row's `extraction_method`, and a new one re-makes facts."""
+    Attributes:
+        messages: in their order; those of systems and tools too, which are context and never facts.
+        digest: changes if anything that was said changes.
+    """
+
+    scope: Scope
+    hour: Period
+    conversation_id: str
+    messages: tuple[Message, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What was found in a passage.
+
+    Attributes:
+        facts: the turn of every message of a user or an assistant, and what was found in them.
+        refused: parts of a model's answer that were not taken: they cite nothing that exists, or make no sense.
+        is_waiting: nothing was made, since the budget is spent and the passage is to wait; there are no facts.
+    """
+
+    facts: tuple[Fact, ...]
+    refused: int = 0
+    is_waiting: bool = False
+
+
+class Extractor(Protocol):
+    """Finds facts in passages."""
+
+    def method(self, scope: Scope) -> str:
+        """Name how facts of an agent are found: rules or model, prompt and settings. Another name re-makes them."""
         ...
 
-    def extract(self, messages: Sequence[Message]) -> list[Fact]:
-        """Return the facts of `messages` (memorable roles only), in the messages' order.
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
+        """Return what is found in each of `passages`, in their order.
 
-        Pure: equal messages give equal facts, whatever else is in the batch.
+        Args:
+            passages: of any agents and hours; each has at least one message of a user or an assistant.
+            recall: returns the operations of these agents in the weeks before the passages, and in hours between
+                them that are not asked for; it is called at most once, and only if it is needed.
         """
         ...

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.calls import Use
+
 
 class Embedder(Protocol):
     """Turns texts into vectors that are near each other when the texts are alike."""
@@ -24,9 +26,14 @@ class Embedder(Protocol):
         """Length of its vectors."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
         """Return unit vectors, shape (len(texts), dimension), float32, none of them zero.
 
-        Pure: a text's vector does not depend on the others in the batch.
+        A text's vector does not depend on the others in the batch. Where a model failed, the row is NaN, and the log
+        says why.
+
+        Args:
+            texts: what to embed.
+            uses: for each text whose it is and for which partition, so that its cost can be told; none for a query.
         """
         ...

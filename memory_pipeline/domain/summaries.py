@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Period
 
 
@@ -57,8 +58,12 @@ class Summary:
         content: the text, one line a point, each with its date.
         source_ids: ids of all that it was made from (facts, or finer summaries), sorted.
         source_digest: changes if any of them, the method or its settings changed; equal digest, nothing to do.
-        tokens_in, tokens_out: estimated at 4 characters a token where no model counted them.
-        summary_method: the summarizer's name and version.
+        tokens_in, tokens_out: as the model counted them, or estimated (:func:`~.calls.count_tokens`) without one.
+        summary_method: name and version of the rules or the prompt.
+        cost: US dollars, where a model was asked and its price is known.
+        model, prompt_version: what was asked, where a model was.
+        fallback: why the model that is configured did not help and rules took its place; None where nothing failed.
+        code_version: version of this package that made it.
     """
 
     id: str
@@ -75,13 +80,17 @@ class Summary:
     tokens_in: int
     tokens_out: int
     summary_method: str
+    cost: float | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    fallback: str | None = None
+    code_version: str | None = None
 
     @property
     def digest(self) -> str:
-        """Changes whenever anything about the summary changes."""
+        """Changes whenever anything that is remembered changes; not by how it was come by."""
         points = [(p.sentence, p.source_ids, p.event_at, p.importance, p.entities) for p in self.key_points]
-        return digest(self.id, self.content, points, self.entities, self.importance, self.source_ids,
-                      self.source_digest, self.tokens_in, self.tokens_out, self.summary_method)  # fmt: skip
+        return digest(self.id, self.content, points, self.entities, self.importance, self.source_ids)
 
     def material(self) -> list[Material]:
         """Return what the next coarser summary may be made from."""
@@ -96,17 +105,46 @@ def summary_id(scope: Scope, period: Period) -> str:
     return make_id(period.grain, period, scope.workspace_id, scope.agent_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One agent's period to summarize, and what there is to say of it."""
+
+    scope: Scope
+    period: Period
+    material: tuple[Material, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condensation:
+    """What a summarizer made of an assignment.
+
+    Attributes:
+        points: oldest first; at least one if there is material. Every point cites at least one of it.
+        method, tokens_in, tokens_out, cost, model, prompt_version, fallback: as in :class:`Summary`.
+        refused: points of a model's answer that were not taken, because they cite nothing that exists.
+    """
+
+    points: tuple[KeyPoint, ...]
+    method: str
+    tokens_in: int
+    tokens_out: int
+    cost: float | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    fallback: str | None = None
+    refused: int = 0
+
+
 class Summarizer(Protocol):
     """Says in few sentences what many say."""
 
-    @property
-    def name(self) -> str:
-        """Name and version, with every setting that changes its output; a new one re-makes summaries."""
+    def method(self, scope: Scope, grain: Grain) -> str:
+        """Name how an agent's periods are summarized: rules or model, prompt, settings. Another name re-makes them."""
         ...
 
-    def summarize(self, period: Period, material: Sequence[Material]) -> tuple[KeyPoint, ...]:
-        """Return the points to keep of one agent's `period`, oldest first; at least one if there is material.
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        """Return what remains of each of `assignments`, in their order; the order of material does not matter.
 
-        Pure: equal material in any order gives equal points. Every point cites at least one of `material`.
+        None stands for what is to wait, because the budget is spent.
         """
         ...

@@ -12,16 +12,20 @@ from memory_pipeline.lake.journal import Journal
 from memory_pipeline.lake.storage import Storage
 
 if TYPE_CHECKING:
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.lake.calls import Calls
     from memory_pipeline.lake.ledger import Ledger
     from memory_pipeline.lake.tables import Tables
     from memory_pipeline.lake.vectors import VectorIndex
 
+#: The file that sets models, prompts and budgets.
+CONFIGURATION = "config/workspaces.yaml"
 _MANIFEST = "lake.json"
 _FORMAT = 1
 
 
 class Lake:
-    """Journal, tables, ledger and index below one root.
+    """Journal, tables, ledger, index and calls below one root.
 
     The zone in which days begin is written down when the lake is made and cannot change afterwards, because every
     period's bounds depend on it.
@@ -83,6 +87,21 @@ class Lake:
             )
         return manifest
 
+    def configuration(self) -> Configuration:
+        """Read what the deployment has set for workspaces and agents; without a file, all is deterministic.
+
+        Raises:
+            ConfigurationError: something in the file is not accepted; the message lists all faults.
+        """
+        from memory_pipeline.configuration import Configuration
+
+        data = self.storage.read(CONFIGURATION)
+        try:
+            text = (data or b"").decode()
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{self.storage.locate(CONFIGURATION)}: not UTF-8 at byte {error.start}") from None
+        return Configuration.parse(text, self.storage.locate(CONFIGURATION))
+
     # Each of these costs a heavy import that many callers (a writer, say) can do without.
 
     @cached_property
@@ -98,6 +117,13 @@ class Lake:
         from memory_pipeline.lake.ledger import Ledger
 
         return Ledger(self.tables)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Answers of models, and what was asked and spent."""
+        from memory_pipeline.lake.calls import Calls
+
+        return Calls(self.storage, self.tables)
 
     @cached_property
     def index(self) -> VectorIndex:

@@ -37,7 +37,15 @@ def index_asset(grain: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One partition of one asset, as it was last made."""
+    """One partition of one asset, as it was last made.
+
+    Attributes:
+        input_digest: of what it was made from.
+        output_digest: of its rows.
+        rows, agents: how many it holds.
+        unfinished: how much of it waits for a model: rows that a stand-in made or that have no vector, and passages or
+            summaries that wait for a budget. A partition with any is made again by the next run.
+    """
 
     asset: str
     period: str
@@ -45,6 +53,7 @@ class Entry:
     output_digest: str
     rows: int
     agents: int
+    unfinished: int = 0
 
     @property
     def bucket(self) -> str:
@@ -67,7 +76,11 @@ class Ledger:
             wanted = {period.key for period in periods}
             keys &= {Entry(asset, period, "", "", 0, 0).bucket for period in wanted}
         rows = self._tables.read(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
-        return {row["period"]: Entry(**row) for row in rows if wanted is None or row["period"] in wanted}
+        return {
+            row["period"]: Entry(**{**row, "unfinished": row["unfinished"] or 0})  # of older lakes there is none
+            for row in rows
+            if wanted is None or row["period"] in wanted
+        }
 
     def record(self, entries: Iterable[Entry]) -> None:
         """Enter what was made, in one commit; an entry replaces that of the same asset and period."""

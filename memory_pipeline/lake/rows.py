@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Message, Role, Scope
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.summaries import KeyPoint, Summary
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, index_schema
@@ -17,7 +19,7 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, index_schem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.ports import Embedder
+    from numpy.typing import NDArray
 
 
 def _scope(row: dict[str, Any]) -> Scope:
@@ -78,8 +80,8 @@ def message_digest(message: Message) -> str:
     return digest(record)
 
 
-def facts_to_rows(facts: Sequence[Fact], embedder: Embedder) -> pa.Table:
-    """Return facts as rows of the ``facts`` table, with their vectors."""
+def facts_to_rows(facts: Sequence[Fact]) -> pa.Table:
+    """Return facts as rows of the ``facts`` table, without vectors."""
     rows = [
         {
             "period": Calendar().hour(fact.event_at).key,
@@ -100,13 +102,25 @@ def facts_to_rows(facts: Sequence[Fact], embedder: Embedder) -> pa.Table:
             "mentioned_at": fact.mentioned_at,
             "tags": fact.tags,
             "extraction_method": fact.extraction_method,
+            "operations": [
+                {
+                    "verb": operation.verb.value,
+                    "subject": operation.subject,
+                    "predicate": operation.predicate,
+                    "object": operation.object,
+                    "confidence": operation.confidence,
+                }
+                for operation in fact.operations
+            ],
+            "model": fact.model,
+            "prompt_version": fact.prompt_version,
+            "fallback": fact.fallback,
+            "source_digest": fact.source_digest,
             "digest": fact.digest,
-            "vector": None,
-            "embed_model": embedder.name,
         }
         for fact in facts
     ]
-    return _with_vectors(rows, FACTS.schema, embedder)
+    return pa.Table.from_pylist(rows, schema=FACTS.schema)
 
 
 def rows_to_facts(rows: pa.Table) -> list[Fact]:
@@ -129,13 +143,34 @@ def rows_to_facts(rows: pa.Table) -> list[Fact]:
             mentioned_at=row["mentioned_at"],
             tags=tuple(row["tags"]),
             extraction_method=row["extraction_method"],
+            operations=row_operations(row),
+            model=row["model"],
+            prompt_version=row["prompt_version"],
+            fallback=row["fallback"],
+            source_digest=row["source_digest"],
         )
         for row in rows.drop_columns([c for c in ("vector", "digest") if c in rows.column_names]).to_pylist()
     ]
 
 
-def summaries_to_rows(summaries: Sequence[Summary], embedder: Embedder) -> pa.Table:
-    """Return summaries as rows of the ``summaries`` table, with their vectors."""
+def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:
+    """Return the operations of a row of the ``facts`` table; they rest on the messages that the fact rests on."""
+    return tuple(
+        Operation(
+            verb=Verb(operation["verb"]),
+            subject=operation["subject"],
+            predicate=operation["predicate"],
+            object=operation["object"],
+            confidence=operation["confidence"],
+            message_ids=tuple(row["message_ids"]),
+            event_at=row["event_at"],
+        )
+        for operation in row["operations"] or ()
+    )
+
+
+def summaries_to_rows(summaries: Sequence[Summary]) -> pa.Table:
+    """Return summaries as rows of the ``summaries`` table, without vectors."""
     rows = [
         {
             "grain": summary.period.grain.value,
@@ -162,14 +197,17 @@ def summaries_to_rows(summaries: Sequence[Summary], embedder: Embedder) -> pa.Ta
             "source_digest": summary.source_digest,
             "tokens_in": summary.tokens_in,
             "tokens_out": summary.tokens_out,
+            "cost": summary.cost,
             "summary_method": summary.summary_method,
+            "model": summary.model,
+            "prompt_version": summary.prompt_version,
+            "fallback": summary.fallback,
+            "code_version": summary.code_version,
             "digest": summary.digest,
-            "vector": None,
-            "embed_model": embedder.name,
         }
         for summary in summaries
     ]
-    return _with_vectors(rows, SUMMARIES.schema, embedder)
+    return pa.Table.from_pylist(rows, schema=SUMMARIES.schema)
 
 
 def rows_to_summaries(rows: pa.Table) -> list[Summary]:
@@ -199,49 +237,51 @@ def rows_to_summaries(rows: pa.Table) -> list[Summary]:
             tokens_in=row["tokens_in"],
             tokens_out=row["tokens_out"],
             summary_method=row["summary_method"],
+            cost=row["cost"],
+            model=row["model"],
+            prompt_version=row["prompt_version"],
+            fallback=row["fallback"],
+            code_version=row["code_version"],
         )
         for row in rows.drop_columns([c for c in ("vector", "digest") if c in rows.column_names]).to_pylist()
     ]
 
 
-def _with_vectors(rows: list[dict[str, Any]], schema: pa.Schema, embedder: Embedder) -> pa.Table:
-    """Return rows as a table whose null vectors are replaced by embeddings of the contents, made in one batch."""
-    vectors = embedder.embed([row["content"] for row in rows])
-    offsets = pa.array(range(0, vectors.size + 1, embedder.dimension), pa.int32())
-    column = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel(), pa.float32()))
-    at = schema.get_field_index("vector")
-    plain = pa.Table.from_pylist(rows, schema=schema.remove(at))
-    return plain.add_column(at, schema.field(at), column)
+def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
+    """Return rows of the ``facts`` table as rows of an index of vectors of `dimension` numbers."""
+    columns = {"starts_at": rows["event_at"], "ends_at": rows["event_at"], "source_ids": rows["message_ids"]}
+    return _to_index(rows, columns, dimension)
 
 
-def facts_to_index(rows: pa.Table) -> pa.Table:
-    """Return rows of the ``facts`` table as rows of the index."""
-    return _to_index(
-        rows, kind=rows["kind"], starts_at=rows["event_at"], ends_at=rows["event_at"], sources=rows["message_ids"]
-    )
-
-
-def summaries_to_index(rows: pa.Table) -> pa.Table:
-    """Return rows of the ``summaries`` table as rows of the index."""
-    return _to_index(
-        rows.append_column("conversation_id", pa.nulls(rows.num_rows, pa.string())),
-        kind=pa.repeat("summary", rows.num_rows),
-        starts_at=rows["period_start"],
-        ends_at=rows["period_end"],
-        sources=rows["source_ids"],
-    )
-
-
-def _to_index(rows: pa.Table, *, kind: Any, starts_at: Any, ends_at: Any, sources: Any) -> pa.Table:
-    vectors = rows["vector"].combine_chunks()
-    dimension = len(vectors[0]) if len(vectors) else 0
+def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
+    """Return rows of the ``summaries`` table as rows of an index of vectors of `dimension` numbers."""
     columns = {
+        "kind": pa.repeat("summary", rows.num_rows),
+        "starts_at": rows["period_start"],
+        "ends_at": rows["period_end"],
+        "conversation_id": pa.nulls(rows.num_rows, pa.string()),
+    }
+    return _to_index(rows, columns, dimension)
+
+
+def vectors_of(rows: pa.Table, dimension: int) -> NDArray[np.float32]:
+    """Return the vectors of rows of an index, shape (rows, dimension); NaN where a row has none."""
+    column = rows["vector"].combine_chunks()
+    vectors = np.full((rows.num_rows, dimension), np.nan, np.float32)
+    if column.null_count < rows.num_rows:
+        numbers = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+        vectors[column.is_valid().to_numpy(zero_copy_only=False)] = numbers.reshape(-1, dimension)
+    return vectors
+
+
+def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Table:
+    vectors = rows["vector"].combine_chunks()
+    missing = vectors.is_null()
+    filled = vectors.fill_null(pa.scalar([0.0] * dimension, vectors.type)) if vectors.null_count else vectors
+    parts = {
         **{name: rows[name] for name in rows.column_names},
-        "kind": kind,
-        "starts_at": starts_at,
-        "ends_at": ends_at,
-        "source_ids": sources,
-        "vector": pa.FixedSizeListArray.from_arrays(vectors.flatten(), dimension),
+        **columns,
+        "vector": pa.FixedSizeListArray.from_arrays(filled.flatten(), dimension, mask=missing),
     }
     schema = index_schema(dimension)
-    return pa.table([columns[name] for name in schema.names], schema=schema)
+    return pa.table([parts[name] for name in schema.names], schema=schema)

@@ -42,8 +42,25 @@ _SCOPE = (
     _field("agent_id", _TEXT, "Agent that the row belongs to."),
 )
 _EMBEDDING = (
-    _field("vector", _VECTOR, "Embedding of the content; unit length."),
-    _field("embed_model", _TEXT, "Embedder that made the vector."),
+    _field("vector", _VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
+    _field("embed_model", _TEXT, "Embedder that made the vector, none without one?", nullable=True),
+)
+#: How a row was come by, where a model was asked or should have been.
+_PROVENANCE = (
+    _field("model", _TEXT, "Model that was asked?", nullable=True),
+    _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
+    _field("fallback", _TEXT, "Why rules took the place of the model: timeout, rate_limited, …?", nullable=True),
+)
+_OPERATIONS = pa.list_(
+    pa.struct(
+        [
+            pa.field("verb", _TEXT),
+            pa.field("subject", _TEXT),
+            pa.field("predicate", _TEXT),
+            pa.field("object", _TEXT),
+            pa.field("confidence", _SCORE),
+        ]
+    )
 )
 
 MESSAGES = TableSpec(
@@ -88,7 +105,10 @@ FACTS = TableSpec(
             _field("event_at", _TIME, "When it was said."),
             _field("mentioned_at", _TIME, "First day that the text speaks about?", nullable=True),
             _field("tags", _TEXTS, "Tags of the conversation, sorted."),
-            _field("extraction_method", _TEXT, "What found it: verbatim, or an extractor's name and version."),
+            _field("extraction_method", _TEXT, "What found it: verbatim, or the rules' or prompt's name and version."),
+            _field("operations", _OPERATIONS, "What it changes of what the agent knows?", nullable=True),
+            *_PROVENANCE,
+            _field("source_digest", _TEXT, "Changes if its passage or the way of extraction did?", nullable=True),
             _field("digest", _TEXT, "Changes whenever anything about the fact changes."),
             *_EMBEDDING,
         ]
@@ -123,9 +143,12 @@ SUMMARIES = TableSpec(
             _field("importance", _SCORE, "Highest importance of its points."),
             _field("source_ids", _TEXTS, "All that it was made from: facts, or finer summaries; sorted."),
             _field("source_digest", _TEXT, "Changes if a source or the method changed."),
-            _field("tokens_in", pa.int64(), "Tokens of the material; estimated at 4 characters each."),
-            _field("tokens_out", pa.int64(), "Tokens of the content; estimated likewise."),
-            _field("summary_method", _TEXT, "Summarizer that made it, with its version."),
+            _field("tokens_in", pa.int64(), "Tokens read, as the model counted; estimated at 4 bytes each by rules."),
+            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            _field("cost", _SCORE, "US dollars?", nullable=True),
+            _field("summary_method", _TEXT, "Rules or prompt that made it, with their version."),
+            *_PROVENANCE,
+            _field("code_version", _TEXT, "Version of this package that made it?", nullable=True),
             _field("digest", _TEXT, "Changes whenever anything about the summary changes."),
             *_EMBEDDING,
         ]
@@ -145,13 +168,61 @@ LEDGER = TableSpec(
             _field("output_digest", _TEXT, "Digest of its rows; of nothing, where there was no material."),
             _field("rows", pa.int64(), "Number of its rows; 0 where it was looked at and there was no material."),
             _field("agents", pa.int64(), "Number of agents that have rows."),
+            _field("unfinished", pa.int64(), "What waits for a model: made by a stand-in, or not yet?", nullable=True),
         ]
     ),
     partition_by=("bucket",),
     order_by=("period",),
 )
 
-TABLES = {spec.name: spec for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER)}
+ANSWERS = TableSpec(
+    "answers",
+    pa.schema(
+        [
+            _field("grain", _TEXT, "Grain of the partition that the question was asked for."),
+            _field("period", _TEXT, "Period of the partition that the question was asked for."),
+            _field("key", _TEXT, "Hash of all that decides the answer: model, settings, prompt, input."),
+            *_SCOPE,
+            _field("purpose", _TEXT, "extraction or summary; vectors stand in the rows that they were made for."),
+            _field("model", _TEXT, "Model that answered."),
+            _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
+            _field("tokens_in", pa.int64(), "Tokens read, in all requests that it took."),
+            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            _field("cost", _SCORE, "US dollars, likewise; none where nobody knows the price?", nullable=True),
+            _field("answer", _TEXT, "What the model wrote, checked."),
+        ]
+    ),
+    partition_by=("grain", "period"),
+    order_by=("key",),
+)
+
+MODEL_CALLS = TableSpec(
+    "model_calls",
+    pa.schema(
+        [
+            _field("hour", _TEXT, "UTC hour in which the request was sent, as 2024-01-15T08."),
+            _field("id", _TEXT, "Id of the line."),
+            _field("request_id", _TEXT, "Id of the request; shares of one request have the same."),
+            _field("key", _TEXT, "Hash of the question."),
+            _field("called_at", _TIME, "When the request was sent."),
+            *_SCOPE,
+            _field("purpose", _TEXT, "extraction, summary or embedding."),
+            _field("grain", _TEXT, "Grain of the partition that it was for."),
+            _field("period", _TEXT, "Period of the partition that it was for."),
+            _field("model", _TEXT, "Model that was asked."),
+            _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
+            _field("texts", pa.int64(), "Texts that were embedded; 1 for a completion."),
+            _field("tokens_in", pa.int64(), "Tokens read, as the provider counted them; 0 where it did not answer."),
+            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            _field("cost", _SCORE, "US dollars; none where nobody knows the price?", nullable=True),
+            _field("seconds", pa.float64(), "How long it took."),
+            _field("outcome", _TEXT, "ok, or why it did not help: timeout, rate_limited, …"),
+        ]
+    ),
+    partition_by=("hour",),
+)
+
+TABLES = {spec.name: spec for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER, ANSWERS, MODEL_CALLS)}
 
 
 def index_schema(dimension: int) -> pa.Schema:

@@ -6,6 +6,7 @@ For S3, credentials, region and endpoint come from the standard AWS variables an
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ from memory_pipeline.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+#: How often S3 is asked to create a file that other requests are after as well.
+_ATTEMPTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +75,55 @@ class Storage:
             return
         self._write_local(path, data, lambda partial, target: partial.replace(target))
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Write a file as :meth:`write` does, unless there is one; return whether it was written."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Write a file as :meth:`write` does, unless there is one; return whether it was written.
+
+        Args:
+            path: where.
+            data: what.
+            durable: False spares the disk a flush, for a file whose loss in a power cut does no harm.
+        """
         try:
             if self.is_local:
-                self._write_local(path, data, lambda partial, target: target.hardlink_to(partial))
+                self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
             else:
-                self._fs.pipe_file(f"{self._base}/{path}", data, mode="create")
+                self._create_remote(path, data)
         except FileExistsError:
             return False
         return True
 
-    def _write_local(self, path: str, data: bytes, publish: Callable[[Path, Path], object]) -> None:
+    def _create_remote(self, path: str, data: bytes) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._fs.pipe_file(f"{self._base}/{path}", data, mode="create")
+            except OSError as error:
+                code = _s3_code(error)
+                if code == "PreconditionFailed":  # s3fs knows it by a field that not every server sends
+                    raise FileExistsError(path) from None
+                # S3 says so when another request for the same name is under way, whatever becomes of it.
+                if code != "ConditionalRequestConflict" or attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(0.05 * 2**attempt)
+            else:
+                return
+
+    def _write_local(
+        self, path: str, data: bytes, publish: Callable[[Path, Path], object], *, durable: bool = True
+    ) -> None:
         target = Path(self._base, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.{ULID()}")
         try:
             with partial.open("wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             publish(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+        if not durable:
+            return
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)  # without it a power cut may forget the new name
@@ -136,3 +166,9 @@ class Storage:
                 self._fs.rm_file(f"{self._base}/{path}")
             except FileNotFoundError:
                 continue
+
+
+def _s3_code(error: OSError) -> str | None:
+    """Return what S3 calls an error; None where it did not come from there."""
+    code: str | None = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
+    return code

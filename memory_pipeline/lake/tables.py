@@ -9,7 +9,9 @@ import operator
 import random
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -54,8 +56,9 @@ class Tables:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._handles: dict[str, DeltaTable] = {}
-        # Held through an attempt to write, so that no other thread moves the version under it.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        # Handles of attempts to write, each used by one thread at a time: no other moves the version under it.
+        self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
 
     def read(
         self,
@@ -129,15 +132,14 @@ class Tables:
     def transform(self, spec: TableSpec, keys: Collection[str], change: Change, **fixed: str) -> Replacement:
         """Replace the named partitions by what `change` makes of them, in one commit.
 
-        `change` gets their rows and returns those that shall stand in their place. It is called again with newer
-        rows when another writer came first, so it must have no effects.
+        `change` gets their rows and returns those that shall stand in their place. It may take its time: nobody waits
+        for it. It is called again with newer rows when another writer came first, so it must have no effects.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
         for attempt in range(_ATTEMPTS):
-            with self._lock:
-                result = self._attempt(spec, keys, change, fixed)
+            result = self._attempt(spec, keys, change, fixed)
             if result is not None:
                 return result
             pause = min(_LONGEST_PAUSE, 0.01 * 2**attempt)
@@ -152,14 +154,16 @@ class Tables:
     ) -> Replacement | None:
         """Try once; return None if another writer came first. The commit is made at the version that was read."""
         key_column = spec.partition_by[-1]
-        table = self._latest(spec)
-        old = _sorted(_read(self._storage, table, spec, keys, fixed, None, None), spec)
-        new = _sorted(change(old).select(spec.schema.names).cast(spec.schema), spec)
-        changed = _changed(old, new, spec)
+        table = self._writer(spec)
+        old = sorted_rows(_read(self._storage, table, spec, keys, fixed, None, None), spec)
+        new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
+        changed = changed_keys(old, new, spec)
         if not changed:
+            self._give_back(spec, table)
             return Replacement(frozenset(), new)
         if table is None:
-            self._create(spec)
+            with suppress(CommitFailedError):  # another writer is making it
+                self._create(spec)
             return None  # read again: another writer may have made it too, and filled it
         written = new.filter(pc.is_in(new.column(key_column), pa.array(sorted(changed))))
         try:
@@ -169,12 +173,32 @@ class Tables:
                 partition_by=list(spec.partition_by),
                 mode="overwrite",
                 predicate=_predicate(spec, changed, fixed),
+                schema_mode="merge" if _is_older(table, spec) else None,
                 writer_properties=_WRITER,
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
         except CommitFailedError:
             return None
+        self._give_back(spec, table)
         return Replacement(frozenset(changed), new)
+
+    def _writer(self, spec: TableSpec) -> DeltaTable | None:
+        """Return a handle on the newest version that nobody else uses; None if there is no table yet."""
+        with self._lock:
+            idle = self._writers[spec.name]
+            handle = idle.pop() if idle else None
+        try:
+            if handle is None:
+                return DeltaTable(self._uri(spec))
+            handle.update_incremental()
+        except TableNotFoundError:
+            return None
+        return handle
+
+    def _give_back(self, spec: TableSpec, handle: DeltaTable | None) -> None:
+        if handle is not None:
+            with self._lock:
+                self._writers[spec.name].append(handle)
 
     def _uri(self, spec: TableSpec) -> str:
         return self._storage.locate(f"tables/{spec.name}")
@@ -205,6 +229,12 @@ class Tables:
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
+
+
+def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
+    """Tell whether a table was made before a column was added, or became nullable."""
+    present = {field.name: field.nullable for field in table.schema().fields}
+    return any(present.get(field.name, False) < field.nullable for field in spec.schema)
 
 
 def _add_actions(table: DeltaTable) -> pa.Table:
@@ -252,11 +282,12 @@ def _dataset(storage: Storage, files: pa.Table, spec: TableSpec) -> ds.Dataset:
     )
 
 
-def _sorted(rows: pa.Table, spec: TableSpec) -> pa.Table:
+def sorted_rows(rows: pa.Table, spec: TableSpec) -> pa.Table:
+    """Return rows in the order in which partitions are kept and compared."""
     return rows.sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)]).combine_chunks()
 
 
-def _changed(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
+def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
     """Return the keys of the partitions whose rows differ between two sorted tables."""
     before, after = _split(old, spec), _split(new, spec)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

@@ -7,6 +7,7 @@ One database for each workspace, one table for each agent and grain, all periods
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
-from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.errors import ConfigurationError, shown
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.storage import Storage
 
 _Result = TypeVar("_Result")
 
+#: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
+_EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
 #: How many agents' tables are written at once.
 _CONCURRENCY = 16
 #: A table is compacted when its version is a multiple of this …
@@ -42,6 +46,7 @@ _UNINDEXED = 1_000
 _INDICES = {"content": FTS(with_position=True), "period": BTree(), "ends_at": BTree()}
 #: Old versions stay this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(minutes=10)
+_MARKS = ("period", "id", "digest", "embed_model")
 #: The columns that a search returns.
 _FOUND = [name for name in index_schema(0).names if name not in ("digest", "entities", "importance")]
 _NOTHING = index_schema(0).empty_table()
@@ -114,6 +119,36 @@ class VectorIndex:
         self._loop = _Loop()
         self._databases: dict[str, Any] = {}
         self._tables: dict[tuple[Scope, Grain], Any] = {}
+        self._embedder: dict[str, object] | None = None
+
+    def check(self, embedder: Embedder) -> None:
+        """Refuse an embedder that did not make the vectors that are here: they cannot be compared with its own.
+
+        Raises:
+            ConfigurationError: the index was made with another model or dimension.
+        """
+        if self._embedder is None:
+            data = self._storage.read(_EMBEDDER)
+            self._embedder = None if data is None else json.loads(data)
+        mine = _described(embedder)
+        if self._embedder is not None and self._embedder != mine:
+            raise ConfigurationError(
+                f"the vectors of the lake at {self._storage.uri} were made with {shown(self._embedder)}, and would now "
+                f"meet those of {shown(mine)}, with which they cannot be compared; set `embedding` in the lake's "
+                "config/workspaces.yaml back, or open the reader with that embedder; or, to change it, delete the "
+                "lake's vectordb folder and make the whole range again with `memory-pipeline run --from … --to …`"
+            )
+
+    def adopt(self, embedder: Embedder) -> None:
+        """Write down which embedder makes the vectors, if this is the first one.
+
+        Raises:
+            ConfigurationError: the index was made with another model or dimension.
+        """
+        self.check(embedder)
+        if self._embedder is None:
+            self._storage.create(_EMBEDDER, json.dumps(_described(embedder)).encode())
+            self.check(embedder)  # another process may have been first
 
     def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> set[str]:
         """Make `rows` (in :func:`index_schema`) all that the named agents' tables hold of `periods`.
@@ -126,9 +161,12 @@ class VectorIndex:
         return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
 
     def search(
-        self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: Sequence[float], text: str
+        self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: Sequence[float] | None, text: str
     ) -> pa.Table:
-        """Return the rows nearest to `vector` and those that match `text` best (BM25), up to `limit` of each."""
+        """Return the rows nearest to `vector` and those that match `text` best (BM25), up to `limit` of each.
+
+        Without a vector, words decide alone.
+        """
         return self._loop.run(self._search(scope, grain, where.sql(), limit, vector, text))
 
     def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
@@ -183,23 +221,17 @@ class VectorIndex:
                 return set()
             table = await self._create(scope, grain, rows)
         listed = ", ".join(f"'{key}'" for key in keys)  # names of periods hold no quotes
-        present = await self._select(scope, grain, f"period IN ({listed})", ["id", "digest", "period"])
-        differing = {period for _, _, period in _marks(present) ^ _marks(rows)}
+        present = await self._select(scope, grain, f"period IN ({listed})", list(_MARKS))
+        differing = {period for period, *_ in _marks(present) ^ _marks(rows)}
         if not differing:
             return set()
-        if rows.num_rows and (dimension := await _dimension(table)) != rows.field("vector").type.list_size:
-            raise ConfigurationError(
-                f"index {_name(scope, grain)} of workspace {scope.workspace_id} holds vectors of {dimension} numbers, "
-                f"not {rows.field('vector').type.list_size}: the embedder changed; delete the lake's vectordb folder "
-                "and make the whole range again with `memory-pipeline run --from … --to …`"
-            )
         # One commit: a delete followed by an insert would let readers see the gap.
         await (
             table.merge_insert("id")
             .when_matched_update_all()
             .when_not_matched_insert_all()
             .when_not_matched_by_source_delete(f"period IN ({listed})")
-            .execute(rows)
+            .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
         await self._maintain(table)
         return differing
@@ -216,22 +248,19 @@ class VectorIndex:
             await table.create_index("vector", config=IvfRq(distance_type="cosine"))
 
     async def _search(
-        self, scope: Scope, grain: Grain, where: str | None, limit: int, vector: Sequence[float], text: str
+        self, scope: Scope, grain: Grain, where: str | None, limit: int, vector: Sequence[float] | None, text: str
     ) -> pa.Table:
         table = await self._table(scope, grain)
         if table is None:
             return _NOTHING
-        if (dimension := await _dimension(table)) != len(vector):
-            raise ConfigurationError(
-                f"the index holds vectors of {dimension} numbers, the query has {len(vector)}: made with another "
-                "embedder; open the reader with the models of the pipeline"
-            )
-        near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
-        matching = table.query().nearest_to_text(text, columns="content")
+        queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
+        if vector is not None:
+            near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
+            queries.insert(0, (near, "_distance"))
         found = await asyncio.gather(
             *(
                 (query.where(where) if where else query).select([*_FOUND, score]).limit(limit).to_arrow()
-                for query, score in ((near, "_distance"), (matching, "_score"))
+                for query, score in queries
             )
         )
         return pa.concat_tables([rows.select(_FOUND) for rows in found])
@@ -259,9 +288,10 @@ def _name(scope: Scope, grain: Grain) -> str:
     return f"{scope.agent_id}__{grain}"
 
 
-async def _dimension(table: Any) -> int:
-    return int((await table.schema()).field("vector").type.list_size)
+def _described(embedder: Embedder) -> dict[str, object]:
+    return {"model": embedder.name, "dimension": embedder.dimension}
 
 
-def _marks(rows: pa.Table) -> set[tuple[str, str, str]]:
-    return set(zip(*(rows[name].to_pylist() for name in ("id", "digest", "period")), strict=True))
+def _marks(rows: pa.Table) -> set[tuple[str, ...]]:
+    """Return what tells whether rows are the same: one whose vector has come at last is another."""
+    return set(zip(*(rows[name].to_pylist() for name in _MARKS), strict=True))

@@ -6,18 +6,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.calls import CallStore
     from memory_pipeline.domain.facts import Extractor
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.summaries import Summarizer
+    from memory_pipeline.models.hosted.asking import Asker
+    from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What extracts facts, embeds texts and summarizes periods."""
+    """What extracts facts, embeds texts and summarizes periods.
+
+    Attributes:
+        store: where hosted models remember answers and calls; None if there are none.
+    """
 
     extractor: Extractor
     embedder: Embedder
     summarizer: Summarizer
+    store: CallStore | None = None
 
 
 def default_models(timezone: str = "UTC") -> Models:
@@ -28,5 +40,70 @@ def default_models(timezone: str = "UTC") -> Models:
     """
     from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer, HashingEmbedder
 
-    embedder = HashingEmbedder()
-    return Models(DeterministicExtractor(timezone), embedder, ExtractiveSummarizer(embedder))
+    return Models(DeterministicExtractor(timezone), HashingEmbedder(), ExtractiveSummarizer())
+
+
+def configured_models(
+    configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
+) -> Models:
+    """Return the models that a lake's configuration names; the deterministic ones where it names none.
+
+    Args:
+        configuration: of the lake.
+        store: remembers answers and calls; the lake's own.
+        timezone: the zone of the lake's days.
+        clock: tells the time, UTC, to which calls and budgets belong.
+    """
+    if not configuration.uses_models:
+        return default_models(timezone)
+    from memory_pipeline.models.hosted.asking import Asker
+
+    return _hosted(Asker(configuration, store, clock), timezone)
+
+
+def rehearsing_models(
+    configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
+) -> tuple[Models, RehearsingAsker]:
+    """Return models that ask nothing, and what counts the questions that they would ask; arguments as above."""
+    from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
+
+    asker = RehearsingAsker(configuration, store, clock)
+    return _hosted(asker, timezone), asker
+
+
+def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:
+    """Return the embedder with which the memory of a lake is searched; what a query costs is not remembered.
+
+    Args:
+        configuration: of the lake.
+        clock: tells the time, UTC.
+    """
+    if configuration.embedding.is_deterministic:
+        from memory_pipeline.models.deterministic import HashingEmbedder
+
+        return HashingEmbedder()
+    from memory_pipeline.models.hosted.asking import Asker
+
+    return _embedder(Asker(configuration, None, clock))
+
+
+def _hosted(asker: Asker, timezone: str) -> Models:
+    from memory_pipeline.models.hosted.extraction import HostedExtractor
+    from memory_pipeline.models.hosted.summarization import HostedSummarizer
+
+    return Models(HostedExtractor(asker, timezone), _embedder(asker), HostedSummarizer(asker, timezone), asker.store)
+
+
+def _embedder(asker: Asker) -> Embedder:
+    endpoint = asker.configuration.embedding
+    if endpoint.is_deterministic:
+        from memory_pipeline.models.deterministic import HashingEmbedder
+
+        return HashingEmbedder()
+    if endpoint.is_local:
+        from memory_pipeline.models.local import LocalEmbedder
+
+        return LocalEmbedder(endpoint)
+    from memory_pipeline.models.hosted.embedding import HostedEmbedder
+
+    return HostedEmbedder(asker)

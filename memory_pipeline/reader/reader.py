@@ -14,16 +14,17 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.ranking import Candidate, scores
-from memory_pipeline.errors import ConfigurationError, InputError, shown
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.vectors import Filter
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.selection import reading_embedder
 from memory_pipeline.reader.tail import Tail
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.reader.lineage import Node
 
 #: Longest range of days that a search accepts: a century.
@@ -74,28 +75,29 @@ class MemoryReader:
     What was written a moment ago is found too: the journal's unprocessed tail is searched with the index.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, models: Models) -> None:
+    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder) -> None:
         self._lake = lake
         self._scope = scope
-        self._embedder = models.embedder
-        self._tail = Tail(lake, scope, models.extractor, models.embedder)
+        self._embedder = embedder
+        self._tail = Tail(lake, scope, embedder)
 
     @classmethod
-    def open(cls, uri: str, *, workspace_id: str, agent_id: str, models: Models | None = None) -> MemoryReader:
+    def open(cls, uri: str, *, workspace_id: str, agent_id: str, embedder: Embedder | None = None) -> MemoryReader:
         """Open the memory of one agent in the lake at `uri`. An agent that was never written of has none.
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: whose memory.
             agent_id: likewise.
-            models: what the pipeline uses; the deterministic ones if not given.
+            embedder: what the pipeline uses; the one of the lake's config/workspaces.yaml if not given.
 
         Raises:
             InputError: an id is not accepted.
-            ConfigurationError: the address is not accepted.
+            ConfigurationError: the address or the lake's configuration is not accepted.
         """
         lake = Lake(uri)
-        return cls(lake, Scope(workspace_id, agent_id), models or default_models(lake.calendar.timezone))
+        scope = Scope(workspace_id, agent_id)
+        return cls(lake, scope, embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC)))
 
     def search_memory(
         self,
@@ -109,7 +111,8 @@ class MemoryReader:
     ) -> list[Hit]:
         """Return what is remembered at one grain of a range of days.
 
-        With a query, the best matches by words and vectors come first; without one, the newest. The range is applied
+        With a query, the best matches by words and vectors come first (by words alone if the embedder fails, which the
+        log tells); without one, the newest. The range is applied
         before anything is counted. A summary's age counts from the end of its period, a fact's from when it was said;
         both ends of the range are included. A message gives at most one hit.
 
@@ -123,6 +126,7 @@ class MemoryReader:
 
         Raises:
             InputError: an argument is not accepted; the message names it.
+            ConfigurationError: the index was made with another embedder than the reader's.
         """
         grain = Grain.parse(grain)
         where = _filter(minimum_days_ago, maximum_days_ago, now or datetime.now(UTC))
@@ -139,17 +143,16 @@ class MemoryReader:
             rows.sort(key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
             return [self._hit(grain, row, 0.0) for row in rows[:max_results]]
 
-        vector = self._embedder.embed([query])[0]
+        self._lake.index.check(self._embedder)
+        embedded = self._embedder.embed([query])[0]
+        vector = None if np.isnan(embedded[0]) else embedded
         limit = max(_LEAST_CANDIDATES, _OVERFETCH * max_results)
         tail = self._tail.matching(where, limit, vector, query) if grain is Grain.WORKING else []
         rows = _rows([*tail, self._lake.index.search(self._scope, grain, where, limit, vector, query)])
         if not rows:
             return []
-        self._check_models(rows)
-        similarity = np.array([row["vector"] for row in rows], np.float32) @ vector
-        ranked = scores(
-            query, [Candidate(row["content"], float(near)) for row, near in zip(rows, similarity, strict=True)]
-        )
+        similarity = _similarity(rows, vector)
+        ranked = scores(query, [Candidate(row["content"], near) for row, near in zip(rows, similarity, strict=True)])
         best: dict[tuple[str, ...], tuple[float, dict[str, Any]]] = {}
         for score, row in sorted(zip(ranked, rows, strict=True), key=lambda pair: (-pair[0], pair[1]["id"])):
             best.setdefault(tuple(row["source_ids"]) if grain is Grain.WORKING else (row["id"],), (score, row))
@@ -183,13 +186,15 @@ class MemoryReader:
             score=round(score, 4),
         )
 
-    def _check_models(self, rows: list[dict[str, Any]]) -> None:
-        others = {row["embed_model"] for row in rows} - {self._embedder.name}
-        if others:
-            raise ConfigurationError(
-                f"the index was made with the embedder {', '.join(sorted(others))}, the reader has "
-                f"{self._embedder.name}; open the reader with the models of the pipeline"
-            )
+
+def _similarity(rows: list[dict[str, Any]], vector: NDArray[np.float32] | None) -> list[float]:
+    """Return how near each row is to the query; what has no vector is as near as the others are on average."""
+    if vector is None:
+        return [0.0] * len(rows)
+    absent = [math.nan] * len(vector)
+    near = np.array([row["vector"] or absent for row in rows], np.float32) @ vector
+    known = near[~np.isnan(near)]
+    return [float(value) for value in np.nan_to_num(near, nan=float(known.mean()) if len(known) else 0.0)]
 
 
 def _rows(tables: list[pa.Table]) -> list[dict[str, Any]]:

@@ -1,48 +1,133 @@
-"""Messages to working facts: turns as they were said, and what their sentences assert."""
+"""Messages to working facts: turns as they were said, and what is found in them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.identity import digest_of_all
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.facts import Extraction, Passage
+from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.lake.ledger import table_asset
-from memory_pipeline.lake.rows import facts_to_rows, message_digest, rows_to_messages
+from memory_pipeline.lake.rows import facts_to_rows, message_digest, row_operations, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.made import Made, content_digest
+from memory_pipeline.steps.made import Made, content_digest, unfinished_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.facts import Extractor
+    from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
 
+#: How far an agent's earlier operations are read back when a model is to see what the agent knows.
+LOOK_BACK = timedelta(days=31)
 
-def _order(message: Message) -> tuple[object, ...]:
-    scope = message.scope
-    said = (message.sent_at, scope.workspace_id, scope.agent_id, message.conversation_id)
-    return (*said, message.turn, message.id)
+_Key = tuple[str, str, str, str]
+
+
+@dataclass
+class Reading:
+    """What hours hold, and what of it is to be extracted.
+
+    Attributes:
+        messages: all of the hours, in the order of what was said.
+        passages: those with something memorable, each with the digest that its facts will carry.
+        kept: rows of facts that stand, since neither what was said nor the way of extraction has changed.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+    kept: pa.Table = field(default_factory=FACTS.schema.empty_table)
+    old: pa.Table = field(default_factory=FACTS.schema.empty_table)
+
+    @cached_property
+    def changed(self) -> list[Passage]:
+        """The passages whose facts are not among the rows that are kept."""
+        done = set(_keys(self.kept))
+        return [passage for passage in self.passages if _key(passage) not in done]
+
+
+def read_hours(lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table) -> Reading:
+    """Read the messages of `hours`, and find out which of the `old` rows of facts need not be made again.
+
+    A passage that fell back on rules is not kept: the model is asked again.
+    """
+    messages = sorted(rows_to_messages(lake.tables.read(MESSAGES, [hour.key for hour in hours])), key=_order)
+    return _reading(extractor, messages, old)
+
+
+def _reading(extractor: Extractor, messages: list[Message], old: pa.Table) -> Reading:
+    said: dict[_Key, list[Message]] = defaultdict(list)
+    for message in messages:
+        scope = message.scope
+        said[scope.workspace_id, scope.agent_id, message.hour.key, message.conversation_id].append(message)
+    passages = [
+        Passage(
+            scope=group[0].scope,
+            hour=group[0].hour,
+            conversation_id=group[0].conversation_id,
+            messages=tuple(group),
+            digest=digest(extractor.method(group[0].scope), *map(message_digest, group)),
+        )
+        for group in said.values()
+        if any(message.role.is_memorable for message in group)
+    ]
+    wanted = {(_key(passage), passage.digest) for passage in passages}
+    stands = [
+        fallback is None and (key, source_digest) in wanted
+        for key, fallback, source_digest in zip(
+            _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
+        )
+    ]
+    return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old)
 
 
 def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period]) -> list[Made]:
-    """Make the ``facts`` partitions of `hours` from their messages; return what each holds."""
-    keys = [hour.key for hour in hours]
-    messages: list[Message] = []
+    """Make the ``facts`` partitions of `hours` from their messages; return what each holds.
 
-    def extracted(_: pa.Table) -> pa.Table:
+    Only passages that are new, have changed or fell back before are extracted; only texts without a vector embedded.
+    """
+    keys = [hour.key for hour in hours]
+    reading = Reading()
+    found: dict[_Key, Extraction] = {}
+
+    def extracted(old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits facts in between makes this start over, with newer messages.
-        messages[:] = sorted(rows_to_messages(lake.tables.read(MESSAGES, keys)), key=_order)
-        facts = extractor.extract([message for message in messages if message.role.is_memorable])
-        return facts_to_rows(facts, embedder)
+        nonlocal reading
+        reading = read_hours(lake, extractor, hours, old)
+        asked = reading.changed
+        extractions = extractor.extract(asked, lambda: _recall(lake, reading)) if asked else []
+        found.clear()
+        found.update({_key(passage): extraction for passage, extraction in zip(asked, extractions, strict=True)})
+        facts = [
+            replace(fact, source_digest=passage.digest)
+            for passage, extraction in zip(asked, extractions, strict=True)
+            for fact in extraction.facts
+        ]
+        rows = pa.concat_tables([reading.kept, _left(reading, found), facts_to_rows(facts)])
+        return with_vectors(rows, old, hours, embedder)
 
     result = lake.tables.transform(FACTS, keys, extracted)
 
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
-    for message in messages:
+    for message in reading.messages:
         inputs[message.hour].append(message_digest(message))
+    refused: dict[str, int] = defaultdict(int)
+    waiting: dict[str, int] = defaultdict(int)
+    for key, extraction in found.items():
+        refused[key[2]] += extraction.refused
+        waiting[key[2]] += extraction.is_waiting
     sizes = lake.tables.sizes(FACTS)
     return [
         Made(
@@ -55,6 +140,52 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
             messages=len(inputs[hour]),
             bytes=sizes.get(hour.key, 0),
             changed=hour.key in result.changed,
+            fallbacks=rows.num_rows - rows["fallback"].null_count,
+            unfinished=unfinished_rows(rows) + waiting[hour.key],
+            refused=refused[hour.key],
         )
         for hour, rows in by_period(result.rows, hours).items()
     ]
+
+
+def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
+    """Return the old rows of passages that wait for a budget: what was known of them stays known."""
+    waiting = {key for key, extraction in found.items() if extraction.is_waiting}
+    return reading.old.filter(pa.array([key in waiting for key in _keys(reading.old)], pa.bool_()))
+
+
+def _recall(lake: Lake, reading: Reading) -> dict[Scope, list[Operation]]:
+    """Return what the agents of changed passages said to know in the weeks before, and in hours that are kept."""
+    agents = {passage.scope for passage in reading.changed}
+    first = min(passage.hour.key for passage in reading.changed)
+    opened = lake.calendar.bounds(min((p.hour for p in reading.changed), key=lambda hour: hour.key))[0]
+    since = lake.calendar.hour(opened - LOOK_BACK).key
+    before = [key for key in lake.tables.keys(FACTS) if since <= key < first]
+    columns = ["workspace_id", "agent_id", "message_ids", "event_at", "operations"]
+    earlier = lake.tables.read(FACTS, before, columns=columns)
+    operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
+    by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}
+    for row in pa.concat_tables([earlier, reading.kept.select(columns)]).filter(_has_operations).to_pylist():
+        scope = by_name.get((row["workspace_id"], row["agent_id"]))
+        if scope is not None:
+            operations[scope] += row_operations(row)
+    return operations
+
+
+_has_operations = pc.list_value_length(pc.field("operations")) > 0
+
+
+def _order(message: Message) -> tuple[object, ...]:
+    scope = message.scope
+    said = (message.sent_at, scope.workspace_id, scope.agent_id, message.conversation_id)
+    return (*said, message.turn, message.id)
+
+
+def _key(passage: Passage) -> _Key:
+    scope = passage.scope
+    return scope.workspace_id, scope.agent_id, passage.hour.key, passage.conversation_id
+
+
+def _keys(facts: pa.Table) -> list[_Key]:
+    names = ("workspace_id", "agent_id", "period", "conversation_id")
+    return list(zip(*(facts[name].to_pylist() for name in names), strict=True))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]:
-    """Bring a grain's index level with its table; return what each period holds.
+def index_periods(lake: Lake, grain: Grain, periods: list[Period], dimension: int) -> list[Made]:
+    """Bring a grain's index, of vectors of `dimension` numbers, level with its table; return what each period holds.
 
     Only agents whose rows differ are written, one commit each. Another run may replace the rows while they are
     indexed, and its newer index might be overwritten; so the table is looked at again afterwards.
@@ -38,7 +38,7 @@ def index_periods(lake: Lake, grain: Grain, periods: list[Period]) -> list[Made]
     for _ in range(_ATTEMPTS):
         rows = _read(lake, grain, periods)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        agents = {scope: projected(part) for scope, part in by_scope(rows).items()}
+        agents = {scope: projected(part, dimension) for scope, part in by_scope(rows).items()}
         written |= lake.index.replace(grain, periods, agents)
         if content_digest(_read(lake, grain, periods, columns=("digest", "embed_model"))) == content_digest(rows):
             break

@@ -7,8 +7,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.lake.ledger import MESSAGES_ASSET
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.extract import extract_facts
@@ -50,8 +51,12 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
         models: what extracts, embeds and summarizes.
         grain: of the periods.
         periods: the partitions to make, in any order.
+
+    Raises:
+        ConfigurationError: the embedder is not the one that made the vectors which are there.
     """
-    for batch in _batches(lake, grain, sorted(set(periods), key=lambda period: period.key)):
+    lake.index.adopt(models.embedder)
+    for batch in batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key)):
         started = time.perf_counter()
         files: list[JournalFile] = []
         if grain is Grain.WORKING:
@@ -61,15 +66,21 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
             made += extract_facts(lake, models.extractor, models.embedder, batch)
         else:
             made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-        indexed = index_periods(lake, grain, batch)
+        usage = models.store.settle(batch) if models.store else {}
+        indexed = index_periods(lake, grain, batch, models.embedder.dimension)
         made = [*_as_indexed(made, indexed), *indexed]
         # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
-        lake.ledger.record(part.entry for part in made if part.rows or part.changed or grain is not Grain.WORKING)
+        lake.ledger.record(part.entry for part in made if _is_entered(part))
         acknowledge(lake, files)
         seconds = time.perf_counter() - started
         _log.info("%s: made %s in %.1f s", grain, _span(batch), seconds)
         for part in made:
-            yield replace(part, seconds=seconds / len(batch))
+            asked = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
+            yield replace(part, seconds=seconds / len(batch), usage=asked)
+
+
+def _is_entered(part: Made) -> bool:
+    return bool(part.rows or part.changed or part.unfinished) or part.period.grain is not Grain.WORKING
 
 
 def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
@@ -88,7 +99,8 @@ def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
     ]
 
 
-def _batches(lake: Lake, grain: Grain, periods: list[Period]) -> Iterator[list[Period]]:
+def batches_of(lake: Lake, grain: Grain, periods: list[Period]) -> Iterator[list[Period]]:
+    """Cut sorted periods into batches that fit in memory."""
     if grain is not Grain.WORKING:
         size = _BATCH_PERIODS[grain]
         yield from (periods[start : start + size] for start in range(0, len(periods), size))

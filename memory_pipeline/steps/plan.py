@@ -33,8 +33,11 @@ class GrainStatus:
         made: periods that hold rows, in order.
         empty: periods that were looked at and had no material.
         rows: rows in all of them.
-        pending: closed periods to make: hours with journal files, summaries whose sources are new or have changed.
+        pending: closed periods to make: hours with journal files, summaries whose sources are new or have changed,
+            and whatever a model did not finish.
         missing: those of `pending` that were never made.
+        unfinished: those of `pending` that hold something which waits for a model: made by rules in its place,
+            without a vector, or left out until a budget allows it.
         open: periods with material that have not closed yet; hours that have not begun.
         early: hours with journal files that lie before the first day of the memory.
     """
@@ -45,6 +48,7 @@ class GrainStatus:
     rows: int
     pending: list[Period]
     missing: list[Period]
+    unfinished: list[Period]
     open: list[Period]
     early: list[Period]
 
@@ -63,14 +67,14 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         early = {hour for hour, begins in waiting.items() if begins < first}
         still_open = {hour for hour, begins in waiting.items() if begins > now}
         pending = waiting.keys() - early - still_open
-        pending |= {Period(grain, key) for key in table if not _in_step(table[key], index.get(key))}
+        pending |= {Period(grain, key) for key in table if not _is_complete(table[key], index.get(key))}
     else:
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():
             entry = table.get(period.key)
             if lake.calendar.closes_at(period) > now:
                 still_open.add(period)
-            elif entry is None or entry.input_digest != digest or not _in_step(entry, index.get(period.key)):
+            elif entry is None or entry.input_digest != digest or not _is_complete(entry, index.get(period.key)):
                 pending.add(period)
     return GrainStatus(
         grain=grain,
@@ -79,6 +83,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         rows=sum(entry.rows for entry in table.values()),
         pending=_sorted(pending),
         missing=_sorted(period for period in pending if period.key not in table),
+        unfinished=_sorted(period for period in pending if period.key in table and table[period.key].unfinished),
         open=_sorted(still_open),
         early=_sorted(early),
     )
@@ -113,8 +118,9 @@ def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
     return {period: digest_of_all(digests) for period, digests in sources.items()}
 
 
-def _in_step(table: Entry, index: Entry | None) -> bool:
-    return index is not None and index.input_digest == table.output_digest
+def _is_complete(table: Entry, index: Entry | None) -> bool:
+    """Tell whether the index is level with the table, and nothing waits for a model."""
+    return index is not None and index.input_digest == table.output_digest and not table.unfinished
 
 
 def _periods(grain: Grain, keys: Iterable[str]) -> list[Period]:

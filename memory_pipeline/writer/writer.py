@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import DEFAULT_START, Settings
 from memory_pipeline.writer.known import landed_messages
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.summaries import Summarizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +71,63 @@ class MemoryWriter:
             InputError: something in it is not accepted, or a message id is already used for another text. The message
                 names the field and the value; nothing was written.
         """
-        admission = Admission(self._start, now or datetime.now(UTC), self._lake.calendar)
-        own = {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
-        for name, mine in own.items():
+        for name, mine in self._own.items():
             if isinstance(conversation, Mapping) and conversation.get(name, mine) != mine:
                 raise InputError(f"{name} {shown(conversation[name])} is another's; this writer writes for {mine}")
-        record = {**conversation, **own} if isinstance(conversation, Mapping) else conversation
-        messages, rejected = read_messages(record, admission)
+        record = {**conversation, **self._own} if isinstance(conversation, Mapping) else conversation
+        messages, rejected = read_messages(record, self._admission(now))
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
         self._lake.ensure()
         files = self._lake.journal.append(self._known.without_known(messages))
         return Receipt(tuple(message.id for message in messages), tuple(files))
+
+    def compact(
+        self,
+        conversation: Mapping[str, object],
+        *,
+        keep: int = 10,
+        summarizer: Summarizer | None = None,
+        now: datetime | None = None,
+    ) -> dict[str, object]:
+        """Return a conversation with all but its last messages replaced by one that sums them up.
+
+        It is written first, so nothing that is summed up is lost to memory; and the summary is a message of the system,
+        which never becomes memory.
+
+        Args:
+            conversation: as :meth:`write` takes it.
+            keep: how many messages stay as they are; one that has no more than one besides is returned whole.
+            summarizer: what sums up; what the lake's configuration names for days if not given.
+            now: the time at which it is received; the clock's if not given.
+
+        Raises:
+            InputError: as :meth:`write`; or `keep` is negative.
+        """
+        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+            raise InputError(f"keep {shown(keep)} is not accepted; expected a number of messages from 0")
+        self.write(conversation, now=now)
+        records = list(conversation["messages"])  # type: ignore[call-overload]  # write() has checked it
+        if len(records) <= keep + 1:
+            return dict(conversation)
+        from memory_pipeline.models.selection import configured_models
+        from memory_pipeline.writer.compaction import summary_of
+
+        dropped = {**conversation, **self._own, "messages": records[: len(records) - keep]}
+        messages, _ = read_messages(dropped, self._admission(now))
+        if summarizer is None:
+            configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
+            summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
+        summary = summary_of(messages, self._lake.calendar, summarizer)
+        return {**conversation, "messages": [summary, *records[len(records) - keep :]]}
+
+    @property
+    def _own(self) -> dict[str, str]:
+        return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
+
+    def _admission(self, now: datetime | None) -> Admission:
+        return Admission(self._start, now or datetime.now(UTC), self._lake.calendar)
 
 
 class _KnownMessages:

@@ -67,7 +67,7 @@ RANGES = {
 def test_every_grain_has_a_table_and_an_index_that_say_what_they_are(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
     names = {key.to_user_string() for key in graph.get_all_asset_keys()}
-    expected = {"messages", "working_facts", "memory_growth"}
+    expected = {"messages", "working_facts", "memory_growth", "model_cost"}
     expected |= {f"{grain}_index" for grain in Grain}
     expected |= {f"{grain}_summaries" for grain in Grain if grain is not Grain.WORKING}
     assert names == expected
@@ -153,13 +153,13 @@ def test_the_mart_is_made_and_its_tests_block(definitions: dg.Definitions, monke
 
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", RANGES["messages"])
-        assert materialize(definitions, instance, "memory_growth").success
+        assert materialize(definitions, instance, "memory_growth", "model_cost").success
         from memory_pipeline.analytics import Warehouse
 
         query = Warehouse.query
         monkeypatch.setattr(Warehouse, "query", lambda self, _: query(self, "stg_facts"))
         with pytest.raises(LakeError, match=r"returned rows.*one_summary_for_each_agent_and_period"):
-            materialize(definitions, instance, "memory_growth")
+            materialize(definitions, instance, "memory_growth", "model_cost")
 
 
 def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.MonkeyPatch, root: str) -> None:

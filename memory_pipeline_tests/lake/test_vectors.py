@@ -17,6 +17,7 @@ from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import Filter, VectorIndex
+from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME, hours
 
 HOUR = "2024-01-15T08"
@@ -76,10 +77,34 @@ def test_agents_have_tables_of_their_own(index: VectorIndex) -> None:
     assert contents(index, other) == ["theirs"]
 
 
-def test_vectors_of_another_length_are_refused_with_what_to_do(index: VectorIndex) -> None:
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    with pytest.raises(ConfigurationError, match=r"holds vectors of 8 numbers, not 4.*delete"):
-        index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two", dimension=4)})
+def test_an_embedder_that_did_not_make_the_vectors_is_refused_with_what_to_do(root: str) -> None:
+    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # nothing is there yet
+    VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
+    VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
+    for other in (HashingEmbedder(128), HashingEmbedder()):
+        index = VectorIndex(Storage(root))
+        for refused in (index.check, index.adopt):
+            with pytest.raises(ConfigurationError, match=r"cannot be compared; set `embedding`.* back.*vectordb"):
+                refused(other)
+
+
+def test_a_row_without_a_vector_is_found_by_its_words_and_replaced_when_it_has_one(index: VectorIndex) -> None:
+    whole = rows(HOUR, "one", "two")
+    absent = pa.array([None, whole["vector"][1].as_py()], whole.schema.field("vector").type)
+    at = whole.schema.get_field_index("vector")
+    models = pa.array([None, "test"])
+    half = whole.set_column(at, whole.schema.field(at), absent).set_column(at - 1, whole.schema.field(at - 1), models)
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: half}) == {HOUR}
+
+    def found(vector: list[float] | None, text: str) -> set[str]:
+        return set(index.search(ACME, Grain.WORKING, Filter(), 5, vector, text)["content"].to_pylist())
+
+    assert found([1.0] + [0.0] * 7, "nothing") == {"two"}
+    assert found([1.0] + [0.0] * 7, "one") == {"one", "two"}
+    assert found(None, "one") == {"one"}
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: whole}) == {HOUR}
+    assert found([1.0] + [0.0] * 7, "nothing") == {"one", "two"}
+    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: whole}) == set()
 
 
 def test_search_filters_before_it_limits(index: VectorIndex) -> None:

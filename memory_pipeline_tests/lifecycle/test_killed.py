@@ -78,7 +78,7 @@ def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(ingested: Path,
 def test_the_sample_year_is_what_it_says(whole: Path, models: Models) -> None:
     from memory_pipeline.reader import MemoryReader
 
-    reader = MemoryReader(Lake(str(whole)), SAMPLE, models)
+    reader = MemoryReader(Lake(str(whole)), SAMPLE, models.embedder)
     loan = "loan with the Lanternfish Credit Union"
     for grain in ("daily", "weekly", "monthly", "quarterly", "yearly"):
         hits = reader.search_memory(grain, 0, 400, 3, loan, now=AFTERWARDS)

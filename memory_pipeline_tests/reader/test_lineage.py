@@ -22,7 +22,7 @@ def reader(lake: Lake, models: Models) -> MemoryReader:
     write(lake, conversation("I moved to Porto.", "My dog is called Bruno.", at="2024-03-12T08:00"))
     write(lake, conversation("Bruno ate my passport.", at="2024-07-02T10:00", conversation_id="c2"))
     run(lake, models)
-    return MemoryReader(lake, ACME, models)
+    return MemoryReader(lake, ACME, models.embedder)
 
 
 def leaves(node: Node) -> list[Node]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.conversations import Message
-    from memory_pipeline.domain.facts import Fact
+    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.domain.summaries import Assignment, Condensation
     from memory_pipeline.models.selection import Models
 
 OTHER = Scope("acme", "sales")
@@ -144,14 +144,14 @@ def test_one_agents_late_message_leaves_the_others_summaries_alone(lake: Lake, m
     asked: list[str] = []
 
     class Counting:
-        name = models.summarizer.name
+        method = models.summarizer.method
 
-        def summarize(self, period: Period, material: Sequence[object]) -> object:
-            asked.append(period.key)
-            return models.summarizer.summarize(period, material)  # type: ignore[arg-type]
+        def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+            asked.extend(assignment.period.key for assignment in assignments)
+            return models.summarizer.summarize(assignments)
 
     write(lake, conversation("My sister is Clara.", at="2024-01-15T20:00", conversation_id="late"))
-    run(lake, replace(models, summarizer=Counting()))  # type: ignore[arg-type]
+    run(lake, replace(models, summarizer=Counting()))
     after = {row["agent_id"]: row for row in lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()}
     assert asked == ["2024-01-15", "2024-W03", "2024-01", "2024-Q1", "2024"]
     assert after["sales"] == before["sales"]
@@ -193,12 +193,12 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
     write(lake, conversation("I like tea."))
 
     class Interrupted:
-        name = models.extractor.name
+        method = models.extractor.method
 
-        def extract(self, messages: Sequence[Message]) -> list[Fact]:
+        def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
             if len(lake.journal.pending()) == 1:
                 write(lake, conversation("I like coffee.", conversation_id="meanwhile"))
-            return models.extractor.extract(messages)
+            return models.extractor.extract(passages, recall)
 
     list(make(lake, replace(models, extractor=Interrupted()), Grain.WORKING, hours("2024-01-15T08")))
     [left] = lake.journal.pending()
@@ -225,11 +225,11 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
             assert other.journal.pending() == []
 
     class Slow:
-        name = models.extractor.name
+        method = models.extractor.method
 
-        def extract(self, messages: Sequence[Message]) -> list[Fact]:
+        def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
             overtake()
-            return models.extractor.extract(messages)
+            return models.extractor.extract(passages, recall)
 
     mine = replace(models, extractor=Slow()) if moment == "while it extracts" else models
     replace_index = lake.index.replace

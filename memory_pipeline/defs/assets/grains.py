@@ -42,8 +42,13 @@ class PeriodsConfig(dg.Config):
     periods: list[str] = Field(default_factory=list)
 
 
-def grain_assets(grain: Grain, models: Models, partitions: Partitions, calendar: Calendar) -> dg.AssetsDefinition:
-    """Return the assets of one grain: its table or tables, and its index."""
+def grain_assets(
+    grain: Grain, models: Models | None, partitions: Partitions, calendar: Calendar
+) -> dg.AssetsDefinition:
+    """Return the assets of one grain: its table or tables, and its index.
+
+    Without `models`, each run takes those that the lake's configuration names when it starts.
+    """
 
     @dg.multi_asset(
         name=f"make_{grain}",
@@ -63,7 +68,7 @@ def grain_assets(grain: Grain, models: Models, partitions: Partitions, calendar:
             _refuse_open(periods, calendar)
         else:
             raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
-        for made in make(memory.lake, models, grain, periods):
+        for made in make(memory.lake, models or memory.models(), grain, periods):
             # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
             # hours touches no others.
             context.log_event(
@@ -139,10 +144,22 @@ def _columns(spec: TableSpec) -> dict[str, Any]:
 
 def _metadata(made: Made) -> dict[str, Any]:
     messages = {"messages": made.messages} if made.period.grain is Grain.WORKING else {}
+    usage = made.usage
+    asked = {
+        "calls": usage.calls,
+        "tokens_in": usage.tokens_in,
+        "tokens_out": usage.tokens_out,
+        "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
+        "calls_without_price": usage.unpriced,
+        "fallbacks": made.fallbacks,
+        "unfinished": made.unfinished,
+        "refused": made.refused,
+    }
     return {
         "rows": made.rows,
         "agents": made.agents,
         **messages,
+        **({} if made.asset == MESSAGES_ASSET or made.asset == index_asset(made.period.grain) else asked),
         "bytes": made.bytes,
         "seconds": round(made.seconds, 4),
         "changed": made.changed,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.calls import Use
+
 DEFAULT_DIMENSION: Final = 384
 
 #: Weights of a term's first occurrence in a text; n times weighs 1 + ⌊log2 n⌋ as much.
@@ -72,12 +74,13 @@ class HashingEmbedder:
         """Length of the vectors."""
         return self._dimension
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
         """Return unit vectors, shape (len(texts), dimension), float32, none of them zero, NaN or dependent on others.
 
         A text without a letter or digit is made of its signs as if they were a word; an empty one, and one whose
         features cancel out, becomes the first unit vector.
         """
+        del uses  # it costs nobody anything
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         first = size = 0
         for place, text in enumerate(texts):

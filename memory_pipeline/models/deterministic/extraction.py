@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
+from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
@@ -15,10 +15,12 @@ from memory_pipeline.models.deterministic.sentences import Sentence, sentences_o
 from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.operations import Operation
 
 #: How sure the rules are of each kind; a guess, the same for every fact of a kind. A turn is what was written.
 CONFIDENCE: Final = {
@@ -72,7 +74,19 @@ class DeterministicExtractor:
         """Name and version, and the zone if it is not UTC."""
         return "deterministic-1" if self._zone.key == "UTC" else f"deterministic-1 {self._zone.key}"
 
-    def extract(self, messages: Sequence[Message]) -> list[Fact]:
+    def method(self, scope: Scope) -> str:
+        """Name the rules; they are the same for everybody."""
+        del scope
+        return self.name
+
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
+        """Return what is found in each of `passages`."""
+        del recall  # a passage's facts depend on its messages alone
+        return [Extraction(tuple(self.facts_of(passage.messages))) for passage in passages]
+
+    def facts_of(self, messages: Sequence[Message]) -> list[Fact]:
         """Return the facts of `messages` (users' and assistants' only), in their order, a message's turn first.
 
         Pure: a message's facts depend on that message alone.

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.summaries import KeyPoint, Material
+from memory_pipeline.domain.summaries import Condensation, KeyPoint, Material
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.summaries import Assignment
 
 #: Characters that a summary may have. Each point costs its sentence and :data:`POINT_OVERHEAD`.
 DEFAULT_BUDGETS: Final[Mapping[Grain, int]] = MappingProxyType(
@@ -92,7 +95,26 @@ class ExtractiveSummarizer:
         settings = {grain.value: budget for grain, budget in self._budgets.items()}
         return f"extractive-1-{digest(settings, self._embedder.name)[:8]}"
 
-    def summarize(self, period: Period, material: Sequence[Material]) -> tuple[KeyPoint, ...]:
+    def method(self, scope: Scope, grain: Grain) -> str:
+        """Name the rules; they are the same for everybody."""
+        del scope, grain
+        return self.name
+
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        """Return what remains of each of `assignments`."""
+        return [self.condense(assignment) for assignment in assignments]
+
+    def condense(self, assignment: Assignment) -> Condensation:
+        """Return what remains of one assignment."""
+        points = self.points_of(assignment.period, assignment.material)
+        return Condensation(
+            points=points,
+            method=self.name,
+            tokens_in=sum(count_tokens(item.text) for item in assignment.material),
+            tokens_out=sum(count_tokens(point.sentence) for point in points),
+        )
+
+    def points_of(self, period: Period, material: Sequence[Material]) -> tuple[KeyPoint, ...]:
         """Return the points to keep, oldest first; their order and choice do not depend on the order of `material`.
 
         A text longer than a third of the budget is cut at a blank and ends with "…".

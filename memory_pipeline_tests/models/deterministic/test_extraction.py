@@ -18,7 +18,7 @@ EXTRACTOR = DeterministicExtractor()
 
 
 def asserted(text: str, role: Role = Role.USER, name: str | None = "Anna") -> list[Fact]:
-    return EXTRACTOR.extract([said(text, role=role, name=name)])[1:]
+    return EXTRACTOR.facts_of([said(text, role=role, name=name)])[1:]
 
 
 def the_fact(text: str, role: Role = Role.USER) -> Fact:
@@ -28,7 +28,7 @@ def the_fact(text: str, role: Role = Role.USER) -> Fact:
 
 def test_a_turn_keeps_what_was_written_verbatim() -> None:
     text = "  Wow!\n\n```\ncode\n```\nI moved to Porto yesterday. 😀 "
-    turn, *facts = EXTRACTOR.extract([said(text)])
+    turn, *facts = EXTRACTOR.facts_of([said(text)])
     assert turn.kind is FactKind.TURN
     assert turn.content == f"Anna: {text}"
     assert turn.extraction_method == VERBATIM
@@ -109,7 +109,7 @@ def test_only_users_instruct() -> None:
 
 def test_tool_and_system_messages_give_nothing() -> None:
     messages = [said("I moved to Porto.", role=role) for role in (Role.SYSTEM, Role.TOOL)]
-    assert EXTRACTOR.extract(messages) == []
+    assert EXTRACTOR.facts_of(messages) == []
 
 
 def test_dates_are_resolved_against_the_message() -> None:
@@ -132,7 +132,7 @@ def test_a_sentence_said_twice_in_a_message_is_one_fact() -> None:
 
 
 def test_a_message_of_one_sentence_is_a_turn_and_a_fact() -> None:
-    turn, fact = EXTRACTOR.extract([said("I moved to Porto.")])
+    turn, fact = EXTRACTOR.facts_of([said("I moved to Porto.")])
     assert turn.content == fact.content
     assert turn.id != fact.id
 
@@ -165,7 +165,7 @@ def test_what_matters_more(more: str, less: str) -> None:
     ],
 )
 def test_other_languages_give_their_turn_and_their_sentences(text: str) -> None:
-    turn, *facts = EXTRACTOR.extract([said(text)])
+    turn, *facts = EXTRACTOR.facts_of([said(text)])
     assert turn.content == f"Anna: {text}"
     assert [fact.content for fact in facts] == [f"Anna: {text}"]
 
@@ -176,20 +176,20 @@ def test_order_and_purity() -> None:
         said("Otto left.", turn=1),
         said("Thanks!", turn=2, role=Role.ASSISTANT, name="Juniper"),
     ]
-    together = EXTRACTOR.extract(messages)
-    assert together == [fact for message in messages for fact in EXTRACTOR.extract([message])]
+    together = EXTRACTOR.facts_of(messages)
+    assert together == [fact for message in messages for fact in EXTRACTOR.facts_of([message])]
     assert [fact.turn for fact in together] == sorted(fact.turn for fact in together)
 
 
 def test_a_later_clock_changes_nothing() -> None:
     message = said("We open next week, on 15 May.")
     later = replace(message, received_at=datetime(2025, 1, 1, tzinfo=UTC))
-    assert EXTRACTOR.extract([message]) == EXTRACTOR.extract([later])
+    assert EXTRACTOR.facts_of([message]) == EXTRACTOR.facts_of([later])
 
 
 @given(st.text(min_size=1, max_size=200), st.sampled_from(list(Role)), st.sampled_from([None, "Anna", "李"]))
 def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: str | None) -> None:
-    facts = EXTRACTOR.extract([said(text, role=role, name=name)])
+    facts = EXTRACTOR.facts_of([said(text, role=role, name=name)])
     assert [fact.kind for fact in facts].count(FactKind.TURN) == role.is_memorable
     assert len({fact.id for fact in facts}) == len(facts)
     for fact in facts:
@@ -217,13 +217,13 @@ def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: s
     ],
 )
 def test_a_megabyte_ends(unit: str) -> None:
-    turn, *_ = EXTRACTOR.extract([said(unit * (1_000_000 // len(unit)))])
+    turn, *_ = EXTRACTOR.facts_of([said(unit * (1_000_000 // len(unit)))])
     assert turn.kind is FactKind.TURN
 
 
 def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:
     late = replace(said("I am moving to Boston tomorrow."), sent_at=datetime(2024, 7, 2, 1, tzinfo=UTC))
     there = DeterministicExtractor("America/New_York")  # where it is 21:00 on 1 July
-    assert "[2024-07-02]" in there.extract([late])[1].content
-    assert "[2024-07-03]" in EXTRACTOR.extract([late])[1].content
-    assert there.extract([late])[1].extraction_method == "deterministic-1 America/New_York"
+    assert "[2024-07-02]" in there.facts_of([late])[1].content
+    assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
+    assert there.facts_of([late])[1].extraction_method == "deterministic-1 America/New_York"

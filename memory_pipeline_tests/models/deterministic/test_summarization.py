@@ -54,17 +54,17 @@ def many(count: int, seed: int = 0) -> list[Material]:
 
 def test_what_fits_is_kept_oldest_first() -> None:
     items = [material("Anna: I moved.", number=2, hours=5), material("Ruben: I paid 600 euros.", number=1, hours=1)]
-    points = SUMMARIZER.summarize(WEEK, items)
+    points = SUMMARIZER.points_of(WEEK, items)
     assert [point.sentence for point in points] == ["Ruben: I paid 600 euros.", "Anna: I moved."]
     assert points[0] == KeyPoint("Ruben: I paid 600 euros.", ("fact:00001",), START + timedelta(hours=1), 0.5, ())
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert SUMMARIZER.summarize(WEEK, []) == ()
+    assert SUMMARIZER.points_of(WEEK, []) == ()
 
 
 def test_the_same_said_twice_is_one_point_that_cites_both() -> None:
-    points = SUMMARIZER.summarize(
+    points = SUMMARIZER.points_of(
         WEEK,
         [
             material("Anna: I moved to Porto.", number=9, importance=0.4, entities=("Porto",)),
@@ -76,7 +76,7 @@ def test_the_same_said_twice_is_one_point_that_cites_both() -> None:
 
 def test_nearly_the_same_is_one_point() -> None:
     first = "Anna: The new oven was installed at the Harbour Bakery this very morning by three strong people."
-    (point,) = SUMMARIZER.summarize(
+    (point,) = SUMMARIZER.points_of(
         WEEK, [material(first, number=1), material(first.replace("was", "has been"), number=2, hours=3)]
     )
     assert point.sentence == first
@@ -95,12 +95,12 @@ def test_what_differs_in_a_number_a_negation_or_a_name_is_not_the_same(word: str
     assert changed != text
     name = other if other == "Sunday" else "Monday"
     items = [material(text, number=1, entities=("Monday",)), material(changed, number=2, entities=(name,))]
-    assert len(SUMMARIZER.summarize(WEEK, items)) == 2
+    assert len(SUMMARIZER.points_of(WEEK, items)) == 2
 
 
 @pytest.mark.parametrize("grain", SUMMARY_GRAINS)
 def test_the_budget_is_kept_and_well_used(grain: Grain) -> None:
-    points = SUMMARIZER.summarize(Period.containing(grain, START.date()), many(400))
+    points = SUMMARIZER.points_of(Period.containing(grain, START.date()), many(400))
     assert DEFAULT_BUDGETS[grain] * 0.9 < length(points) <= DEFAULT_BUDGETS[grain]
     assert list(points) == sorted(points, key=lambda point: (point.event_at, point.source_ids))
 
@@ -109,14 +109,14 @@ def test_the_budget_is_kept_and_well_used(grain: Grain) -> None:
 @settings(max_examples=20, deadline=None)
 def test_the_order_of_the_material_does_not_matter(choice: random.Random, seed: int) -> None:
     items = many(120, seed)
-    expected = SUMMARIZER.summarize(WEEK, items)
+    expected = SUMMARIZER.points_of(WEEK, items)
     choice.shuffle(items)
-    assert SUMMARIZER.summarize(WEEK, items) == expected
+    assert SUMMARIZER.points_of(WEEK, items) == expected
 
 
 def test_importance_decides_among_equals() -> None:
     items = [*many(300), material("Anna: I am allergic to hazelnuts.", number=999, importance=1.0, hours=50)]
-    assert "fact:00999" in {source for point in SUMMARIZER.summarize(WEEK, items) for source in point.source_ids}
+    assert "fact:00999" in {source for point in SUMMARIZER.points_of(WEEK, items) for source in point.source_ids}
 
 
 def test_no_day_takes_all() -> None:
@@ -125,37 +125,37 @@ def test_no_day_takes_all() -> None:
         for n in range(300)
     ]
     quiet = [material(f"Ruben: day {n} was calm.", number=1000 + n, importance=0.5, hours=24 * n) for n in range(1, 7)]
-    days = {point.event_at.date() for point in SUMMARIZER.summarize(WEEK, busy + quiet)}
+    days = {point.event_at.date() for point in SUMMARIZER.points_of(WEEK, busy + quiet)}
     assert len(days) == 7
 
 
 def test_new_names_come_before_more_of_the_same() -> None:
     known = [material(f"Anna: item {n} was sold here.", number=n, entities=("Anna",)) for n in range(300)]
     new = material("Anna: Zoltan came to the shop.", number=500, entities=("Anna", "Zoltan"))
-    assert any("Zoltan" in point.entities for point in SUMMARIZER.summarize(WEEK, [*known, new]))
+    assert any("Zoltan" in point.entities for point in SUMMARIZER.points_of(WEEK, [*known, new]))
 
 
 @pytest.mark.parametrize("text", ["word " * 10_000, "x" * 50_000, "我" * 50_000])
 def test_a_long_text_is_trimmed_but_never_lost(text: str) -> None:
-    (point,) = SUMMARIZER.summarize(WEEK, [material(text)])
+    (point,) = SUMMARIZER.points_of(WEEK, [material(text)])
     assert point.sentence.endswith("…")
     assert 300 < len(point.sentence) <= DEFAULT_BUDGETS[Grain.WEEKLY] // 3
     assert not point.sentence.endswith(" …")
 
 
 def test_points_can_be_summarized_again() -> None:
-    day = SUMMARIZER.summarize(Period.parse("daily", "2024-01-15"), many(200))
+    day = SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), many(200))
     again = [
         Material(f"daily:2024-01-15#{n}", p.sentence, p.event_at, n, p.importance, p.entities)
         for n, p in enumerate(day)
     ]
-    year = SUMMARIZER.summarize(Period.parse("yearly", "2024"), again)
+    year = SUMMARIZER.points_of(Period.parse("yearly", "2024"), again)
     assert [point.sentence for point in year] == [point.sentence for point in day]
 
 
 def test_more_than_can_be_compared() -> None:
     items = [material(f"Anna: {n} loaves.", number=n, importance=0.9 if n == 77 else 0.1) for n in range(6000)]
-    points = SUMMARIZER.summarize(WEEK, items)
+    points = SUMMARIZER.points_of(WEEK, items)
     assert "Anna: 77 loaves." in {point.sentence for point in points}
     assert length(points) <= DEFAULT_BUDGETS[Grain.WEEKLY]
 
@@ -167,7 +167,7 @@ def test_the_name_tells_the_settings() -> None:
     other = ExtractiveSummarizer(HashingEmbedder(64))
     assert len({SUMMARIZER.name, shorter.name, other.name}) == 3
     assert shorter.name == ExtractiveSummarizer(budgets={Grain.DAILY: 500}).name
-    assert length(shorter.summarize(Period.parse("daily", "2024-01-15"), many(100))) <= 500
+    assert length(shorter.points_of(Period.parse("daily", "2024-01-15"), many(100))) <= 500
 
 
 def test_bad_settings_and_hours_are_refused() -> None:
@@ -176,7 +176,7 @@ def test_bad_settings_and_hours_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="working"):
         ExtractiveSummarizer(budgets={Grain.WORKING: 1000})
     with pytest.raises(InputError, match="2024-01-15T08"):
-        SUMMARIZER.summarize(Period.parse("working", "2024-01-15T08"), many(1))
+        SUMMARIZER.points_of(Period.parse("working", "2024-01-15T08"), many(1))
 
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.floats(0, 1), st.integers(-100, 300)), min_size=1, max_size=12))
@@ -185,7 +185,7 @@ def test_any_material_gives_points_that_cite_it(rows: list[tuple[str, float, int
     items = [
         material(text, number=n, importance=importance, hours=hours) for n, (text, importance, hours) in enumerate(rows)
     ]
-    points = SUMMARIZER.summarize(WEEK, items)
+    points = SUMMARIZER.points_of(WEEK, items)
     assert points
     cited = [source for point in points for source in point.source_ids]
     assert len(cited) == len(set(cited))

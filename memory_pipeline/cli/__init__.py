@@ -1,0 +1,22 @@
+"""The command line: `memory-pipeline --help`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from memory_pipeline.cli import configuring, reading, running, writing
+from memory_pipeline.cli.root import cli
+from memory_pipeline.errors import MemoryPipelineError
+
+__all__ = ["cli", "configuring", "main", "reading", "running", "writing"]
+
+
+def main() -> None:
+    """Run the command line; an error of this package is one line and exit code 2."""
+    try:
+        cli(standalone_mode=True)
+    except MemoryPipelineError as error:
+        click.echo(f"memory-pipeline: {error}", err=True)
+        sys.exit(2)

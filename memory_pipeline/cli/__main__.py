@@ -1,0 +1,5 @@
+"""`python -m memory_pipeline.cli`."""
+
+from memory_pipeline.cli import main
+
+main()

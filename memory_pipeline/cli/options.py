@@ -1,0 +1,106 @@
+"""Options that commands share, and what they open: the lake, its models, a reader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
+from memory_pipeline.errors import InputError
+from memory_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.reader import MemoryReader
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+class Time(click.ParamType[datetime]):
+    """A time with its zone, or a date (midnight UTC)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read a time; without a zone it is UTC."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time such as 2024-01-15T08:30:00+00:00 or 2024-01-15", param, ctx)
+        if not FIRST_YEAR < moment.year < LAST_YEAR:
+            self.fail(f"{value!r} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def common(command: Command) -> Command:
+    """Add what every command takes: the lake, and JSON output."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
+    return click.option(
+        "--root",
+        metavar="URI",
+        help="The lake: a folder, or s3://bucket/prefix. [env MEMORY_PIPELINE_ROOT; default ./memory-lake]",
+    )(command)
+
+
+def now_option(command: Command) -> Command:
+    """Add --now."""
+    return click.option(
+        "--now", type=Time(), metavar="TIME", help="Act as of this time instead of the clock's, as 2025-01-31T12:00Z."
+    )(command)
+
+
+def scope_options(command: Command) -> Command:
+    """Add --workspace and --agent, which must be given."""
+    command = click.option("--agent", "agent_id", required=True, help="Whose memory: the agent's id.")(command)
+    return click.option("--workspace", "workspace_id", required=True, help="The agent's workspace.")(command)
+
+
+def settings_of(root: str | None) -> Settings:
+    """Return the environment's settings, with `root` if it is given."""
+    settings = Settings.from_environment()
+    return replace(settings, root=root or settings.root)
+
+
+def lake_of(settings: Settings, *, must_exist: bool = True) -> Lake:
+    """Open the lake.
+
+    Raises:
+        InputError: there is none, and there must be one.
+    """
+    from memory_pipeline.lake import Lake
+
+    lake = Lake(settings.root, settings.timezone)
+    if must_exist and not lake.exists:
+        raise InputError(
+            f"there is no memory lake at {lake.storage.uri}; name it with --root or MEMORY_PIPELINE_ROOT, "
+            "or fill it with `memory-pipeline ingest FILE`"
+        )
+    return lake
+
+
+def models_of(lake: Lake) -> Models:
+    """Return the models of the lake's configuration."""
+    from memory_pipeline.models.selection import configured_models
+
+    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
+
+
+def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
+    """Open an agent's memory."""
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.models.selection import reading_embedder
+    from memory_pipeline.reader import MemoryReader
+
+    embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
+    return MemoryReader(lake, Scope(workspace_id, agent_id), embedder)

@@ -1,0 +1,103 @@
+"""Commands that write: conversations into the journal, files into other forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memory_pipeline.cli.options import FILES, common, lake_of, now_option, settings_of
+from memory_pipeline.cli.root import cli
+from memory_pipeline.rendering import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@cli.command()
+@FILES
+@click.option("--workspace", "workspace_id", help="Workspace of conversations that do not name theirs.")
+@click.option("--agent", "agent_id", help="Agent of conversations that do not name theirs.")
+@now_option
+@common
+def ingest(
+    files: tuple[Path, ...],
+    workspace_id: str | None,
+    agent_id: str | None,
+    now: datetime | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Write conversations from FILES into the journal.
+
+    A *.json file holds one conversation or a list of them, any other one conversation a line. A conversation:
+
+    \b
+    {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
+     "user_id": "u17", "tags": ["phone"],                                          (optional)
+     "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
+                   "timestamp": "2024-01-15T08:03:00+01:00"}]}                     (id, name: optional)
+
+    Roles: user, assistant, system, tool. Times need their zone. What is not accepted is set aside in the lake's
+    journal/quarantine with its reason, and the rest goes on. Ingesting a file twice doubles nothing.
+    """
+    from memory_pipeline.domain.conversations import Admission
+    from memory_pipeline.writer.files import ingest_file
+
+    settings = settings_of(root)
+    lake = lake_of(settings, must_exist=False)
+    admission = Admission(settings.start, now or datetime.now(UTC), lake.calendar)
+    defaults = {"workspace_id": workspace_id, "agent_id": agent_id}
+    scope = {name: value for name, value in defaults.items() if value}
+    results = {}
+    for path in files:
+        result = results[str(path)] = ingest_file(lake, path, admission, scope, _report_batches(path))
+        if as_json:
+            continue
+        click.echo(
+            f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
+            f"{result.files:,} journal files; {result.known:,} known already; {result.rejections:,} records set aside"
+        )
+        for rejection in result.rejected:
+            click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)
+        if result.rejections > len(result.rejected):
+            more = result.rejections - len(result.rejected)
+            click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
+        if result.ignored_keys:
+            keys = ", ".join(f"{key} ({count:,}×)" for key, count in result.ignored_keys.most_common(8))
+            click.echo(f"  keys that memory has no place for, ignored: {keys}", err=True)
+    if as_json:
+        click.echo(to_json(results))
+
+
+def _report_batches(path: Path) -> Callable[[Any], None]:
+    return lambda result: click.echo(f"{path}: {result.messages:,} messages …", err=True)
+
+
+@cli.group()
+def convert() -> None:
+    """Turn other formats into conversations, as JSONL on standard output."""
+
+
+@convert.command()
+@FILES
+@click.option(
+    "--workspace", "workspace_id", default="locomo", show_default=True, help="Workspace of the conversations."
+)
+@click.option("--agent", "agent_id", help="Their agent; each file's name if not given.")
+@common
+def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None, root: str | None, as_json: bool) -> None:
+    """Convert FILES in LoCoMo's format (Maharana et al., ACL 2024). The output is JSON lines with or without --json.
+
+    Both people become users with their names; a turn's time is its talk's, plus a minute for each turn before it.
+    """
+    import json
+
+    from memory_pipeline.writer.locomo import read_locomo
+
+    del root, as_json  # taken for uniformity
+    for path in files:
+        for conversation in read_locomo(path, workspace_id, agent_id):
+            click.echo(json.dumps(conversation, ensure_ascii=False))

@@ -1,0 +1,169 @@
+"""What single values of the configuration must be like; each check raises ValueError with a text for people.
+
+No text here holds a key: values of places where a key may stand, or be pasted by mistake, are described by their
+length. That goes for any long word, since a key in the wrong place is still a key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from memory_pipeline.errors import shown
+from memory_pipeline.settings import REFERENCE_FORM, is_secret_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DETERMINISTIC = "deterministic"
+LOCAL = "fastembed"
+MAX_PROMPT = 20_000
+
+MODEL_FORM = f"{DETERMINISTIC}, or provider/name as LiteLLM has it, such as openai/gpt-5-mini"
+API_KEY_FORM = f"{REFERENCE_FORM}; never the key itself"
+API_BASE_FORM = "an address such as https://models.example.com/v1, without a user, password, ? or #"
+PARAMETERS_FORM = "a mapping of names to texts, numbers, true, false, null, lists and mappings"
+
+#: Longest text that a message shows; keys of models have 32 characters and more.
+_SHOWN = 30
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[\x21-\x7e]+")
+_MAX_MODEL = 256
+
+_WORD = re.compile(r"[a-z0-9]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: How words end that name keys; not "tokens", of which there are many innocent ones.
+_SECRET_WORDS = tuple(
+    "key secret token password passwd passphrase authorization auth bearer credential credentials cookie".split()
+)
+_ADDRESS_WORDS = tuple("base url uri endpoint host proxy proxies".split())
+#: Harmless, although it is called a key: it groups requests that begin alike.
+_HARMLESS = frozenset({"prompt_cache_key"})
+#: What LiteLLM calls that which has a name of its own here; given twice, nobody could tell which holds.
+_OWN = {
+    "model": "model",
+    "temperature": "temperature",
+    "timeout": "timeout_seconds",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "answer_format",
+    "num_retries": "attempts",
+    "max_retries": "attempts",
+    "messages": None,
+    "input": None,
+    "stream": None,
+}
+
+
+def described(value: object) -> str:
+    """Return what a message may show of a value from outside: short ones as they are, of others what they are."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return shown(value) if len(value) <= _SHOWN else f"a text of {len(value):,} characters"
+    if isinstance(value, int | float):
+        return text if len(text := repr(value)) <= _SHOWN else f"a number of {len(text):,} digits"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, Sequence) else f"a value of type {type(value).__name__}"
+
+
+def hidden(value: object) -> str:
+    """Return what a message may show of a value that could be a key: its length."""
+    if value is None or isinstance(value, bool | Mapping | list):
+        return described(value)
+    return f"a value of {len(str(value)):,} characters"
+
+
+def check_model(model: str) -> str:
+    """Refuse what LiteLLM could not find a provider for."""
+    if model != DETERMINISTIC and (len(model) > _MAX_MODEL or not _MODEL.fullmatch(model)):
+        raise ValueError(f"{described(model)} is not accepted; expected {MODEL_FORM}")
+    return model
+
+
+def check_api_key(reference: str) -> str:
+    """Refuse a key where a reference to it is wanted."""
+    if not is_secret_reference(reference):
+        raise ValueError(f"{hidden(reference)} is not accepted; expected {API_KEY_FORM}")
+    return reference
+
+
+def check_api_base(address: str) -> str:
+    """Refuse an address that is none, or that has a place where a key could hide."""
+    try:
+        parts = urlsplit(address)
+        wrong = (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.port == 0
+            or "@" in parts.netloc
+            or any(c in address for c in "?#\\")
+            or not re.fullmatch(r"[\x21-\x7e]{1,2048}", address)
+        )
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise ValueError(f"{hidden(address)} is not accepted; expected {API_BASE_FORM}")
+    return address
+
+
+def check_parameters(parameters: dict[str, object]) -> dict[str, object]:
+    """Refuse what could hold a key or an address, what has a name of its own, and what JSON cannot hold."""
+    for name in parameters:
+        if name in _OWN:
+            own = _OWN[name]
+            raise ValueError(f"{name} is not accepted here; {f'set {own}' if own else 'the pipeline sets it'}")
+    for path, value in _leaves((), parameters):
+        name = path[-1] if path else ""
+        words = _WORD.findall(_CAMEL.sub("_", name).lower())
+        where = ".".join(part if len(part) <= _SHOWN and part.isprintable() else "…" for part in path)
+        if any(word.endswith(_SECRET_WORDS) or word in _ADDRESS_WORDS for word in words) and name not in _HARMLESS:
+            raise ValueError(f"{where} is not accepted here; keys are named in api_key, the address in api_base")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{where} is {value}; expected a number that is finite")
+        if not (value is None or isinstance(value, str | bool | int | float | dict | list)):
+            raise ValueError(f"{where} is {described(value)}; expected {PARAMETERS_FORM}")
+    return parameters
+
+
+def check_prompt(prompt: str, placeholders: tuple[str, ...]) -> str:
+    """Refuse instructions that are blank or endless, or that could not be filled in."""
+    accepted = ", ".join(f"{{{name}}}" for name in placeholders)
+    if not prompt.strip() or len(prompt) > MAX_PROMPT:
+        raise ValueError(
+            f"{'a blank text' if not prompt.strip() else described(prompt)} is not accepted; "
+            f"expected 1 to {MAX_PROMPT:,} characters"
+        )
+    if "\x00" in prompt or any("\ud800" <= c <= "\udfff" for c in prompt):
+        raise ValueError("it holds characters that are no text; expected Unicode without NUL and surrogates")
+    try:
+        fields = [(name, form, conversion) for _, name, form, conversion in Formatter().parse(prompt)]
+    except ValueError:
+        raise ValueError(
+            f"it has a brace without its counterpart; a brace is written twice ({{{{ or }}}}); "
+            f"accepted placeholders: {accepted}"
+        ) from None
+    for name, form, conversion in fields:
+        if name is not None and (name not in placeholders or form or conversion):
+            raise ValueError(
+                f"{described(name)} in braces is no placeholder, or says more than its name; accepted: {accepted}; "
+                "a brace that is meant as such is written twice ({{ or }})"
+            )
+    return prompt
+
+
+def _leaves(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield a value and all that it holds, each with the names that lead to it."""
+    yield path, value
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            yield from _leaves((*path, str(name)), entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _leaves(path, entry)

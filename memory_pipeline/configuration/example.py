@@ -1,0 +1,79 @@
+"""A configuration to start from: every key, what it means and what it is when it is left out."""
+
+from __future__ import annotations
+
+#: Keys behind ``#`` without a space are switched off; each may be switched on as it stands.
+EXAMPLE = """\
+# Which models make the memory, for whom, and for how much. This file lies in the lake, as config/workspaces.yaml.
+#
+# All keys may be left out: without this file nothing calls a model. What is said in defaults holds for every workspace,
+# what a workspace says for its agents. `completion` is for extraction and all summaries; what a task says itself goes
+# before it. A later section wins key by key, with one exception: a section that names a model says all about it, and
+# inherits none of api_base, api_key, price, parameters, context_tokens, max_output_tokens and answer_format. So name
+# the key wherever you name a model.
+#
+# A key is never written here. It is referred to: env:NAME, or file:/absolute/path.
+
+defaults:
+  # Requests under way at the same time, 1 to 256.
+  max_concurrency: 16
+
+  # What makes vectors: one for the whole lake. Another one means to make all vectors anew.
+  embedding:
+    model: openrouter/thenlper/gte-base   # LiteLLM's provider/model; fastembed/NAME runs here; or deterministic
+    dimension: 768                        # length of its vectors; needed for every model but deterministic
+    api_key: env:OPENROUTER_API_KEY       # left out: the provider's usual variable
+    context_tokens: 512                   # tokens of a text that it takes; longer ones are cut off
+    batch_size: 64                        # most texts of one request, 1 to 2,048
+
+  # What writes text.
+  completion:
+    model: openrouter/openai/gpt-5-mini
+    api_key: env:OPENROUTER_API_KEY
+    #api_base: https://openrouter.ai/api/v1   # where the server is not the provider's own
+    timeout_seconds: 60                   # longest wait for one request
+    attempts: 4                           # tries in all
+    backoff_seconds: 0.5                  # wait before the second; doubled before each further one
+    temperature: 0                        # 0 to 2; null leaves it to the provider
+    context_tokens: 32000                 # question and answer together; longer input is cut into chunks
+    max_output_tokens: 4000               # longest answer
+    answer_format: json_schema            # or json_object, or text, for models that know no schema
+    #price: {input: 0.25, output: 2.0}    # US dollars for 1M tokens, where LiteLLM does not know them
+    parameters:                           # passed to LiteLLM as they are; keys of models are refused here
+      reasoning_effort: low
+
+  # What finds facts in conversations: any key of completion, and two more.
+  extraction:
+    known_facts: 20                       # known facts that a question shows, 0 to 200; with 0, hours are asked at once
+    # Instead of the built-in instructions. Placeholders: {first_day} {last_day} {agent}; other braces are doubled.
+    #prompt: "Find what {agent} should remember of the conversations from {first_day} to {last_day}."
+
+  # What summarizes: daily, weekly, monthly, quarterly, yearly, each with any key of completion, and two more.
+  summaries:
+    monthly:
+      length: 3000                        # characters that a summary may have; null for the grain's default
+      # Placeholders: {grain} {period} {first_day} {last_day} {length} {agent}
+      #prompt: "Summarize {period} for {agent} in at most {length} characters."
+    yearly:
+      model: openrouter/openai/gpt-5      # a model is named, so its key is, too
+      api_key: env:OPENROUTER_API_KEY
+
+  # What each workspace may spend in a calendar month (UTC); at least one limit.
+  budget:
+    usd_per_month: 20
+    tokens_per_month: 50000000
+    when_spent: fall_back                 # deterministic models go on; wait: memory is made in another month
+
+workspaces:
+  acme:
+    completion: {api_key: env:ACME_KEY}   # acme pays for itself; a key like this serves all models of the provider
+    embedding: {api_key: env:ACME_KEY}    # all that a workspace may say about the embedder
+    budget: {usd_per_month: 100}          # the other keys of the budget are the defaults'
+    summaries:
+      daily: {length: 1500}
+    agents:                               # completion, extraction and summaries, as above
+      support:
+        extraction: {known_facts: 50}
+      "2024-01-15":                       # ids that look like dates or numbers stand in quotes
+        completion: {model: deterministic}    # no model is called for this agent
+"""

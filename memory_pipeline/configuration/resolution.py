@@ -1,0 +1,147 @@
+"""Makes of a file's sections what holds for each workspace and agent, and finds what contradicts itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Summarization
+from memory_pipeline.configuration.inheritance import Inherited, Keys
+from memory_pipeline.configuration.sections import given
+from memory_pipeline.domain.calls import count_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_pipeline.configuration.faults import Path
+    from memory_pipeline.configuration.sections import Document, WorkspaceSection
+    from memory_pipeline.domain.grains import Grain
+
+#: Tokens that a question needs beside its answer and a prompt of its own: built-in words, and a little to read.
+_LEAST_QUESTION = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModels:
+    """The models of an agent."""
+
+    extraction: Extraction
+    summaries: Mapping[Grain, Summarization]
+
+    @property
+    def tasks(self) -> dict[tuple[str, ...], Extraction | Summarization]:
+        """Each task by the place where it is set."""
+        return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
+
+    @property
+    def uses_models(self) -> bool:
+        """Tell whether anything is not deterministic."""
+        return not all(task.is_deterministic for task in self.tasks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What holds for a workspace.
+
+    Attributes:
+        agents: the models of those that the file names.
+        other_agents: the models of all others.
+        budget: what may be spent in a month.
+        embedding_key: where the key for its vectors is found.
+    """
+
+    agents: Mapping[str, AgentModels]
+    other_agents: AgentModels
+    budget: Budget | None
+    embedding_key: str | None
+
+    @property
+    def uses_models(self) -> bool:
+        """Tell whether anything is not deterministic."""
+        return any(agent.uses_models for agent in (self.other_agents, *self.agents.values()))
+
+
+class Resolution:
+    """Resolves a document for all that it names, at once, so that its faults are found when it is read.
+
+    Attributes:
+        workspaces: those that the document names.
+        other_workspaces: what holds for all others.
+        faults: what became wrong by inheriting: the path and the reason.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.faults: list[tuple[Path, str]] = []
+        defaults = document.defaults
+        self._check_embedding(defaults.embedding)
+        top = Inherited().at(defaults)
+        models = self._models(("defaults",), top, None)
+        budget = self._budget(("defaults", "budget"), {}, given(defaults.budget))
+        self.other_workspaces = Workspace({}, models, budget, defaults.embedding.api_key)
+        self._defaults_budget = given(defaults.budget)
+        self.workspaces = {
+            workspace_id: self._workspace(("workspaces", workspace_id), section, top)
+            for workspace_id, section in document.workspaces.items()
+        }
+
+    def _workspace(self, path: Path, section: WorkspaceSection, top: Inherited) -> Workspace:
+        others = self.other_workspaces
+        inherited = top.at(section)
+        models = self._models(path, inherited, others.other_agents)
+        agents = {
+            agent_id: self._models((*path, "agents", agent_id), inherited.at(agent), models)
+            for agent_id, agent in section.agents.items()
+        }
+        budget, key = others.budget, others.embedding_key
+        if given(section.budget):
+            budget = self._budget((*path, "budget"), self._defaults_budget, given(section.budget))
+        if given(section.embedding):
+            key = section.embedding.api_key
+        return Workspace(agents, models, budget, key)
+
+    def _models(self, path: Path, keys: Inherited, parent: AgentModels | None) -> AgentModels:
+        """Return the models of one level; its parent's where they are equal, so that many agents share one object."""
+        models = AgentModels(
+            Extraction.model_validate(keys.extraction),
+            {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
+        )
+        if models == parent:
+            return parent
+        self._check_room(path, models, parent)
+        return models
+
+    def _check_room(self, path: Path, models: AgentModels, parent: AgentModels | None) -> None:
+        """Note answers that leave no room for a question, once for the level that made it so."""
+        places: dict[str, list[Path]] = {}
+        for place, task in models.tasks.items():
+            before = parent.tasks[place] if parent else None
+            fault = _lack_of_room(task)
+            if fault and (before is None or _lack_of_room(before) != fault):
+                places.setdefault(fault, []).append(place)
+        for fault, those in places.items():
+            self.faults.append(((*path, *(those[0] if len(those) == 1 else ("completion",))), fault))
+
+    def _check_embedding(self, embedding: Embedding) -> None:
+        if not embedding.is_deterministic and embedding.dimension is None:
+            self.faults.append(
+                (("defaults", "embedding", "dimension"), "it is missing; expected the length of the model's vectors")
+            )
+
+    def _budget(self, path: Path, inherited: Keys, section: Keys) -> Budget | None:
+        keys = {**inherited, **section}
+        if not keys:
+            return None
+        budget = Budget.model_validate(keys)
+        if budget.usd_per_month is None and budget.tokens_per_month is None:
+            self.faults.append((path, "it has no limit; expected usd_per_month, tokens_per_month or both"))
+        return budget
+
+
+def _lack_of_room(task: Extraction | Summarization) -> str | None:
+    prompt = count_tokens(task.prompt or "")
+    if task.is_deterministic or task.context_tokens - task.max_output_tokens - prompt >= _LEAST_QUESTION:
+        return None
+    return (
+        f"context_tokens {task.context_tokens:,} is not accepted with max_output_tokens {task.max_output_tokens:,}"
+        f"{f' and a prompt of {prompt:,} tokens' if prompt else ''}; expected {_LEAST_QUESTION:,} more than these"
+    )

@@ -1,0 +1,121 @@
+"""What is configured for whom: the file's text, read once, and looked up for each agent and partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from memory_pipeline.configuration.documents import read_document
+from memory_pipeline.configuration.faults import Fault, faults_of, line_of, refusal
+from memory_pipeline.configuration.resolution import Resolution
+from memory_pipeline.configuration.sections import Document
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Summarization
+    from memory_pipeline.configuration.resolution import AgentModels, Workspace
+    from memory_pipeline.domain.conversations import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The models of all workspaces and agents, resolved and checked. How they inherit: :mod:`.inheritance`.
+
+    Attributes:
+        source: where it was read.
+        max_concurrency: how many requests are under way at the same time.
+        embedding: the lake's embedder; a workspace may only pay with a key of its own (:meth:`embedding_key`).
+        uses_models: False if everything is deterministic, for everybody.
+    """
+
+    source: str
+    max_concurrency: int
+    embedding: Embedding
+    uses_models: bool
+    _workspaces: Mapping[str, Workspace]
+    _other_workspaces: Workspace
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Configuration:
+        """Read a configuration.
+
+        Args:
+            text: the YAML text; an empty one means that all is deterministic.
+            source: the file's address, for messages.
+
+        Raises:
+            ConfigurationError: something in it is not accepted; the message lists all faults, one a line, and holds
+                no key, not even one that was written into the file by mistake.
+        """
+        read = read_document(text, source)
+        try:
+            document = Document.model_validate(read.tree)
+        except ValidationError as error:
+            raise refusal(source, [*read.faults, *faults_of(error, Document, read.lines)]) from None
+        if read.faults:
+            raise refusal(source, read.faults)
+        resolution = Resolution(document)
+        if resolution.faults:
+            raise refusal(source, [Fault(path, said, line_of(path, read.lines)) for path, said in resolution.faults])
+        embedding, others = document.defaults.embedding, resolution.other_workspaces
+        return cls(
+            source=source,
+            max_concurrency=document.defaults.max_concurrency,
+            embedding=embedding,
+            uses_models=not embedding.is_deterministic
+            or any(workspace.uses_models for workspace in (others, *resolution.workspaces.values())),
+            _workspaces=resolution.workspaces,
+            _other_workspaces=others,
+        )
+
+    def extraction(self, scope: Scope) -> Extraction:
+        """Return what finds an agent's facts."""
+        return self._agent(scope).extraction
+
+    def summarization(self, scope: Scope, grain: Grain) -> Summarization:
+        """Return what summarizes an agent's periods of a grain.
+
+        Raises:
+            InputError: working memory has no summaries.
+        """
+        try:
+            return self._agent(scope).summaries[grain]
+        except KeyError:
+            raise InputError(f"grain {grain} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}") from None
+
+    def budget(self, workspace_id: str) -> Budget | None:
+        """Return what a workspace may spend in a month; None if nothing is said."""
+        return self._workspace(workspace_id).budget
+
+    def embedding_key(self, workspace_id: str) -> str | None:
+        """Return where the key for a workspace's vectors is found: its own or the defaults'; None if none is named."""
+        return self._workspace(workspace_id).embedding_key
+
+    def describe(self, scope: Scope) -> dict[str, object]:
+        """Return all that holds for an agent, as JSON can hold it; keys as references."""
+        budget = self.budget(scope.workspace_id)
+        embedding = {**self.embedding.model_dump(mode="json"), "api_key": self.embedding_key(scope.workspace_id)}
+        return {
+            "workspace_id": scope.workspace_id,
+            "agent_id": scope.agent_id,
+            "source": self.source,
+            "max_concurrency": self.max_concurrency,
+            "budget": budget.model_dump(mode="json") if budget else None,
+            "embedding": embedding,
+            "extraction": self.extraction(scope).model_dump(mode="json"),
+            "summaries": {
+                grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS
+            },
+        }
+
+    def _workspace(self, workspace_id: str) -> Workspace:
+        return self._workspaces.get(workspace_id, self._other_workspaces)
+
+    def _agent(self, scope: Scope) -> AgentModels:
+        workspace = self._workspace(scope.workspace_id)
+        return workspace.agents.get(scope.agent_id, workspace.other_agents)

@@ -1,0 +1,287 @@
+"""Answers of models and what was spent on them: durable at once in small files, and for good in two tables.
+
+``answers`` is partitioned by the period that a question was asked for, so that making a partition opens its own answers
+alone; ``model_calls`` by the hour in which a request was sent. Why: docs/decisions/0006-answers-and-calls.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.calls import Purpose, Usage
+from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.pending import Kept, PendingCalls
+from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
+from memory_pipeline.lake.spending import Spending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from memory_pipeline.domain.calls import Answer, Call
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.tables import Tables
+
+#: Vectors that no run has come back for are dropped after this long.
+_KEEP_VECTORS = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """A pending file of vectors whose calls have landed."""
+
+    tag: str
+    key: str
+    period: Period
+    kept_at: datetime
+
+
+class Calls:
+    """Remembers answers and calls; implements :class:`memory_pipeline.domain.calls.CallStore`.
+
+    Safe to use from many threads and processes. Answers and calls that :meth:`keep` took survive the process, and stay
+    in files of their own until :meth:`settle` moves them into the tables.
+
+    Args:
+        storage: where files lie.
+        tables: the lake's tables.
+        clock: tells the time, UTC.
+    """
+
+    def __init__(
+        self, storage: Storage, tables: Tables, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._pending = PendingCalls(storage)
+        self._claims = Claims(storage, clock)
+        self._spending = Spending(tables)
+        self._answers: dict[str, Answer] = {}
+        self._lock = threading.Lock()
+        # Of the partitions whose answers are in memory: their sizes, and the table's version at which they were read.
+        self._sizes: dict[Period, int] = {}
+        self._read_at = -1
+        self._reading = threading.Lock()
+        self._landed = _Latest(lambda: self._tables.version(ANSWERS))
+        # Keys of vectors that this process has made rows from, and files of vectors that settle() need not read again.
+        self._used: set[str] = set()
+        self._vectors: dict[str, _Vectors] = {}
+        self._has_looked = False
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def load(self, periods: Collection[Period]) -> None:
+        """Read the answers of partitions into memory, in place of what was loaded before."""
+        wanted = frozenset(periods)
+        with self._reading:
+            with self._lock:
+                self._answers = {}
+            self._sizes = {}
+            self._read_at = self._landed.version()
+            self._read(wanted)
+        self._look(wanted)
+
+    def find(self, key: str, period: Period) -> Answer | None:
+        """Return the answer to a question that was asked for `period`, by whatever process; None if there is none.
+
+        Of a question whose answer is in memory this is a look into a dictionary; of another, it reads one file and asks
+        for the table's version, and a partition only if it has grown.
+        """
+        # Files first: what is deleted between the two looks has landed before.
+        answer = self._answers.get(key) or self._find_pending(key) or self._find_landed(key, period)
+        if answer is not None and answer.purpose is Purpose.EMBEDDING:
+            self._used.add(key)
+        return answer
+
+    def keep(self, calls: Sequence[Call], answer: Answer | None = None) -> None:
+        """Remember requests of one question, and its answer if they led to one; durable when it returns.
+
+        Raises:
+            InputError: the answer's key is not a digest.
+        """
+        if not calls and answer is None:
+            return
+        if answer is not None:
+            # JSON may hold halves of characters, which neither files nor tables do.
+            answer = replace(answer, text=answer.text.encode("utf-8", "replace").decode())
+        path = self._pending.write(Kept(tuple(calls), answer, self._clock()))
+        self._spending.add(path, calls)
+        if answer is not None:
+            self._remember([answer])
+            if answer.purpose is Purpose.EMBEDDING:
+                self._used.add(answer.key)
+
+    def _find_pending(self, key: str) -> Answer | None:
+        kept = self._pending.find(key)
+        if kept is None or kept.answer is None:
+            return None
+        self._remember([kept.answer])
+        return kept.answer
+
+    def _find_landed(self, key: str, period: Period) -> Answer | None:
+        version = self._landed.version()
+        with self._reading:
+            if version != self._read_at or period not in self._sizes:
+                self._read({*self._sizes, period})
+                self._read_at = version
+        return self._answers.get(key)
+
+    def _read(self, periods: Iterable[Period]) -> None:
+        """Read the partitions that have grown since they were read. Answers are only ever added."""
+        for grain, group in groupby(sorted(periods, key=_grain), key=_grain):
+            wanted = list(group)
+            sizes = self._tables.sizes(ANSWERS, grain=grain)
+            grown = [period.key for period in wanted if sizes.get(period.key, 0) != self._sizes.get(period, 0)]
+            if grown:
+                rows = self._tables.read(ANSWERS, grown, grain=grain)
+                self._remember(map(row_to_answer, rows.to_pylist()))
+            self._sizes |= {period: sizes.get(period.key, 0) for period in wanted}
+
+    def _remember(self, answers: Iterable[Answer]) -> None:
+        found = {answer.key: answer for answer in answers}
+        with self._lock:
+            self._answers |= found
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    def claim(self, key: str, lease: timedelta) -> bool:
+        """Take a question upon oneself; False if another thread or process is at it.
+
+        Whoever has been given a claim looks for the answer once more: the one before may have had it.
+        """
+        return self._claims.claim(key, lease)
+
+    def release(self, key: str) -> None:
+        """Give a claim back, with or without an answer."""
+        self._claims.release(key)
+
+    # --- spending ----------------------------------------------------------------------------------------------------
+
+    def spent(self, workspace_id: str, month: str) -> Usage:
+        """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``.
+
+        What other processes have spent since the last :meth:`load` is not counted.
+        """
+        if not self._has_looked:
+            self._look(frozenset())
+        return self._spending.spent(workspace_id, month)
+
+    def _look(self, periods: frozenset[Period]) -> None:
+        """Read the pending files that are not known yet: their calls, and their answers for `periods`."""
+        known = self._spending.files()
+        listed = {entry.path: entry for entry in self._pending.list()}
+        found = self._pending.read(entry for path, entry in listed.items() if path not in known)
+        self._remember(kept.answer for kept in found.values() if kept.answer and kept.answer.use.period in periods)
+        self._spending.refresh(known - listed.keys(), {entry.path: kept.calls for entry, kept in found.items()})
+        self._has_looked = True
+
+    # --- settling ----------------------------------------------------------------------------------------------------
+
+    def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
+        """Move what is pending, of all processes, into the tables, and delete its files.
+
+        Safe to repeat, to interrupt and to run twice at a time. Vectors do not land, because rows hold them; their
+        files stay, so that a run that is killed need not pay for them again, until those rows are committed.
+
+        Args:
+            written: partitions whose rows have been committed since vectors were asked for them. The vectors that this
+                process has found or kept for them are deleted.
+
+        Returns:
+            What was spent on each partition, of the calls that this has landed and no other process.
+        """
+        entries = self._pending.list()
+        if not entries:
+            return {}
+        known = self._vectors
+        kept = self._pending.read(
+            entry for entry in entries if entry.path not in known or known[entry.path].tag != entry.tag
+        )
+        usage = self._land(list(kept.values()))
+        vectors = {
+            entry.path: _Vectors(entry.tag, each.vectors.key, each.vectors.use.period, each.kept_at)
+            for entry, each in kept.items()
+            if each.vectors is not None
+        }
+        listed = {entry.path for entry in entries}
+        vectors = {path: each for path, each in known.items() if path in listed} | vectors
+        dropped = {path: each for path, each in vectors.items() if self._is_over(each, written)}
+        done = [entry.path for entry in kept if entry.path not in vectors] + list(dropped)
+        self._pending.delete(done)
+        self._used -= {each.key for each in dropped.values()}
+        self._vectors = {path: each for path, each in vectors.items() if path not in dropped}
+        if done:
+            self._spending.refresh(done, {})
+        return usage
+
+    def _is_over(self, vectors: _Vectors, written: Collection[Period]) -> bool:
+        if vectors.key in self._used and vectors.period in written:
+            return True
+        return self._clock() - vectors.kept_at > _KEEP_VECTORS
+
+    def _land(self, kept: Sequence[Kept]) -> dict[Period, Usage]:
+        # Answers first: if this is killed in between, the files are still there for both.
+        answers = [each.answer for each in kept if each.answer is not None and each.vectors is None]
+        answers.sort(key=lambda answer: answer.use.period.grain)
+        for grain, group in groupby(answers, key=lambda answer: answer.use.period.grain.value):
+            _add(self._tables, ANSWERS, list(map(answer_to_row, group)), grain=grain)
+        calls = {call.id: call for each in kept for call in each.calls}
+        landed = _add(self._tables, MODEL_CALLS, list(map(call_to_row, calls.values())))
+        by_period: dict[Period, list[Call]] = {}
+        for identifier in landed:
+            by_period.setdefault(calls[identifier].use.period, []).append(calls[identifier])
+        return {period: Usage.of(group) for period, group in by_period.items()}
+
+
+class _Latest:
+    """Asks for a table's version once for all threads that wait for it."""
+
+    def __init__(self, ask: Callable[[], int]) -> None:
+        self._ask = ask
+        self._version = -1
+        self._asked = 0  # how often asking has begun
+        self._lock = threading.Lock()
+
+    def version(self) -> int:
+        """Return the version that the table had when this was called, or a later one."""
+        before = self._asked
+        with self._lock:
+            if self._asked == before:  # else another thread has begun to ask since, and is done
+                self._asked += 1
+                self._version = self._ask()
+            return self._version
+
+
+def _grain(period: Period) -> str:
+    return period.grain.value
+
+
+def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: str) -> list[str]:
+    """Add rows that are not there yet, in one commit; return their ids. A row that is there already stays."""
+    if not rows:
+        return []
+    partition, identifier = spec.partition_by[-1], spec.order_by[0]
+    first = {(row[partition], row[identifier]): row for row in reversed(rows)}
+    new = pa.Table.from_pylist(list(first.values()), schema=spec.schema)
+    added = new
+
+    def grown(old: pa.Table) -> pa.Table:
+        nonlocal added
+        present, wanted = (
+            pc.binary_join_element_wise(table[partition], table[identifier], "/") for table in (old, new)
+        )
+        added = new.filter(pc.invert(pc.is_in(wanted, present.combine_chunks())))
+        return pa.concat_tables([old, added])
+
+    tables.transform(spec, {row[partition] for row in rows}, grown, **fixed)
+    ids: list[str] = added[identifier].to_pylist()
+    return ids

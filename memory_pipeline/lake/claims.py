@@ -1,0 +1,174 @@
+"""Claims: of all threads and processes that would ask the same question, one does.
+
+::
+
+    calls/claims/{key}.json             who is at the question, and until when
+    calls/claims/{key}.{digest}.json    who may replace one particular stale claim
+
+A claim is a file that only one can create. It is stale when its time is over, or when the process that made it is gone.
+To delete a stale claim and create another would let two win: the second to delete may delete the first one's new claim.
+So the right to replace a claim is itself claimed, under a name that holds the digest of the stale one, and whoever wins
+it looks again before replacing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.journal import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.lake.storage import Storage
+
+_FOLDER = "calls/claims"
+_HOST = socket.gethostname()
+#: Tells this process from an earlier one that had its number: in a container, that is every one before it.
+_PROCESS = secrets.token_hex(8)
+#: Close to its end a claim is given back as if it were over: the clocks of two machines differ.
+_SKEW = timedelta(seconds=5)
+#: How long it may take to give back a claim whose time is over.
+_MOMENT = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim of this process.
+
+    Attributes:
+        data: what its file holds; no two claims' are equal.
+        until: when it ends.
+        alone_until: until when nobody can have replaced it.
+    """
+
+    data: bytes
+    until: datetime
+    alone_until: datetime
+
+    @classmethod
+    def make(cls, now: datetime, lease: timedelta) -> _Claim:
+        until = now + lease
+        record = {
+            "host": _HOST,
+            "pid": os.getpid(),
+            "process": _PROCESS,
+            "until": until.isoformat(),
+            "id": secrets.token_hex(8),
+        }
+        return cls(json.dumps(record).encode(), until, until - min(lease / 10, _SKEW))
+
+
+class Claims:
+    """Takes questions upon this process and gives them back. Safe to use from many threads.
+
+    Args:
+        storage: where claims lie.
+        clock: tells the time, UTC.
+    """
+
+    def __init__(self, storage: Storage, clock: Callable[[], datetime]) -> None:
+        self._storage = storage
+        self._clock = clock
+        # Of one question there is more than one only if a thread went on beyond its claim's end.
+        self._held: dict[str, list[_Claim]] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, key: str, lease: timedelta) -> bool:
+        """Take a question; False if another thread or process has it."""
+        now = self._clock()
+        mine = _Claim.make(now, lease)
+        with self._lock:
+            held = self._held.setdefault(key, [])
+            if any(now < claim.until for claim in held):
+                return False
+            held.append(mine)
+        won = False
+        try:
+            won = self._take(f"{_FOLDER}/{key}.json", mine)
+        finally:
+            if not won:
+                self._forget(key, mine)
+        return won
+
+    def release(self, key: str) -> None:
+        """Give a question back; nothing happens if it is not this process's any more."""
+        with self._lock:
+            held = self._held.get(key)
+            mine = held[0] if held else None
+        if mine is None:
+            return
+        try:
+            path, now = f"{_FOLDER}/{key}.json", self._clock()
+            if now < mine.alone_until:
+                self._storage.delete([path])
+            else:
+                self._replace(path, mine.data, _Claim.make(now, _MOMENT), delete=True)
+        finally:
+            self._forget(key, mine)
+
+    def _forget(self, key: str, mine: _Claim) -> None:
+        with self._lock:
+            held = self._held.get(key, [])
+            if mine in held:
+                held.remove(mine)
+            if not held:
+                self._held.pop(key, None)
+
+    def _take(self, path: str, mine: _Claim) -> bool:
+        """Make `mine` the claim at `path`, if there is none or it is stale."""
+        if self._storage.create(path, mine.data, durable=False):
+            return True
+        present = self._storage.read(path)
+        if present == mine.data:
+            return True  # a request to S3 that was sent twice, because the first one's answer was lost
+        if present is None or not self._is_stale(present):
+            return False
+        return self._replace(path, present, mine)
+
+    def _replace(self, path: str, stale: bytes, mine: _Claim, *, delete: bool = False) -> bool:
+        """Put `mine` in the place of one particular claim, or delete it; False if another was first."""
+        right = f"{path.removesuffix('.json')}.{blake2b(stale, digest_size=8).hexdigest()}.json"
+        if not self._take(right, mine):
+            return False
+        # Another may have replaced it, and given up the right, after this one saw it.
+        is_there = self._storage.read(path) == stale
+        if is_there and delete:
+            self._storage.delete([path])
+        elif is_there:
+            self._storage.write(path, mine.data)
+        self._storage.delete([right])
+        return is_there
+
+    def _is_stale(self, data: bytes) -> bool:
+        try:
+            record = parse_json(data)
+            if self._clock() >= datetime.fromisoformat(str(record["until"])):
+                return True
+            if record["host"] != _HOST:
+                return False
+            pid = int(str(record["pid"]))
+        except (InputError, KeyError, TypeError, ValueError):
+            return True  # claims are not flushed to the disk: a power cut may leave one empty
+        return record.get("process") != _PROCESS if pid == os.getpid() else not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True

@@ -1,0 +1,158 @@
+"""Calls and answers that do not stand in the tables yet: a small file for each question that was asked.
+
+::
+
+    calls/pending/answers/{key}.json    an answer, and the requests that it took
+    calls/pending/calls/{ulid}.json     requests that led to no answer, or to one that another process had first
+
+An answer's file is named by its question, so that looking for it is one read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ulid import ULID
+
+from memory_pipeline.domain.calls import Answer, Call, Purpose
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer, row_to_call, time_of
+from memory_pipeline.lake.journal import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.lake.storage import Entry, Storage
+
+_log = logging.getLogger(__name__)
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_PENDING = "calls/pending"
+_ANSWERS = f"{_PENDING}/answers"
+_CALLS = f"{_PENDING}/calls"
+_KEY = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(rf"{_PENDING}/(?:answers/(?P<key>{_KEY.pattern})|calls/[0-9A-HJKMNP-TV-Z]{{26}})\.json")
+#: How many files are read or deleted at a time where each takes a request over the network.
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one pending file holds: requests of one question, its answer if they led to one, and when it was kept."""
+
+    calls: tuple[Call, ...]
+    answer: Answer | None
+    kept_at: datetime
+
+    @property
+    def vectors(self) -> Answer | None:
+        """The answer, if it is one of an embedder."""
+        return self.answer if self.answer is not None and self.answer.purpose is Purpose.EMBEDDING else None
+
+
+class PendingCalls:
+    """Writes, lists, reads and deletes pending files. Safe to use from many threads."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._unreadable: dict[str, str] = {}
+
+    def write(self, kept: Kept) -> str:
+        """Write a file durably; return its path.
+
+        Raises:
+            InputError: the answer's key is not a digest.
+        """
+        data = _to_bytes(kept)
+        if kept.answer is not None:
+            if not _KEY.fullmatch(kept.answer.key):
+                raise InputError(f"key {shown(kept.answer.key)} is not valid; expected 32 hex digits")
+            path = f"{_ANSWERS}/{kept.answer.key}.json"
+            if self._storage.create(path, data):
+                return path
+            # The answer that is there stays. What was spent on this one must not be lost, nor the other's calls.
+        path = f"{_CALLS}/{ULID()}.json"
+        self._storage.write(path, data)
+        return path
+
+    def find(self, key: str) -> Kept | None:
+        """Return what is kept of the answer to a question, in one read; None if there is none."""
+        path = f"{_ANSWERS}/{key}.json"
+        data = self._storage.read(path)
+        return None if data is None else self._parsed(path, data, "")
+
+    def list(self) -> list[Entry]:
+        """Return the files; those whose place or name this package did not choose are left alone."""
+        return [entry for entry in self._storage.list(_PENDING) if _NAME.fullmatch(entry.path)]
+
+    def read(self, entries: Iterable[Entry]) -> dict[Entry, Kept]:
+        """Return what files hold. Those that have vanished, and those that cannot be read, are left out.
+
+        What cannot be read is read again only when it has changed.
+        """
+        wanted = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
+        held = {}
+        for entry, data in zip(wanted, self._each(lambda entry: self._storage.read(entry.path), wanted), strict=True):
+            kept = None if data is None else self._parsed(entry.path, data, entry.tag)
+            if kept is not None:
+                held[entry] = kept
+        return held
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete files; those that are gone already are passed over."""
+        self._each(lambda path: self._storage.delete([path]), paths)
+
+    def _each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> Sequence[_Result]:
+        if self._storage.is_local or len(items) < 2:
+            return [do(item) for item in items]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(do, items))
+
+    def _parsed(self, path: str, data: bytes, tag: str) -> Kept | None:
+        try:
+            return _from_bytes(path, data)
+        except InputError as error:
+            if path not in self._unreadable:
+                _log.warning("%s cannot be read and is left alone: %s", self._storage.locate(path), error)
+            self._unreadable[path] = tag or self._unreadable.get(path, "")
+            return None
+
+
+def _to_bytes(kept: Kept) -> bytes:
+    record = {
+        "kept_at": kept.kept_at.isoformat(),
+        "calls": [{**call_to_row(call), "called_at": call.called_at.isoformat()} for call in kept.calls],
+        "answer": None if kept.answer is None else answer_to_row(kept.answer),
+    }
+    return json.dumps(record, ensure_ascii=False).encode()
+
+
+def _from_bytes(path: str, data: bytes) -> Kept:
+    record = parse_json(data)
+    answer, calls = record.get("answer"), record.get("calls")
+    if not isinstance(calls, list):
+        raise InputError(f"calls {shown(calls)} is not valid; expected a list")
+    kept = Kept(
+        calls=tuple(row_to_call(_row(call)) for call in calls),
+        answer=None if answer is None else row_to_answer(_row(answer)),
+        kept_at=time_of(record, "kept_at"),
+    )
+    name = _NAME.fullmatch(path)
+    key = name and name["key"]
+    if key and (kept.answer is None or kept.answer.key != key):
+        raise InputError("it does not hold the answer that it is named after")
+    return kept
+
+
+def _row(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"expected a JSON object, not {shown(value)}")
+    return value

@@ -1,0 +1,88 @@
+"""A lake to rehearse on: reads are the true lake's, writes stay in memory and are forgotten."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.lake import Lake
+from memory_pipeline.lake.tables import Change, Replacement, Tables, changed_keys, sorted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from memory_pipeline.domain.conversations import Rejection
+    from memory_pipeline.lake.schemas import TableSpec
+
+
+class RehearsalLake(Lake):
+    """A lake whose tables and journal take no writes. Its index is the true one; steps that write it are left out."""
+
+    def __init__(self, uri: str, timezone: str | None = None) -> None:
+        super().__init__(uri, timezone)
+        self.journal = _ReadOnlyJournal(self.storage)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The true tables, under what was rehearsed."""
+        return OverlaidTables(Tables(self.storage))
+
+
+class _ReadOnlyJournal(Journal):
+    def set_aside(self, rejections: Iterable[Rejection]) -> None:
+        """Leave what is not accepted where it is."""
+
+
+class OverlaidTables(Tables):
+    """Tables whose replaced partitions are kept in memory, over those of `base`."""
+
+    def __init__(self, base: Tables) -> None:
+        self._base = base
+        self._over: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
+
+    def read(
+        self,
+        spec: TableSpec,
+        keys: Collection[str] | None = None,
+        *,
+        columns: Collection[str] | None = None,
+        where: pc.Expression | None = None,
+        **fixed: str,
+    ) -> pa.Table:
+        """Return rows as :meth:`Tables.read` does, with what was replaced here."""
+        over = self._replaced(spec, fixed)
+        below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
+        parts = [self._base.read(spec, below, columns=columns, where=where, **fixed)]
+        for key, rows in over.items():
+            if keys is None or key in keys:
+                found = rows if where is None else rows.filter(where)
+                parts.append(found.select(parts[0].column_names))
+        return pa.concat_tables(parts)
+
+    def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
+        """Return the bytes of each partition; of those that were replaced here, in memory."""
+        over = self._replaced(spec, fixed)
+        below = {key: size for key, size in self._base.sizes(spec, **fixed).items() if key not in over}
+        return below | {key: rows.nbytes for key, rows in over.items() if rows.num_rows}
+
+    def version(self, spec: TableSpec) -> int:
+        """Return the version of the table below."""
+        return self._base.version(spec)
+
+    def transform(self, spec: TableSpec, keys: Collection[str], change: Change, **fixed: str) -> Replacement:
+        """Replace partitions in memory."""
+        old = sorted_rows(self.read(spec, keys, **fixed), spec)
+        new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
+        changed = changed_keys(old, new, spec)
+        column = new.column(spec.partition_by[-1])
+        for key in changed:
+            self._replaced(spec, fixed)[key] = new.filter(pc.equal(column, key))
+        return Replacement(frozenset(changed), new)
+
+    def _replaced(self, spec: TableSpec, fixed: dict[str, str]) -> dict[str, pa.Table]:
+        values = tuple(fixed[name] for name in spec.partition_by[:-1])
+        return self._over.setdefault((spec.name, values), {})

@@ -1,0 +1,148 @@
+"""The shapes of models' answers: the schemas that they are shown, and the checks that their answers must pass.
+
+An answer whose frame is broken is invalid, and corrected once. Of one that is sound, items that are not are refused
+one by one; the rest is taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from memory_pipeline.models.hosted.asking import InvalidAnswerError
+from memory_pipeline.models.hosted.prompts import object_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_Item = TypeVar("_Item", bound=BaseModel)
+
+
+class _Model(BaseModel):
+    # Numbers become strings where a text is wanted: an age is an object of an operation too.
+    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True, allow_inf_nan=False)
+
+
+class FoundFact(_Model):
+    """A fact, as a model found it."""
+
+    content: str = Field(min_length=1, max_length=2_000, description="One sentence that can be understood alone.")
+    kind: Literal["statement", "event", "plan", "preference", "instruction"]
+    importance: float = Field(ge=0, le=1)
+    confidence: float = Field(ge=0, le=1)
+    entities: list[str] = Field(description="Names of people, places and things in it.")
+    date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
+    messages: list[int] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+
+
+class FoundOperation(_Model):
+    """A change of what is known, as a model found it."""
+
+    operation: Literal["INSERT", "ADD", "UPDATE", "DELETE"]
+    subject: str = Field(min_length=1)
+    predicate: str = Field(min_length=1)
+    object: str
+    confidence: float = Field(ge=0, le=1)
+    messages: list[int] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+
+
+class ExtractionAnswer(_Model):
+    """What an extraction is asked for."""
+
+    summary: str = Field(min_length=1, max_length=2_000)
+    facts: list[FoundFact]
+    operations: list[FoundOperation]
+
+
+class FoundPoint(_Model):
+    """A point of a summary, as a model wrote it."""
+
+    sentence: str = Field(min_length=1)
+    sources: list[int] = Field(min_length=1, description="Numbers of the lines that it rests on.")
+    importance: float = Field(ge=0, le=1)
+
+
+class SummaryAnswer(_Model):
+    """What a summary is asked for."""
+
+    points: list[FoundPoint] = Field(min_length=1)
+
+
+def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON schema of an answer, as models are shown it: without pydantic's titles and docstrings."""
+    schema = answer.model_json_schema()
+    _strip(schema)
+    return schema
+
+
+def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperation], int]:
+    """Return the summary, facts and operations of an answer, and how many items were refused.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or more of its items are wrong than right.
+    """
+    answer = object_in(text)
+    summary, listed = answer.get("summary", ""), answer.get("facts")
+    operations = answer.get("operations", [])
+    if not isinstance(listed, list) or not isinstance(operations, list) or not isinstance(summary, str):
+        raise InvalidAnswerError('it must have "summary" (a text), "facts" (a list) and "operations" (a list)')
+    facts, problems = _items(FoundFact, listed)
+    changes, more = _items(FoundOperation, [_in_upper_case(item) for item in operations])
+    _check([*facts, *changes], problems + more)
+    return " ".join(summary.split())[:2_000], facts, changes, len(problems) + len(more)
+
+
+def read_points(text: str) -> tuple[list[FoundPoint], int]:
+    """Return the points of an answer, and how many were refused.
+
+    Raises:
+        InvalidAnswerError: there is no such object, no point, or more of them are wrong than right.
+    """
+    listed = object_in(text).get("points")
+    if not isinstance(listed, list) or not listed:
+        raise InvalidAnswerError('it must have "points": a list of at least one point')
+    points, problems = _items(FoundPoint, listed)
+    _check(points, problems)
+    return points, len(problems)
+
+
+def _items(kind: type[_Item], listed: Sequence[object]) -> tuple[list[_Item], list[str]]:
+    found: list[_Item] = []
+    problems: list[str] = []
+    for number, item in enumerate(listed):
+        try:
+            found.append(kind.model_validate(item))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            problems.append(f"item {number + 1}{f', {where}' if where else ''}: {first['msg']}")
+    return found, problems
+
+
+def _check(found: Sequence[object], problems: Sequence[str]) -> None:
+    if len(problems) > len(found):
+        raise InvalidAnswerError("; ".join(problems[:5]))
+
+
+def _in_upper_case(item: object) -> object:
+    verb = item.get("operation") if isinstance(item, dict) else None
+    return {**item, "operation": verb.strip().upper()} if isinstance(item, dict) and isinstance(verb, str) else item
+
+
+def _strip(schema: dict[str, Any]) -> None:
+    """Drop what tells a model nothing."""
+    is_properties = "properties" in schema
+    schema.pop("title", None)
+    if is_properties:
+        schema.pop("description", None)
+    for value in schema.values():
+        for part in _parts(value):
+            _strip(part)
+
+
+def _parts(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        nested = [part for part in value.values() if isinstance(part, dict)]
+        return nested if nested and len(nested) == len(value) else [value]
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []

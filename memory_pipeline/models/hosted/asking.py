@@ -1,0 +1,449 @@
+"""Asks models: each question once, many at a time, again when it failed, within a budget.
+
+A question that any process has had answered is not asked again, and of two that ask the same at once one waits for the
+other. Whatever was sent is remembered with its tokens and cost (:class:`memory_pipeline.domain.calls.CallStore`).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import tenacity
+from ulid import ULID
+
+from memory_pipeline.domain.calls import Answer, Call, Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.errors import ConfigurationError, ModelError
+from memory_pipeline.models.hosted import door
+from memory_pipeline.models.hosted.limits import Breaker, Budgets
+from memory_pipeline.settings import resolve_secret, secrets_in_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
+    from memory_pipeline.domain.calls import CallStore
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Period
+
+_log = logging.getLogger(__name__)
+
+_Value = TypeVar("_Value")
+_Reply = TypeVar("_Reply", door.Reply, door.Vectors)
+
+#: A server that asks for a longer wait than this is not waited for.
+_LONGEST_WAIT = 120.0
+#: Longest wait between two tries, where the server does not ask for more.
+_LONGEST_BACKOFF = 30.0
+#: How often one looks whether another thread or process has the answer.
+_LOOK_AGAIN = 0.1
+#: Troubles that say nothing about the server, only about what it was asked.
+_OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.BUDGET})
+#: A budget reserves so much more than the estimate of a question's tokens.
+_MARGIN = 1.25
+
+_CORRECTION = """That answer could not be used: {error}
+Answer again, with the corrected JSON object and nothing else."""
+
+
+class InvalidAnswerError(Exception):
+    """An answer failed its checks; the message says what was wrong in words that the model can act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to a model that writes.
+
+    Attributes:
+        use: whose it is, and for which partition.
+        endpoint: the model and its settings.
+        prompt_version: name of the instructions.
+        system, user: the instructions, and what they are applied to.
+        schema: JSON schema of the answer.
+        name: the schema's name.
+        numbers: the lines that an answer may cite.
+        length: characters that an answer may have, if it is limited.
+    """
+
+    use: Use
+    purpose: Purpose
+    endpoint: Completion
+    prompt_version: str
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+    name: str
+    numbers: tuple[int, ...]
+    length: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Hash of all that decides the answer, and of whose it is."""
+        scope, period, endpoint = self.use.scope, self.use.period, self.endpoint
+        return digest(
+            "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
+            endpoint.temperature, endpoint.max_output_tokens, endpoint.answer_format,
+            self.prompt_version, self.system, self.user, self.schema,
+        )  # fmt: skip
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of the tokens that are sent."""
+        return count_tokens(self.system) + count_tokens(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[_Value]):
+    """What an answer says, and what it took to get it."""
+
+    value: _Value
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+def identity_of(endpoint: Endpoint) -> str:
+    """Name a model by what decides its answers: not by how long it is waited for, nor by who pays."""
+    if not endpoint.api_base and not endpoint.parameters:
+        return endpoint.model
+    return f"{endpoint.model}-{digest(endpoint.api_base, endpoint.parameters)[:8]}"
+
+
+class Asker:
+    """Asks questions for everything that a configuration sets. Safe to use from many threads.
+
+    Args:
+        configuration: models, budgets, and how many requests may run at a time.
+        store: what remembers answers and calls; None for whoever asks without being remembered, such as a reader.
+        clock: tells the time, UTC; budgets' months and the times of calls come from it.
+    """
+
+    def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
+        self.configuration = configuration
+        self.store = store
+        self.budgets = Budgets(configuration, store, clock) if store else None
+        self.clock = clock
+        self._breaker = Breaker()
+        self._stopped = threading.Event()
+        self._keys: dict[str | None, str | None] = {None: None}
+        self._secrets = secrets_in_environment()
+        self._told: set[str] = set()
+
+    def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
+        """Run tasks, as many at a time as requests may run; return what they return, in their order.
+
+        Whatever one of them raises comes through, once those that have begun have ended.
+        """
+        with ThreadPoolExecutor(max(1, min(len(tasks), self.configuration.max_concurrency))) as pool:
+            futures = [pool.submit(task) for task in tasks]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stopped.set()  # wakes those that wait for another try
+                pool.shutdown(cancel_futures=True)
+                self._stopped.clear()
+                raise
+
+    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+        """Return the answer to a question, from memory if it was asked before.
+
+        Args:
+            question: what is asked.
+            read: checks an answer's text and returns what it says, or raises InvalidAnswerError. A wrong answer is
+                corrected once, with the error told.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        requests = _Requests(self, question.key, question.purpose, question.endpoint, question.prompt_version)
+        requests.shares = [Share(question.use, 1, 1.0)]
+        return self._once(requests, read, lambda: self._ask(question, requests, read))
+
+    def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
+        """Return the vectors of one batch of texts, shape (texts, dimension), from memory if it was asked before.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        requests = _Requests(self, embedding_key(endpoint, texts), Purpose.EMBEDDING, endpoint, None)
+        requests.shares = shares_of(texts, uses)
+
+        def read(text: str) -> NDArray[np.float32]:
+            return np.frombuffer(base64.b64decode(text), np.float32).reshape(len(texts), -1)
+
+        return self._once(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
+
+    def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
+        """Return a remembered answer; None if there is none, or if it does not pass today's checks."""
+        answer = self.store.find(key, period) if self.store else None
+        if answer is None:
+            return None
+        try:
+            return Answered(read(answer.text), answer.tokens_in, answer.tokens_out, answer.cost)
+        except (InvalidAnswerError, ValueError):
+            return None
+
+    def waits(self, error: ModelError, scope: Scope) -> bool:
+        """Tell whether what a model did not do is to wait, because the workspace's budget is spent and it says so."""
+        budgets = self.budgets
+        return error.trouble == Trouble.BUDGET and budgets is not None and budgets.waits(scope.workspace_id)
+
+    def tell(self, error: ModelError) -> None:
+        """Write into the log why a model did not help; the same thing once."""
+        text = f"{error.trouble}: {error}"
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning("a model did not help, %s", text)
+
+    def _once(
+        self, requests: _Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
+    ) -> Answered[_Value]:
+        """Return what is known, or ask while everybody else who wants to know waits."""
+        store, key = self.store, requests.key
+        if store is None or not requests.shares:
+            return ask()
+        period, endpoint = requests.shares[0].use.period, requests.endpoint
+        if known := self.known(key, period, read):
+            return known
+        lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_WAIT) * endpoint.attempts * 2)
+        while not store.claim(key, lease):
+            self._pause(_LOOK_AGAIN)
+            if known := self.known(key, period, read):
+                return known
+        try:
+            return self.known(key, period, read) or ask()
+        finally:
+            store.release(key)
+
+    def _ask(self, question: Question, requests: _Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
+        endpoint = question.endpoint
+        messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
+        key, secrets = self._key(endpoint.api_key)
+
+        def send() -> door.Reply:
+            return door.complete(endpoint, messages, question.schema, name=question.name, api_key=key, secrets=secrets)
+
+        with ExitStack() as stack:
+            try:  # what was spent is kept before its reservation ends
+                for is_correction in (False, True):
+                    spoken = sum(count_tokens(message["content"]) for message in messages)
+                    if self.budgets:
+                        stack.enter_context(
+                            self.budgets.reserved(
+                                question.use.scope.workspace_id,
+                                endpoint,
+                                int(spoken * _MARGIN),
+                                endpoint.max_output_tokens,
+                            )
+                        )
+                    reply, sent = self._send(endpoint, requests, send)
+                    try:
+                        if reply.is_cut:
+                            raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
+                        value = read(reply.text)
+                    except InvalidAnswerError as error:
+                        requests.add(sent, Trouble.INVALID, reply.tokens_in, reply.tokens_out, reply.cost)
+                        if is_correction:
+                            raise ModelError(
+                                Trouble.INVALID, f"{endpoint.model} gave no valid answer: {str(error)[:200]}"
+                            ) from None
+                        correction = _CORRECTION.format(error=error)
+                        messages += [
+                            {"role": "assistant", "content": reply.text},
+                            {"role": "user", "content": correction},
+                        ]
+                    else:
+                        requests.add(sent, "ok", reply.tokens_in, reply.tokens_out, reply.cost)
+                        return requests.answered(value, reply.text)
+            except ModelError:
+                requests.keep(None)
+                raise
+        raise AssertionError  # the loop returns or raises
+
+    def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: _Requests) -> Answered[NDArray[np.float32]]:
+        workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
+        reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
+        try:
+            key, secrets = self._key(reference)
+            with ExitStack() as stack:
+                if self.budgets and workspace_id:
+                    tokens = int(sum(map(count_tokens, texts)) * _MARGIN)
+                    stack.enter_context(self.budgets.reserved(workspace_id, endpoint, tokens, 0))
+                reply, sent = self._send(
+                    endpoint, requests, lambda: door.embed(endpoint, texts, api_key=key, secrets=secrets)
+                )
+                requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
+                return requests.answered(reply.values, base64.b64encode(reply.values.tobytes()).decode())
+        except ModelError:
+            requests.keep(None)
+            raise
+
+    def _send(self, endpoint: Endpoint, requests: _Requests, send: Callable[[], _Reply]) -> tuple[_Reply, _Sent]:
+        """Send a request, again after a failure that may pass."""
+        server = f"{endpoint.model} {endpoint.api_base}"
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(endpoint.attempts),
+            wait=_Wait(endpoint.backoff_seconds),
+            retry=tenacity.retry_if_exception(_may_pass),
+            sleep=self._pause,
+            reraise=True,
+        )
+        try:
+            for attempt in retrying:
+                with attempt:
+                    if not self._breaker.is_open(server):
+                        raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
+                    sent = _Sent(self.clock())
+                    try:
+                        reply = send()
+                    except door.CallError as error:
+                        requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
+                        raise
+        except door.CallError as error:
+            if error.trouble not in _OWN_FAULT:
+                self._breaker.failed(server)
+            raise ModelError(error.trouble, f"{endpoint.model}: {error}") from None
+        self._breaker.succeeded(server)
+        sent.stop()
+        return reply, sent
+
+    def _key(self, reference: str | None) -> tuple[str | None, tuple[str, ...]]:
+        """Return the key that a reference stands for, and all secrets that no text may show."""
+        if reference not in self._keys:
+            try:
+                self._keys[reference] = resolve_secret(reference or "")
+            except ConfigurationError as error:
+                raise ModelError(Trouble.REFUSED, str(error)) from None
+        secrets = {*self._secrets, *(key for key in self._keys.values() if key)}
+        return self._keys[reference], tuple(secrets)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise ModelError(Trouble.UNAVAILABLE, "the run was stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What part of a request was for one use."""
+
+    use: Use
+    texts: int
+    weight: float
+
+
+@dataclass
+class _Sent:
+    """When a request was sent, and how long its answer took."""
+
+    at: datetime
+    started: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+
+    def stop(self) -> None:
+        self.seconds = self.seconds or time.perf_counter() - self.started
+
+
+@dataclass
+class _Requests:
+    """The requests that one question took."""
+
+    asker: Asker
+    key: str
+    purpose: Purpose
+    endpoint: Endpoint
+    prompt_version: str | None
+    shares: list[Share] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def add(self, sent: _Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
+        """Note a request; what it spent is divided among those it was for."""
+        sent.stop()
+        request_id = str(ULID())
+        before = 0.0
+        for number, share in enumerate(self.shares):
+            after = before + share.weight
+            self.calls.append(
+                Call(
+                    id=f"{request_id}-{number}" if number else request_id,
+                    request_id=request_id,
+                    key=self.key,
+                    use=share.use,
+                    purpose=self.purpose,
+                    model=self.endpoint.model,
+                    prompt_version=self.prompt_version,
+                    texts=share.texts,
+                    # Differences of rounded sums: the parts add up to the whole.
+                    tokens_in=round(tokens_in * after) - round(tokens_in * before),
+                    tokens_out=round(tokens_out * after) - round(tokens_out * before),
+                    cost=None if cost is None else cost * share.weight,
+                    seconds=sent.seconds * share.weight,
+                    outcome=str(outcome),
+                    called_at=sent.at,
+                )
+            )
+            before = after
+
+    def keep(self, answer: Answer | None) -> None:
+        """Remember the requests, and the answer if there is one."""
+        if self.asker.store and self.calls:
+            self.asker.store.keep(self.calls, answer)
+
+    def answered(self, value: _Value, text: str) -> Answered[_Value]:
+        """Remember the answer; return what it says and what all requests together took."""
+        costs = [call.cost for call in self.calls if call.cost is not None]
+        tokens_in = sum(call.tokens_in for call in self.calls)
+        tokens_out = sum(call.tokens_out for call in self.calls)
+        cost = sum(costs) if costs else None
+        if self.shares:
+            use, model = self.shares[0].use, self.endpoint.model
+            self.keep(
+                Answer(self.key, use, self.purpose, model, self.prompt_version, text, tokens_in, tokens_out, cost)
+            )
+        return Answered(value, tokens_in, tokens_out, cost)
+
+
+class _Wait:
+    """How long to wait before the next try: as long as the server asks for, or ever longer, with jitter."""
+
+    def __init__(self, first: float) -> None:
+        self._random = tenacity.wait_random_exponential(multiplier=first, max=_LONGEST_BACKOFF)
+
+    def __call__(self, state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, door.CallError) else None
+        return max(self._random(state), asked or 0.0)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, door.CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT
+
+
+def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
+    """Return the hash of all that decides the vectors of a batch."""
+    return digest("embedding-1", identity_of(endpoint), endpoint.dimension, texts)
+
+
+def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
+    """Divide a batch among its uses, by the lengths of their texts."""
+    if not uses:
+        return []
+    lengths: Counter[Use] = Counter()
+    for text, use in zip(texts, uses, strict=True):
+        lengths[use] += max(1, count_tokens(text))
+    counts = Counter(uses)
+    whole = lengths.total()
+    return [Share(use, counts[use], length / whole) for use, length in lengths.items()]

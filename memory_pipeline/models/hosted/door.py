@@ -1,0 +1,520 @@
+"""The only door to LiteLLM: one request each, synchronously, from any number of threads.
+
+LiteLLM speaks to a hundred providers and has opinions of its own. Here it is only asked to send one request: it does
+not try again, remembers nothing, reports to nobody, prints nothing, and fetches nothing but the answer. Importing it
+takes seconds, so it is imported by the first request.
+
+Whatever goes wrong becomes a :class:`CallError` that says in one word what the trouble is and whether another try may
+help. What LiteLLM raises is not told apart by its classes, which differ by provider for one and the same failure, but
+by the status, and where that is not enough by the words.
+
+**How long a request takes.** LiteLLM's timeout is one for each operation on the socket, so a server that sends a byte
+now and then would never exceed it; some gateways send blanks for as long as the model thinks. The shared client below
+ends such an answer when the time is over. What it does not see (the look-up of a name, a head that trickles in, clients
+of providers that bring their own) ends a little later: the request runs on a thread of its own, which is left behind.
+
+**Keys.** Without a key of ours LiteLLM takes the provider's usual variable, such as OPENAI_API_KEY, and sends it to
+`api_base` too. If there is none either, servers at an `api_base` that speak OpenAI's protocol are asked with a key that
+is none, for LiteLLM insists on one and servers of one's own mostly do not.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import math
+import os
+import re
+import threading
+import time
+import warnings
+from concurrent.futures import Future, wait
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+
+from memory_pipeline.configuration.endpoints import Price
+from memory_pipeline.domain.calls import Trouble, count_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
+
+_Result = TypeVar("_Result")
+
+#: How much longer than its timeout a request may take before it is left behind; LiteLLM's own work needs some time.
+_GRACE = 10.0
+#: Idle connections are kept for so many seconds; each new one would cost several round trips.
+_KEEP_ALIVE = 60.0
+#: More threads than this at once would close and open connections.
+_MOST_IDLE: Final = 128
+_LONGEST_MESSAGE: Final = 300
+#: Stands for a key where a server needs none.
+_NO_KEY: Final = "no-key"
+_HOW_TO_GIVE_A_KEY: Final = "set api_key in config/workspaces.yaml, or the provider's variable such as OPENAI_API_KEY"
+
+#: Vectors in base64 are read thirty times faster than as digits. These send them, or ignore the wish and send digits.
+_SEND_BASE64: Final = frozenset({"openai", "azure", "openrouter", "hosted_vllm", "litellm_proxy"})
+
+#: Some providers call it any error of the client's, others an error of their own.
+_TOO_LONG: Final = re.compile(
+    r"context.?(length|window|size|limit)|(prompt|input|request)( is)?.too.(long|large)|too many (input )?tokens"
+    r"|must have less than \d+ tokens|maximum (input|sequence) length",
+    re.IGNORECASE,
+)
+#: What LiteLLM and its clients say before they send anything.
+_NO_KEY_GIVEN: Final = re.compile(
+    r"missing credentials|missing \S+ api.?key|no key is set|api.?key.{0,30} must be set", re.IGNORECASE
+)
+_CANNOT_BE_SENT: Final = re.compile(r"pip install|not JSON serializable", re.IGNORECASE)
+#: Not "exceeded your current quota", which Gemini says of a minute's.
+_ACCOUNT_IS_EMPTY: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
+
+_SECRET: Final = re.compile(
+    r"\b(?:(?:sk|pk|rk|xai|pplx|nvapi)-|(?:gsk|hf|r8|ghp)_|AIza|AKIA|ASIA)[\w*.-]{8,}"
+    r"|(?i:\b(?:bearer|basic)\s+[^\s\"',;]{6,})"
+    r"|(?i:(?<=key=)[^\s\"'&,;]+)"
+)
+#: Shorter keys are words such as "x", which servers without keys are given.
+_SHORTEST_SECRET: Final = 4
+_HIDDEN: Final = "[hidden]"
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:litellm\.)?\w*(?:Error|Timeout|Exception|Provider)\b(?: Error)?(?: -|:)(?: |$))+"
+)
+
+_lock = threading.Lock()
+_is_set_up = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A completion.
+
+    Attributes:
+        is_cut: it ends where the greatest length was reached, not where it was finished.
+        cost: US dollars; None where neither the provider nor a price list tells.
+    """
+
+    text: str
+    is_cut: bool
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Embeddings: a row of unit length for each text, in the order of the texts."""
+
+    values: NDArray[np.float32]
+    tokens_in: int
+    cost: float | None
+
+
+class CallError(Exception):
+    """A request that led to nothing. The message is one line, names no model and holds no key.
+
+    Attributes:
+        trouble: why, in one word.
+        is_passing: whether another try may help.
+        retry_after: seconds after which the server wants to be asked again, if it says so.
+        tokens_in, tokens_out, cost: what was spent on an answer that is of no use.
+    """
+
+    def __init__(
+        self,
+        trouble: Trouble,
+        message: str,
+        *,
+        is_passing: bool,
+        retry_after: float | None = None,
+        tokens_in: int = 0,
+        tokens_out: int = 0,
+        cost: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+        self.is_passing = is_passing
+        self.retry_after = retry_after
+        self.tokens_in = tokens_in
+        self.tokens_out = tokens_out
+        self.cost = cost
+
+
+def complete(
+    endpoint: Completion,
+    messages: Sequence[Mapping[str, str]],
+    schema: Mapping[str, Any] | None,
+    *,
+    name: str,
+    api_key: str | None,
+    secrets: Collection[str],
+) -> Reply:
+    """Ask a model to write.
+
+    Args:
+        endpoint: the model and its settings.
+        messages: what it is told, as OpenAI's chat has it.
+        schema: JSON schema of the answer; None for free text.
+        name: the schema's name, of letters, digits, ``_`` and ``-``.
+        api_key: the key; None for the provider's variable.
+        secrets: texts that no error may hold.
+
+    Raises:
+        CallError: there is no answer, or none of any use.
+    """
+    wishes: dict[str, Any] = {"max_tokens": endpoint.max_output_tokens}
+    if endpoint.temperature is not None:
+        wishes["temperature"] = endpoint.temperature
+    if schema is not None and endpoint.answer_format == "json_schema":
+        described = {"name": name, "schema": deepcopy(dict(schema)), "strict": False}
+        wishes["response_format"] = {"type": "json_schema", "json_schema": described}
+    elif schema is not None and endpoint.answer_format == "json_object":
+        wishes["response_format"] = {"type": "json_object"}
+    fixed = {"messages": [dict(message) for message in messages], "stream": False}
+    response = _send("completion", endpoint, wishes, fixed, api_key, secrets)
+    if not response.choices:
+        raise CallError(Trouble.UNAVAILABLE, "the answer holds no choices", is_passing=True)
+    choice = response.choices[0]
+    text = choice.message.content
+    tokens_in, tokens_out, cost = _spent(endpoint, response, [message["content"] for message in messages], text)
+    if choice.finish_reason == "content_filter":
+        trouble, message = Trouble.REFUSED, "the provider's filter kept the answer back"
+    elif choice.finish_reason == "length" or (isinstance(text, str) and text.strip()):
+        return Reply(text or "", choice.finish_reason == "length", tokens_in, tokens_out, cost)
+    else:
+        trouble, message = Trouble.INVALID, "the answer is empty; the model refused, or had nothing to say"
+    raise CallError(trouble, message, is_passing=False, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
+
+
+def embed(endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]) -> Vectors:
+    """Turn texts into vectors, in one request.
+
+    Args:
+        endpoint: the model and its settings.
+        texts: at most as many as the server takes at once; none of them empty, which some refuse.
+        api_key: the key; None for the provider's variable.
+        secrets: texts that no error may hold.
+
+    Raises:
+        CallError: there are no vectors, or not those that were asked for.
+    """
+    if not texts:
+        return Vectors(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
+    wishes = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
+    response = _send("embedding", endpoint, wishes, {"input": list(texts)}, api_key, secrets)
+    if not response.data:
+        raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_passing=True)
+    tokens_in, _, cost = _spent(endpoint, response, texts, None)
+    try:
+        return Vectors(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
+    except ValueError as error:
+        raise CallError(Trouble.INVALID, str(error), is_passing=True, tokens_in=tokens_in, cost=cost) from None
+
+
+def price(endpoint: Endpoint) -> Price | None:
+    """Return what a model costs: as configured, else as LiteLLM's bundled list says, else None.
+
+    It is the plain price of a token read and of a token written: what providers take off for input that they have seen
+    before, or add for very long input, is not counted. A list price of nothing at all is taken for one that is missing.
+    """
+    if endpoint.price is not None or endpoint.is_deterministic:
+        return endpoint.price
+    provider, _, name = endpoint.model.partition("/")
+    listed = _litellm().model_cost
+    entry = listed.get(endpoint.model)
+    if entry is None and (bare := listed.get(name, {})).get("litellm_provider", "").startswith(provider):
+        entry = bare  # the list names some models without their provider, and calls it bedrock_converse for bedrock
+    per_token = [(entry or {}).get(f"{kind}_cost_per_token") or 0.0 for kind in ("input", "output")]
+    return Price(input=per_token[0] * 1e6, output=per_token[1] * 1e6) if any(per_token) else None
+
+
+def _send(
+    function: str,
+    endpoint: Endpoint,
+    wishes: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    api_key: str | None,
+    secrets: Collection[str],
+) -> Any:
+    """Call a function of LiteLLM; the endpoint's parameters overrule `wishes`, and nothing overrules `fixed`."""
+    litellm = _litellm()
+    key = api_key
+    if key is None and endpoint.api_base is not None and endpoint.provider == "openai":
+        # LiteLLM looks into the environment, not we.
+        has_variable = litellm.validate_environment(endpoint.model)["keys_in_environment"]
+        key = None if has_variable else _NO_KEY
+    arguments = {
+        **wishes,
+        **deepcopy(endpoint.parameters),  # LiteLLM writes into what it is given
+        **fixed,
+        "model": endpoint.model,
+        "api_base": endpoint.api_base,
+        "api_key": key,
+        "timeout": float(endpoint.timeout_seconds),
+        "num_retries": 0,
+        "max_retries": 0,
+    }
+
+    def call() -> Any:
+        try:
+            response = getattr(litellm, function)(**arguments)
+            if response is not None:
+                return response
+        except Exception as error:  # noqa: BLE001  # LiteLLM raises whatever it happens upon
+            failure = _failure(error, {*secrets, api_key or ""}, has_key=api_key is not None)
+        else:
+            # What LiteLLM makes of a 422 from servers of OpenAI's protocol, after asking twice.
+            failure = CallError(Trouble.REFUSED, "422: the server cannot process the request", is_passing=False)
+        # Not inside the except clause: there the error would drag LiteLLM's along, with its request and key.
+        raise failure
+
+    return _within(endpoint.timeout_seconds + _GRACE, call)
+
+
+def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """Return what `work` does; leave it behind when the time is over."""
+    future: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # it is the caller's
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="model-call", daemon=True).start()
+    if not wait([future], seconds).done:
+        raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_passing=True)
+    return future.result()
+
+
+def _litellm() -> Any:
+    """Return LiteLLM, imported and set up by whoever comes first."""
+    global _is_set_up  # noqa: PLW0603  # LiteLLM is one for the whole process, and so is its set-up
+    with _lock:
+        if not _is_set_up:
+            os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else importing it asks GitHub for prices
+        import litellm
+
+        if not _is_set_up:
+            _set_up(litellm)
+            _is_set_up = True
+    return litellm
+
+
+def _set_up(litellm: Any) -> None:
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True  # "Give Feedback / Get Help"
+    litellm.set_verbose = False
+    litellm.num_retries = 0
+    litellm.DEFAULT_MAX_RETRIES = 0  # for embeddings it takes a max_retries of 0 for none given
+    litellm.cache = None
+    litellm.callbacks, litellm.success_callback, litellm.failure_callback = [], [], []
+    litellm.drop_params = True
+    litellm.anthropic_beta_headers_url = ""  # else the first request to Anthropic asks GitHub for a list that it has
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).disabled = True
+    for name in ("openai", "httpx", "httpcore"):
+        # They log requests in full, and addresses, in which some providers want the key.
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # The OpenAI client does not expect the base64 that it asked for.
+    warnings.filterwarnings("ignore", message=r"(?s)Pydantic serializer warnings:.*field_name='embedding'")
+    _share_connections(litellm)
+
+
+def _share_connections(litellm: Any) -> None:
+    """Give LiteLLM one pool of connections for everything.
+
+    Its own clients keep 20 idle connections each, so with more threads nearly every request opens a new one.
+    """
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+    import httpx
+    from litellm.llms.custom_httpx.http_handler import get_ssl_configuration
+
+    class Body(httpx.SyncByteStream):
+        """The body of an answer, for as long as its request may take."""
+
+        def __init__(self, stream: Any, request: httpx.Request, deadline: float) -> None:
+            self._stream = stream
+            self._request = request
+            self._deadline = deadline
+
+        def __iter__(self) -> Iterator[bytes]:
+            for part in self._stream:
+                if time.monotonic() > self._deadline:
+                    raise httpx.ReadTimeout("the answer took too long", request=self._request)
+                yield part
+
+        def close(self) -> None:
+            self._stream.close()
+
+    class Shared(httpx.BaseTransport):
+        """Sends through the shared client what LiteLLM's own clients want to send."""
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return client.send(request, stream=True, follow_redirects=False)
+
+    def begin(request: httpx.Request) -> None:
+        if seconds := request.extensions.get("timeout", {}).get("read"):
+            request.extensions["deadline"] = time.monotonic() + seconds
+
+    def bound(response: httpx.Response) -> None:
+        if deadline := response.request.extensions.get("deadline"):
+            response.stream = Body(response.stream, response.request, deadline)
+
+    client = httpx.Client(
+        verify=get_ssl_configuration(),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_KEEP_ALIVE),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # workspaces share the client
+        follow_redirects=True,
+        event_hooks={"request": [begin], "response": [bound]},
+    )
+    litellm.client_session = client  # for providers that go through the OpenAI client
+    litellm.sync_transport = Shared()  # for the others
+
+
+def _failure(error: Exception, secrets: Collection[str], *, has_key: bool) -> CallError:
+    """Return what an exception of LiteLLM means."""
+    import httpx
+
+    chain = list(_chain(error))
+    broken = next((cause for cause in reversed(chain) if isinstance(cause, httpx.TransportError)), None)
+    # Where there was no answer, LiteLLM makes a status up.
+    status = getattr(error, "status_code", None) if broken is None else None
+    words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
+    said = f"{words} {getattr(error, 'body', None)}"
+    trouble, is_passing = Trouble.UNAVAILABLE, True
+    if _NO_KEY_GIVEN.search(words):
+        trouble, is_passing, status = Trouble.REFUSED, False, None
+        words = f"no key was given; {_HOW_TO_GIVE_A_KEY}"
+    elif _CANNOT_BE_SENT.search(words) or any(
+        isinstance(cause, ImportError | UnicodeEncodeError | httpx.LocalProtocolError | httpx.InvalidURL)
+        for cause in chain
+    ):
+        trouble, is_passing, status = Trouble.REFUSED, False, None
+    elif isinstance(broken, httpx.TimeoutException) or status in {408, 504}:
+        trouble = Trouble.TIMEOUT
+    elif (
+        status == 413
+        or type(error).__name__ == "ContextWindowExceededError"
+        or (status in {400, 422} and _TOO_LONG.search(said))
+        or (status == 429 and "request too large" in said.lower())  # larger than what a minute allows in all
+    ):
+        trouble, is_passing = Trouble.TOO_LONG, False
+    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(said):
+        trouble = Trouble.RATE_LIMITED
+    elif isinstance(status, int) and 400 <= status < 500 and status not in {409, 425}:
+        trouble, is_passing = Trouble.REFUSED, False
+    elif isinstance(chain[-1], ValueError | LookupError | AttributeError | TypeError):
+        status, words = None, f"LiteLLM cannot read the answer: {chain[-1]}"
+    message = _plain(words, secrets)
+    if status == 401 and not has_key:
+        message = f"{message[: _LONGEST_MESSAGE - 120]}; {_HOW_TO_GIVE_A_KEY}"
+    return CallError(
+        trouble,
+        (f"{status}: {message}" if status else message)[:_LONGEST_MESSAGE],
+        is_passing=is_passing,
+        retry_after=_retry_after(chain) if is_passing else None,
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it came of."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _plain(words: str, secrets: Collection[str]) -> str:
+    """Return the words of an error on one line, without secrets and without LiteLLM's names for it."""
+    for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True):
+        for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1]}:
+            words = words.replace(form, _HIDDEN)
+    words = _SECRET.sub(_HIDDEN, words).partition("Traceback (most recent call last)")[0]
+    return _CLASS_NAMES.sub("", " ".join(words.split()))[:_LONGEST_MESSAGE] or "no reason was given"
+
+
+def _retry_after(chain: Sequence[BaseException]) -> float | None:
+    """Return the seconds of the header Retry-After, which holds a number or a date."""
+    for cause in chain:
+        response = getattr(cause, "response", None)
+        for headers in (getattr(cause, name, None) for name in ("litellm_response_headers", "headers")):
+            if headers and (value := headers.get("retry-after")):
+                return _seconds(value)
+        if (headers := getattr(response, "headers", None)) and (value := headers.get("retry-after")):
+            return _seconds(value)
+    return None
+
+
+def _seconds(value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _spent(
+    endpoint: Endpoint, response: Any, asked: Sequence[str], answered: str | None
+) -> tuple[int, int, float | None]:
+    """Return tokens read, tokens written, and dollars: as the provider says, else by estimate and price."""
+    usage = getattr(response, "usage", None)
+    # Servers of one's own often count nothing; a budget in tokens would never be spent.
+    tokens_in = int(getattr(usage, "prompt_tokens", None) or sum(map(count_tokens, asked)))
+    tokens_out = int(getattr(usage, "completion_tokens", None) or count_tokens(answered or ""))
+    cost = getattr(usage, "cost", None)
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
+        return tokens_in, tokens_out, float(cost)
+    known = price(endpoint)
+    return tokens_in, tokens_out, None if known is None else (tokens_in * known.input + tokens_out * known.output) / 1e6
+
+
+def _unit_vectors(data: Sequence[Any], count: int, dimension: int | None) -> NDArray[np.float32]:
+    """Return the vectors of an answer in the order of their `index`.
+
+    Raises:
+        ValueError: they are not what was asked for; the message says in which way.
+    """
+    if len(data) != count:
+        raise ValueError(f"{count} vectors were asked for, and {len(data)} came back")
+    rows = [item if isinstance(item, dict) else vars(item) for item in data]
+    order = [number if row.get("index") is None else row["index"] for number, row in enumerate(rows)]
+    if sorted(order) != list(range(count)):
+        raise ValueError("the vectors do not say which texts they belong to")
+    vectors = [_numbers(rows[place]["embedding"]) for place in np.argsort(order)]
+    lengths = {len(vector) for vector in vectors}
+    if lengths != {dimension or len(vectors[0])}:
+        raise ValueError(f"vectors of {dimension or 'one'} numbers were expected, and there are {sorted(lengths)}")
+    values = np.stack(vectors).astype(np.float64)
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    if not np.isfinite(norms).all():
+        raise ValueError("a vector holds what is no number")
+    if not norms.all():
+        raise ValueError("a vector has no direction, all its numbers are 0")
+    return np.asarray(values / norms, np.float32)
+
+
+def _numbers(vector: object) -> NDArray[np.float32]:
+    if isinstance(vector, str):
+        return np.frombuffer(base64.b64decode(vector, validate=True), "<f4")
+    try:
+        return np.asarray(vector, np.float32).reshape(-1)
+    except TypeError:
+        raise ValueError("a vector holds what is no number") from None

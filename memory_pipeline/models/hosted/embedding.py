@@ -1,0 +1,104 @@
+"""Vectors by a model behind LiteLLM, many texts in a request, whoever they belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memory_pipeline.domain.calls import Trouble, Use, count_tokens
+from memory_pipeline.errors import ConfigurationError, ModelError
+from memory_pipeline.models.hosted.asking import identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.models.hosted.asking import Asker
+
+#: Most tokens of one request; providers limit what they take at once.
+_MOST_TOKENS = 100_000
+#: A text that is refused as too long is halved until it has no more than so many characters.
+_SHORTEST = 200
+
+
+class HostedEmbedder:
+    """Embeds texts with the model that the configuration names; a :class:`memory_pipeline.domain.ports.Embedder`.
+
+    Texts of all agents share requests, but for workspaces that have a key or a budget of their own. A text that is
+    longer than the model takes is embedded by its beginning: it is found by the rest of its words as well.
+    """
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._endpoint = asker.configuration.embedding
+        if self._endpoint.dimension is None:
+            raise ConfigurationError(f"embedding.dimension of {self._endpoint.model} is missing")
+        self._dimension = self._endpoint.dimension
+
+    @property
+    def name(self) -> str:
+        """The model, and the length of its vectors."""
+        return f"{identity_of(self._endpoint)} ({self._dimension})"
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        return self._dimension
+
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
+        """Return unit vectors, shape (len(texts), dimension), float32; NaN where the model failed."""
+        vectors = np.full((len(texts), self._dimension), np.nan, np.float32)
+        batches = list(self.batches(texts, uses))
+        tasks = [
+            partial(self._batch, [texts[place] for place in places], [uses[place] for place in places] if uses else ())
+            for places in batches
+        ]
+        for places, made in zip(batches, self._asker.gather(tasks) if tasks else [], strict=True):
+            vectors[places] = made
+        return vectors
+
+    def batches(self, texts: Sequence[str], uses: Sequence[Use]) -> Iterator[list[int]]:
+        """Yield the places of the texts of each request."""
+        configuration = self._asker.configuration
+        payers: dict[object, list[int]] = defaultdict(list)
+        for place in range(len(texts)):
+            workspace_id = uses[place].scope.workspace_id if uses else ""
+            own = workspace_id if uses and configuration.budget(workspace_id) else None
+            payers[configuration.embedding_key(workspace_id) if uses else None, own].append(place)
+        for places in payers.values():
+            batch: list[int] = []
+            tokens = 0
+            for place in places:
+                size = min(count_tokens(texts[place]), self._endpoint.context_tokens)
+                if batch and (len(batch) >= self._endpoint.batch_size or tokens + size > _MOST_TOKENS):
+                    yield batch
+                    batch, tokens = [], 0
+                batch.append(place)
+                tokens += size
+            if batch:
+                yield batch
+
+    def _batch(self, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
+        """Embed a batch; one that is refused as too long is halved, and so is a text that is too long by itself."""
+        beginnings = [_beginning(text, self._endpoint.context_tokens) for text in texts]
+        try:
+            return self._asker.embed(self._endpoint, beginnings, uses)
+        except ModelError as error:
+            if error.trouble == Trouble.TOO_LONG and len(texts) > 1:
+                half = len(texts) // 2
+                return np.concatenate([self._batch(texts[:half], uses[:half]), self._batch(texts[half:], uses[half:])])
+            if error.trouble == Trouble.TOO_LONG and len(beginnings[0]) > _SHORTEST:
+                return self._batch([beginnings[0][: len(beginnings[0]) // 2]], uses)
+            self._asker.tell(error)
+            return np.full((len(texts), self._dimension), np.nan, np.float32)
+
+
+def _beginning(text: str, tokens: int) -> str:
+    """Return as much of a text as has at most so many tokens."""
+    if count_tokens(text) <= tokens:
+        return text
+    return text.encode()[: tokens * 4].decode(errors="ignore")

@@ -1,0 +1,317 @@
+"""Facts by a model: each passage is a question; what the answer cites must exist.
+
+Turns are kept verbatim as the rules keep them. Where the model does not help, the rules find the facts too, and the
+rows say why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from memory_pipeline.domain.calls import Purpose, Use, count_tokens
+from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.operations import Operation, about, present
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.errors import InputError, ModelError
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.hosted import prompts
+from memory_pipeline.models.hosted.answers import ExtractionAnswer, read_extraction, schema_of
+from memory_pipeline.models.hosted.asking import Question, identity_of
+from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from memory_pipeline.configuration.endpoints import Extraction as Settings
+    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.models.hosted.answers import FoundFact, FoundOperation
+    from memory_pipeline.models.hosted.asking import Asker
+
+#: How old an operation may be that a question shows as known.
+LOOK_BACK = timedelta(days=31)
+
+#: What tools and systems say is context; so many characters of it are enough.
+_CONTEXT = 2_000
+#: Tokens that the facts which are known may take, as a share of a question's.
+_KNOWN_SHARE = 0.15
+#: A date that no words in the messages support may lie so far from them.
+_NEAR = timedelta(days=366)
+_MOST_ENTITIES, _LONGEST_NAME = 20, 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What an answer says of some messages; or why there is none."""
+
+    numbers: tuple[int, ...]
+    facts: tuple[Fact, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    refused: int = 0
+    trouble: str | None = None
+
+
+class HostedExtractor:
+    """Finds facts with the models that the configuration names; a :class:`memory_pipeline.domain.facts.Extractor`.
+
+    Args:
+        asker: asks the models.
+        timezone: the zone of the lake's days, in which "yesterday" is meant.
+    """
+
+    def __init__(self, asker: Asker, timezone: str) -> None:
+        self._asker = asker
+        self._zone = ZoneInfo(timezone)
+        self._calendar = Calendar(timezone)
+        self._rules = DeterministicExtractor(timezone)
+
+    def method(self, scope: Scope) -> str:
+        """Name model, prompt, and what else decides an answer."""
+        settings = self._settings(scope)
+        if settings.is_deterministic:
+            return self._rules.method(scope)
+        return f"{_version(settings)} {identity_of(settings)} {settings.temperature}"
+
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
+        """Return what is found in each of `passages`; hours of an agent that is shown what it knows, in their order."""
+        found: dict[int, Extraction] = {}
+        asked: list[int] = []
+        for place, passage in enumerate(passages):
+            if self._settings(passage.scope).is_deterministic:
+                found[place] = Extraction(tuple(self._rules.facts_of(passage.messages)))
+            else:
+                asked.append(place)
+        if asked:
+            self._load({passages[place].hour for place in asked})
+            known: dict[Scope, list[Operation]] = {}
+            if any(self._settings(passages[place].scope).known_facts for place in asked):
+                known = {scope: list(operations) for scope, operations in recall().items()}
+            for places in self._rounds(passages, asked):
+                tasks = [partial(self._passage, passages[place], known) for place in places]
+                for place, extraction in zip(places, self._asker.gather(tasks), strict=True):
+                    found[place] = extraction
+                    scope = passages[place].scope
+                    known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.operations)
+        return [found[place] for place in range(len(passages))]
+
+    def _questions(self, passage: Passage, known: Sequence[Operation]) -> Iterator[Question]:
+        """Yield what is asked about a passage: one question, or several of a long one."""
+        settings = self._settings(passage.scope)
+        days = sorted(self._day(message) for message in passage.messages)
+        lines = list(self._lines(passage))
+        words = {"agent": passage.scope.agent_id, "first_day": days[0], "last_day": days[-1]}
+        schema = schema_of(ExtractionAnswer)
+        version = _version(settings)
+        instructions = settings.prompt or prompts.EXTRACTION
+        room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
+        shown = _shown(known, " ".join(line.text for line in lines), settings, int(room * _KNOWN_SHARE))
+        for chunk in chunks_of(lines, int(room * (1 - _KNOWN_SHARE))):
+            tag = prompts.tag_for(shown, chunk.text)
+            user = f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
+            system = prompts.framed(instructions, words, tag, schema)
+            numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)
+            if numbers:
+                use = Use(passage.scope, passage.hour)
+                yield Question(use, Purpose.EXTRACTION, settings, version, system, user, schema, "extraction", numbers)
+
+    def _settings(self, scope: Scope) -> Settings:
+        return self._asker.configuration.extraction(scope)
+
+    def _load(self, hours: set[Period]) -> None:
+        if self._asker.store:
+            self._asker.store.load(hours)
+
+    def _rounds(self, passages: Sequence[Passage], places: Sequence[int]) -> Iterator[list[int]]:
+        """Yield what may be asked at once: the next hour of every agent that is shown what it knows, the rest first."""
+        at_once: list[int] = []
+        lanes: dict[Scope, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for place in places:
+            passage = passages[place]
+            if self._settings(passage.scope).known_facts:
+                lanes[passage.scope][passage.hour.key].append(place)
+            else:
+                at_once.append(place)
+        hours = [[lane[key] for key in sorted(lane)] for lane in lanes.values()]
+        for number, turn in enumerate(zip_longest(*hours, fillvalue=())):
+            yield [*(at_once if number == 0 else []), *(place for group in turn for place in group)]
+        if at_once and not hours:
+            yield at_once
+
+    def _passage(self, passage: Passage, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
+        begins = self._calendar.bounds(passage.hour)[0]
+        earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
+        found: list[_Found] = []
+        for question in self._questions(passage, present(earlier)):
+            try:
+                found.append(self._asker.complete(question, partial(self._read, question, passage)).value)
+            except ModelError as error:
+                self._asker.tell(error)
+                if self._asker.waits(error, passage.scope):
+                    return Extraction((), is_waiting=True)
+                found.append(_Found(question.numbers, trouble=error.trouble))
+        return Extraction(tuple(self._together(passage, found)), sum(part.refused for part in found))
+
+    def _together(self, passage: Passage, found: Sequence[_Found]) -> Iterator[Fact]:
+        """Yield the turns with the operations that rest on them, and the facts of the model or, failing it, rules."""
+        troubles = {number: part.trouble for part in found if part.trouble for number in part.numbers}
+        operations: dict[str, list[Operation]] = defaultdict(list)
+        for operation in (operation for part in found for operation in part.operations):
+            operations[operation.message_ids[0]].append(operation)
+        for number, message in enumerate(passage.messages, start=1):
+            if not message.role.is_memorable:
+                continue
+            turn, *others = self._rules.facts_of([message])
+            trouble = troubles.get(number)
+            yield replace(turn, fallback=trouble, operations=tuple(operations[message.id]))
+            if trouble is not None:
+                yield from (replace(fact, fallback=trouble) for fact in others)
+        yield from {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}.values()
+
+    def _read(self, question: Question, passage: Passage, text: str) -> _Found:
+        """Return what an answer says, without what cites messages that are not there."""
+        summary, facts, operations, refused = read_extraction(text)
+        by_number = {number: passage.messages[number - 1] for number in question.numbers}
+        made = [
+            self._stated(question, [by_number[number] for number in set(fact.messages)], fact, position)
+            for position, fact in enumerate(facts, start=1)
+            if by_number.keys() >= set(fact.messages)
+        ]
+        changes = [
+            change
+            for operation in operations
+            if by_number.keys() >= set(operation.messages)
+            and (change := _operation(operation, [by_number[number] for number in set(operation.messages)]))
+        ]
+        refused += len(facts) - len(made) + len(operations) - len(changes)
+        if summary:
+            made.append(self._fact(question, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
+        return _Found(question.numbers, tuple(made), tuple(changes), refused)
+
+    def _stated(self, question: Question, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+        last = max(cited, key=lambda message: (message.sent_at, message.turn))
+        content = " ".join(fact.content.split())
+        # What the model left relative is resolved by the rules, against the message.
+        said_on = last.sent_at.astimezone(self._zone).date()
+        resolved = [(sentence, dates_in(sentence, said_on)) for sentence in sentences_of(content)]
+        if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
+            content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
+        mentions = [mention for _, found in resolved for mention in found]
+        return self._fact(
+            question,
+            cited,
+            FactKind(fact.kind),
+            content,
+            position=position,
+            entities=[" ".join(name.split()) for name in fact.entities if 0 < len(name) <= _LONGEST_NAME],
+            importance=round(fact.importance, 2),
+            confidence=round(fact.confidence, 2),
+            mentioned_at=self._date(fact.date, cited, mentions, said_on),
+        )
+
+    def _fact(
+        self,
+        question: Question,
+        cited: Sequence[Message],
+        kind: FactKind,
+        content: str,
+        *,
+        position: int,
+        entities: Sequence[str] = (),
+        importance: float = 0.4,
+        confidence: float = 0.8,
+        mentioned_at: datetime | None = None,
+    ) -> Fact:
+        return Fact.resting_on(
+            cited,
+            kind,
+            content,
+            extraction_method=question.prompt_version,
+            position=position,
+            entities=list(entities)[:_MOST_ENTITIES],
+            importance=importance,
+            confidence=confidence,
+            mentioned_at=mentioned_at,
+            model=question.endpoint.model,
+            prompt_version=question.prompt_version,
+        )
+
+    def _date(
+        self, text: str | None, cited: Sequence[Message], own: Sequence[DateMention], said_on: date
+    ) -> datetime | None:
+        """Return the day that a fact speaks of.
+
+        What rules find in the messages' words overrules another date: a model may have taken "today" for its own day.
+        """
+        spoken = list(own)
+        for message in cited:
+            day = message.sent_at.astimezone(self._zone).date()
+            spoken += [mention for sentence in sentences_of(message.content) for mention in dates_in(sentence, day)]
+        days = [mention.day for mention in spoken]
+        claimed = _day_in(text)
+        if claimed is not None and (claimed in days or (not days and abs(claimed - said_on) <= _NEAR)):
+            return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
+        return spoken[0].instant if spoken and (text or own) else None
+
+    def _day(self, message: Message) -> str:
+        return message.sent_at.astimezone(self._zone).date().isoformat()
+
+    def _lines(self, passage: Passage) -> Iterator[Line]:
+        for number, message in enumerate(passage.messages, start=1):
+            at = message.sent_at.astimezone(self._zone)
+            when = f"{at:%Y-%m-%d} {at:%A} {at:%H:%M}"
+            if message.role.is_memorable:
+                yield Line(number, f"[{number}] {when} {message.role} {message.speaker}:", message.content)
+            else:
+                cut = f" … ({len(message.content):,} characters)" if len(message.content) > _CONTEXT else ""
+                content = f"{message.content[:_CONTEXT]}{cut}"
+                yield Line(number, f"(context, not to be cited) {when} {message.role}:", content)
+
+
+def _version(settings: Settings) -> str:
+    return prompts.version_of(prompts.EXTRACTION_VERSION, settings.prompt)
+
+
+def _shown(known: Sequence[Operation], text: str, settings: Settings, room: int) -> str:
+    """Return the newest known facts about what `text` names, as many as there is room for."""
+    lines: list[str] = []
+    for assertion in reversed(about(known, text, settings.known_facts)):
+        line = f"- {assertion} (since {assertion.event_at:%Y-%m-%d})"
+        room -= count_tokens(line)
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(["Known before:", *reversed(lines), "", ""]) if lines else ""
+
+
+def _operation(found: FoundOperation, cited: Sequence[Message]) -> Operation | None:
+    last = max(cited, key=lambda message: (message.sent_at, message.turn))
+    others = sorted({message.id for message in cited} - {last.id})
+    try:
+        return Operation.of(
+            found.operation,
+            found.subject,
+            found.predicate,
+            found.object,
+            confidence=round(found.confidence, 2),
+            message_ids=(last.id, *others),
+            event_at=last.sent_at,
+        )
+    except InputError:
+        return None
+
+
+def _day_in(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat((text or "").strip()[:10])
+    except ValueError:
+        return None

@@ -1,0 +1,239 @@
+"""Summaries by a model: a question for each period, or several and one that merges their answers.
+
+Where the model does not help, the extractive summarizer takes its place, and the row says why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+from zoneinfo import ZoneInfo
+
+from memory_pipeline.domain.calls import Purpose, Trouble, Use
+from memory_pipeline.domain.summaries import Condensation, KeyPoint
+from memory_pipeline.errors import ModelError
+from memory_pipeline.models.deterministic import ExtractiveSummarizer
+from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
+from memory_pipeline.models.hosted import prompts
+from memory_pipeline.models.hosted.answers import FoundPoint, SummaryAnswer, read_points, schema_of
+from memory_pipeline.models.hosted.asking import InvalidAnswerError, Question, identity_of
+from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from memory_pipeline.configuration.endpoints import Summarization as Settings
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.summaries import Assignment, Material
+    from memory_pipeline.models.hosted.asking import Answered, Asker
+
+#: A summary that is so much longer than asked for is not taken.
+_TOLERANCE = 2.0
+#: Fewest characters that a chunk's answer may have.
+_SHORTEST = 200
+#: Rounds of merging; each makes at least two chunks into one.
+_MOST_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Something to be summarized: material, or a point that was made of some of it in an earlier round."""
+
+    text: str
+    point: KeyPoint
+
+
+@dataclass
+class _Progress:
+    """How far an assignment has come: what is to be put together next, and what that has taken so far."""
+
+    assignment: Assignment
+    pieces: list[_Piece]
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+    refused: int = 0
+    result: Condensation | None = None
+    is_done: bool = False
+
+
+#: The points of one part and how many were refused, or why there is none.
+_Answer: TypeAlias = "Answered[tuple[list[KeyPoint], int]] | ModelError"
+
+
+class HostedSummarizer:
+    """Summarizes with the models of the configuration; a :class:`memory_pipeline.domain.summaries.Summarizer`.
+
+    Args:
+        asker: asks the models.
+        timezone: the zone of the lake's days.
+    """
+
+    def __init__(self, asker: Asker, timezone: str) -> None:
+        self._asker = asker
+        self._zone = ZoneInfo(timezone)
+        self._rules = ExtractiveSummarizer()
+
+    def method(self, scope: Scope, grain: Grain) -> str:
+        """Name model, prompt, and what else decides an answer."""
+        settings = self._settings(scope, grain)
+        if settings.is_deterministic:
+            return self._rules.method(scope, grain)
+        return f"{_version(settings, grain)} {identity_of(settings)} {settings.temperature} {_length(settings, grain)}"
+
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        """Return what remains of each of `assignments`; all of them are asked at once, chunks and then merges."""
+        progress = [self._begin(assignment) for assignment in assignments]
+        if self._asker.store:
+            self._asker.store.load({one.assignment.period for one in progress if not one.is_done})
+        for _ in range(_MOST_ROUNDS):
+            if not (open_ := [one for one in progress if not one.is_done]):
+                break
+            self._round(open_)
+        for one in progress:
+            if not one.is_done:  # a model that does not condense
+                one.result = replace(self._rules.condense(one.assignment), fallback=Trouble.TOO_LONG)
+        return [one.result for one in progress]
+
+    def _settings(self, scope: Scope, grain: Grain) -> Settings:
+        return self._asker.configuration.summarization(scope, grain)
+
+    def _begin(self, assignment: Assignment) -> _Progress:
+        ordered = sorted(assignment.material, key=lambda item: (item.event_at, item.position, item.id))
+        progress = _Progress(assignment, [_Piece(item.text, _as_point(item)) for item in ordered])
+        settings = self._settings(assignment.scope, assignment.period.grain)
+        if settings.is_deterministic or not ordered:
+            progress.result, progress.is_done = self._rules.condense(assignment), True
+        return progress
+
+    def _round(self, open_: Sequence[_Progress]) -> None:
+        """Ask all questions of one round, and put their answers together."""
+        asked = [(one, question) for one in open_ for question in self._questions(one)]
+        tasks = [partial(self._answer, one, question) for one, question in asked]
+        answers: dict[int, list[_Answer]] = defaultdict(list)
+        for (one, _), answer in zip(asked, self._asker.gather(tasks), strict=True):
+            answers[id(one)].append(answer)
+        for one in open_:
+            self._put_together(one, answers[id(one)])
+
+    def _put_together(self, one: _Progress, answers: Sequence[_Answer]) -> None:
+        errors = [answer for answer in answers if isinstance(answer, ModelError)]
+        assignment = one.assignment
+        settings = self._settings(assignment.scope, assignment.period.grain)
+        if errors:
+            for error in errors:
+                self._asker.tell(error)
+            one.is_done = True
+            if not self._asker.waits(errors[0], assignment.scope):
+                one.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
+            return
+        points: list[KeyPoint] = []
+        for answer in answers:
+            assert not isinstance(answer, ModelError)  # noqa: S101  # they were told apart above
+            found, refused = answer.value
+            points += found
+            one.refused += refused
+            one.tokens_in += answer.tokens_in
+            one.tokens_out += answer.tokens_out
+            one.cost = one.cost if answer.cost is None else (one.cost or 0.0) + answer.cost
+        points.sort(key=lambda point: point.event_at)
+        if len(answers) > 1:
+            one.pieces = [_Piece(point.sentence, point) for point in points]
+            return
+        version = _version(settings, assignment.period.grain)
+        one.is_done = True
+        one.result = Condensation(
+            points=tuple(points),
+            method=version,
+            tokens_in=one.tokens_in,
+            tokens_out=one.tokens_out,
+            cost=one.cost,
+            model=settings.model,
+            prompt_version=version,
+            refused=one.refused,
+        )
+
+    def _answer(self, one: _Progress, question: Question) -> _Answer:
+        try:
+            return self._asker.complete(question, partial(self._read, one, question))
+        except ModelError as error:
+            return error
+
+    def _questions(self, one: _Progress) -> Iterator[Question]:
+        assignment = one.assignment
+        scope, period = assignment.scope, assignment.period
+        settings = self._settings(scope, period.grain)
+        length = _length(settings, period.grain)
+        words = {
+            "agent": scope.agent_id,
+            "grain": period.grain,
+            "period": period,
+            "first_day": period.first_day,
+            "last_day": period.end_day - timedelta(days=1),
+            "length": length,
+        }
+        schema = schema_of(SummaryAnswer)
+        version = _version(settings, period.grain)
+        instructions = settings.prompt or prompts.SUMMARIES[period.grain]
+        lines = [
+            Line(number, f"[{number}] {piece.point.event_at.astimezone(self._zone):%Y-%m-%d}", piece.text)
+            for number, piece in enumerate(one.pieces, start=1)
+        ]
+        room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
+        chunks = chunks_of(lines, room)
+        if len(chunks) > 1:  # their answers shall fit into one question, which merges them
+            words["length"] = length = max(_SHORTEST, min(length, room * 3 // len(chunks)))
+        for chunk in chunks:
+            tag = prompts.tag_for(chunk.text)
+            system = prompts.framed(instructions, words, tag, schema)
+            user = f"<{tag}>\n{chunk.text}\n</{tag}>"
+            use = Use(scope, period)
+            yield Question(
+                use, Purpose.SUMMARY, settings, version, system, user, schema, "summary", chunk.numbers, length
+            )
+
+    def _read(self, one: _Progress, question: Question, text: str) -> tuple[list[KeyPoint], int]:
+        """Return the points of an answer, each with the ids that it rests on, and how many were refused."""
+        found, refused = read_points(text)
+        numbers = set(question.numbers)
+        points = [
+            _point(point, [one.pieces[number - 1].point for number in sorted(set(point.sources))])
+            for point in found
+            if numbers >= set(point.sources)
+        ]
+        refused += len(found) - len(points)
+        if not points:
+            raise InvalidAnswerError(f"its points cite no line; `sources` are numbers of lines, such as {min(numbers)}")
+        written = sum(len(point.sentence) for point in points)
+        if question.length and written > _TOLERANCE * question.length:
+            raise InvalidAnswerError(f"its points have {written:,} characters; {question.length:,} are allowed")
+        return sorted(points, key=lambda point: point.event_at), refused
+
+
+def _version(settings: Settings, grain: Grain) -> str:
+    return prompts.version_of(f"{grain}-{prompts.SUMMARY_VERSION}", settings.prompt)
+
+
+def _length(settings: Settings, grain: Grain) -> int:
+    return settings.length or DEFAULT_BUDGETS[grain]
+
+
+def _as_point(item: Material) -> KeyPoint:
+    return KeyPoint(item.text, (item.id,), item.event_at, item.importance, tuple(sorted(set(item.entities))))
+
+
+def _point(found: FoundPoint, sources: Sequence[KeyPoint]) -> KeyPoint:
+    """Make a point of what it cites: its time is that of the oldest, its names those that it still names."""
+    sentence = " ".join(found.sentence.split())
+    lower = sentence.casefold()
+    return KeyPoint(
+        sentence=sentence,
+        source_ids=tuple(sorted({identifier for source in sources for identifier in source.source_ids})),
+        event_at=min(source.event_at for source in sources),
+        importance=round(found.importance, 2),
+        entities=tuple(sorted({name for source in sources for name in source.entities if name.casefold() in lower})),
+    )

@@ -1,0 +1,66 @@
+"""Makes partitions without writing anything: what a run would ask of models, told before it asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, index_asset
+from memory_pipeline.steps.extract import extract_facts
+from memory_pipeline.steps.land import land_messages
+from memory_pipeline.steps.make import batches_of
+from memory_pipeline.steps.plan import grain_status, periods_in
+from memory_pipeline.steps.summarize import summarize_periods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date, datetime
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.rehearsal import RehearsalLake
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.steps.made import Made
+
+
+def rehearse(
+    lake: RehearsalLake,
+    models: Models,
+    start: date,
+    now: datetime,
+    between: tuple[datetime, datetime] | None = None,
+) -> Iterator[tuple[Grain, list[Period]]]:
+    """Go through all that a run would make, grain by grain, with `models` that count what they are asked.
+
+    Each grain sees what the one below it would have made, as far as stand-ins can tell. Yields the periods of each.
+
+    Args:
+        lake: takes no writes.
+        models: answer without being asked.
+        start: first day of the memory.
+        now: as of when.
+        between: the range to make again; None for what is pending.
+    """
+    for grain in Grain:
+        if between is None:
+            periods = grain_status(lake, grain, start, now).pending
+        else:
+            periods = periods_in(lake, grain, *between, now)
+        for batch in batches_of(lake, grain, periods):
+            made = _make(lake, models, grain, batch)
+            indexed = [
+                replace(part, asset=index_asset(grain), input_digest=part.output_digest)
+                for part in made
+                if part.asset != MESSAGES_ASSET
+            ]
+            lake.ledger.record(part.entry for part in [*made, *indexed])
+        yield grain, periods
+
+
+def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
+    if grain is not Grain.WORKING:
+        return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
+    hours = set(batch)
+    files = [file for file in lake.journal.pending() if file.hour in hours]
+    landed = land_messages(lake, batch, files)
+    return [*landed, *extract_facts(lake, models.extractor, models.embedder, batch)]

@@ -1,0 +1,60 @@
+"""The example is a configuration, with and without what is switched off in it, and leaves no key out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from memory_pipeline.configuration import (
+    EXAMPLE,
+    EXTRACTION_PLACEHOLDERS,
+    SUMMARY_PLACEHOLDERS,
+    Budget,
+    Configuration,
+    Embedding,
+    Extraction,
+    Price,
+    Summarization,
+)
+from memory_pipeline.configuration.sections import DefaultsSection, Document, Summaries, WorkspaceSection
+from memory_pipeline.domain.conversations import Scope
+
+#: A key behind "#" without a space is switched off.
+EVERYTHING = re.sub(r"#(?=\S)", "", EXAMPLE)
+
+
+@pytest.mark.parametrize("text", [EXAMPLE, EVERYTHING])
+def test_the_example_is_a_configuration(text: str) -> None:
+    configuration = Configuration.parse(text, "example")
+    assert configuration.uses_models
+    assert configuration.extraction(Scope("acme", "support")).known_facts == 50
+    assert configuration.extraction(Scope("acme", "2024-01-15")).is_deterministic
+    assert configuration.embedding_key("acme") == "env:ACME_KEY"
+
+
+def test_no_task_of_the_example_is_without_a_key() -> None:
+    configuration = Configuration.parse(EXAMPLE, "example")
+    for scope in (Scope("acme", "support"), Scope("other", "any")):
+        described = configuration.describe(scope)
+        assert str(described).count("'api_key': 'env:") == 7
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Document, DefaultsSection, WorkspaceSection, Embedding, Extraction, Summarization, Price, Budget],
+)
+def test_the_example_has_every_key(record: type[Document]) -> None:
+    for name in record.model_fields:
+        assert re.search(rf"\b{name}:", EVERYTHING), name
+
+
+def test_the_example_names_every_grain_and_placeholder() -> None:
+    assert all(name in EXAMPLE for name in Summaries.model_fields)
+    assert " ".join(f"{{{name}}}" for name in EXTRACTION_PLACEHOLDERS) in EXAMPLE
+    assert " ".join(f"{{{name}}}" for name in SUMMARY_PLACEHOLDERS) in EXAMPLE
+
+
+def test_the_example_fits_a_terminal() -> None:
+    assert max(map(len, EXAMPLE.splitlines())) <= 120
+    assert EXAMPLE.isascii()

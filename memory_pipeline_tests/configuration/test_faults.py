@@ -1,0 +1,239 @@
+"""What is wrong with a configuration is said at once, with the file, the line, the key, the value and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory_pipeline.configuration import Configuration
+from memory_pipeline.errors import ConfigurationError
+
+SOURCE = "lake/config/workspaces.yaml"
+
+
+def refused(text: str) -> list[str]:
+    """Return the lines of the error, each without the file's address."""
+    with pytest.raises(ConfigurationError) as refusal:
+        Configuration.parse(text, SOURCE)
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+    lines = str(refusal.value).splitlines()
+    assert all(line.startswith(SOURCE) and line.isprintable() for line in lines)
+    return [line.removeprefix(SOURCE).removeprefix(", ").removeprefix(": ") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "a list is not accepted; expected a mapping of defaults, workspaces"),
+        ("words", "a value of 5 characters is not accepted; expected a mapping of defaults, workspaces"),
+        ("5", "5 is not accepted; expected a mapping of defaults, workspaces"),
+        ("default: {}", "line 1: default: there is no such key; accepted: defaults, workspaces; is defaults meant?"),
+        ("workspaces: []", "line 1: workspaces: a list is not accepted; expected a mapping of ids to sections"),
+        (
+            "workspaces:\n  acme:\n    summaries:\n      montly: {}",
+            (
+                "line 4: workspaces.acme.summaries.montly: there is no such key; "
+                "accepted: daily, weekly, monthly, quarterly, yearly; is monthly meant?"
+            ),
+        ),
+        (
+            "defaults: {summaries: {working: {}}}",
+            (
+                "line 1: defaults.summaries.working: there is no such key; "
+                "accepted: daily, weekly, monthly, quarterly, yearly; working memory is made by extraction"
+            ),
+        ),
+        (
+            "workspaces: {acme: {embedding: {model: openai/x}}}",
+            (
+                "line 1: workspaces.acme.embedding.model: there is no such key; accepted: api_key; "
+                "all else about the embedder is set once for the lake, in defaults.embedding"
+            ),
+        ),
+        (
+            "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
+            (
+                "line 1: workspaces.acme.agents.support.budget: there is no such key; "
+                "accepted: completion, extraction, summaries; a budget is set for a workspace, or in defaults for each"
+            ),
+        ),
+        (
+            "workspaces: {acme: {max_concurrency: 1}}",
+            (
+                "line 1: workspaces.acme.max_concurrency: there is no such key; accepted: completion, extraction, "
+                "summaries, embedding, budget, agents; it is set once for the lake, in defaults"
+            ),
+        ),
+        (
+            "defaults: {max_concurrency: 257}",
+            "line 1: defaults.max_concurrency: 257 is not accepted; expected a whole number from 1 to 256",
+        ),
+        (
+            "defaults: {max_concurrency: yes}",
+            "line 1: defaults.max_concurrency: true is not accepted; expected a whole number from 1 to 256",
+        ),
+        (
+            "defaults: {completion: {temperature: .nan}}",
+            "line 1: defaults.completion.temperature: nan is not accepted; expected a number from 0 to 2 or null",
+        ),
+        (
+            "defaults: {completion: {timeout_seconds: 0}}",
+            (
+                "line 1: defaults.completion.timeout_seconds: 0 is not accepted; "
+                "expected a number greater than 0, at most 3,600"
+            ),
+        ),
+        (
+            "defaults: {completion: {context_tokens: 32k}}",
+            (
+                "line 1: defaults.completion.context_tokens: '32k' is not accepted; "
+                "expected a whole number of at least 2,000"
+            ),
+        ),
+        (
+            "defaults: {completion: {answer_format: xml}}",
+            (
+                "line 1: defaults.completion.answer_format: 'xml' is not accepted; "
+                "expected json_schema or json_object or text"
+            ),
+        ),
+        (
+            "defaults: {completion: {model: gpt-5-mini}}",
+            (
+                "line 1: defaults.completion.model: 'gpt-5-mini' is not accepted; "
+                "expected deterministic, or provider/name as LiteLLM has it, such as openai/gpt-5-mini"
+            ),
+        ),
+        (
+            "defaults: {completion: {model: off}}",
+            (
+                "line 1: defaults.completion.model: false is not accepted; expected deterministic, or provider/name as "
+                "LiteLLM has it, such as openai/gpt-5-mini; in quotes it is a text"
+            ),
+        ),
+        (
+            "defaults: {completion: {price: {output: 1}}}",
+            "line 1: defaults.completion.price.input: it is missing; expected a number of at least 0",
+        ),
+        (
+            "defaults: {completion: {price: 3}}",
+            (
+                "line 1: defaults.completion.price: 3 is not accepted; "
+                "expected a mapping with input and output, dollars for 1M tokens"
+            ),
+        ),
+        (
+            "defaults: {budget: 3}",
+            (
+                "line 1: defaults.budget: 3 is not accepted; "
+                "expected a mapping with keys of usd_per_month, tokens_per_month, when_spent"
+            ),
+        ),
+        (
+            "defaults: {extraction: {prompt: ' '}}",
+            "line 1: defaults.extraction.prompt: a blank text is not accepted; expected 1 to 20,000 characters",
+        ),
+        (
+            "workspaces:\n  acme:\n    agents:\n      2024-01-15: {}",
+            "line 4: workspaces.acme.agents: the key '2024-01-15' is a date to YAML; write it in quotes",
+        ),
+        (
+            "workspaces: {no: {}}",
+            "line 1: workspaces: the key 'no' is true or false to YAML; write it in quotes",
+        ),
+        (
+            "workspaces: {a.b: {budgets: {}}}",
+            (
+                "line 1: workspaces.'a.b'.budgets: there is no such key; accepted: completion, extraction, summaries, "
+                "embedding, budget, agents; is budget meant?"
+            ),
+        ),
+        (
+            "'[key]': {}",
+            "line 1: there is no such key as one of 5 characters here; accepted: defaults, workspaces",
+        ),
+        (
+            "defaults:\n  completion: {model: a/b}\n  completion: {model: c/d}",
+            "line 3: defaults: the key 'completion' is given twice, first in line 2",
+        ),
+    ],
+)
+def test_a_fault_is_said_with_its_place_and_what_is_accepted(text: str, said: str) -> None:
+    assert refused(text) == [said]
+
+
+def test_ids_that_no_scope_has_are_refused() -> None:
+    rule = (
+        "is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
+        "beginning with a letter or digit, without '..'"
+    )
+    assert refused('workspaces:\n  "a/b": {}\n  acme:\n    agents: {"x..y": {}, "": {}, "über": {}}') == [
+        f"line 2: workspaces: workspace_id 'a/b' {rule}",
+        *(f"line 4: workspaces.acme.agents: agent_id {name} {rule}" for name in ("'x..y'", "''", "'\\xfcber'")),
+    ]
+
+
+def test_all_faults_are_listed_in_the_order_of_the_file() -> None:
+    text = (
+        "workspaces:\n  a:\n    budget: {usd_per_month: -1, stop: 1}\n  b: 3\n  b: 4\ndefaults:\n  max_concurrency: 0\n"
+    )
+    assert [line.split(": ")[0] for line in refused(text)] == ["line 3", "line 3", "line 4", "line 5", "line 7"]
+
+
+def test_no_more_than_twenty_are_listed() -> None:
+    lines = refused("workspaces:\n" + "".join(f"  w{n}: {n}\n" for n in range(1_000)))
+    assert len(lines) == 21
+    assert lines[0].startswith("line 2: workspaces.w0: 0 is not accepted")
+    assert lines[-1] == "and 980 more"
+
+
+SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"defaults: {{completion: {{api_key: {SECRET}}}}}",
+        f"defaults: {{completion: {{api_key: [{SECRET}]}}}}",
+        f"defaults: {{completion: {{api_key: {{{SECRET}: {SECRET}}}}}}}",
+        f"defaults: {{completion: {{api_key:{SECRET}}}}}",
+        f"defaults: {{completion: {{apikey: {SECRET}}}}}",
+        f"defaults: {{completion: {SECRET}}}",
+        f"defaults: {{completion: {{api_base: 'https://{SECRET}@host'}}}}",
+        f"defaults: {{completion: {{model: {SECRET}}}}}",
+        f"defaults: {{completion: {{model: openai/x {SECRET}}}}}",
+        f"defaults: {{completion: {{parameters: {SECRET}}}}}",
+        f"defaults: {{completion: {{parameters: {{api_key: {SECRET}}}}}}}",
+        f"defaults: {{completion: {{parameters: {{extra_headers: {{x: 1, authorization: {SECRET}}}}}}}}}",
+        f"defaults: {{completion: {{parameters: {{token: {SECRET}, {SECRET}: 1}}}}}}",
+        f"defaults: {{completion: {{price: {SECRET}}}}}",
+        f"defaults: {{completion: {{attempts: {SECRET}}}}}",
+        f"defaults: {{completion: {{answer_format: {SECRET}}}}}",
+        f"workspaces: {{acme: {{embedding: {SECRET}}}}}",
+        f"workspaces: {{acme: {{embedding: {{key: {SECRET}}}}}}}",
+        f"workspaces: {{acme: {{agents: {SECRET}}}}}",
+        f"defaults:\n  completion:\n    api_key: '{SECRET}\n",
+        f"defaults:\n  completion:\n    api_key: *{SECRET}\n",
+        f"defaults:\n  completion:\n    api_key: !{SECRET} x\n",
+        f"defaults:\n  completion:\n    api_key: {SECRET}: x\n",
+        f"api_key {SECRET}",
+        f"{SECRET}: {{a: 1, a: 2}}",
+        f"workspaces: {{api_key:{SECRET}}}",
+        f"workspaces: {{api_key:{SECRET}: {{a: 1}}}}",
+        f"workspaces: {{acme: {{agents: {{api_key:{SECRET}: {{a: 1, a: 2}}}}}}}}",
+        "defaults: {completion: {api_key: 0123456789}}",
+        "defaults: {completion: {api_key: 1234567890123456789012}}",
+        "defaults: {completion: {api_key: 0123456789.5}}",
+    ],
+)
+def test_no_key_is_shown_wherever_it_stands(text: str) -> None:
+    said = "\n".join(refused(text))
+    assert "456789" not in said
+    assert len(said) < 700
+
+
+def test_what_is_shown_of_a_key_is_its_length() -> None:
+    (line,) = refused(f"defaults: {{completion: {{api_key: {SECRET}}}}}")
+    assert line.startswith(
+        f"line 1: defaults.completion.api_key: a value of {len(SECRET)} characters is not accepted; "
+    )
+    assert line.endswith("never the key itself")

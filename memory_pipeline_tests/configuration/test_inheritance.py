@@ -1,0 +1,199 @@
+"""Who inherits what, and that a key goes to no provider that it was not named for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.configuration.inheritance import ABOUT_A_MODEL, Inherited
+from memory_pipeline.configuration.sections import Level
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+
+
+def resolved(*levels: dict[str, Any]) -> Inherited:
+    """Apply levels, each as in the file, in their order."""
+    inherited = Inherited()
+    for level in levels:
+        inherited = inherited.at(Level.model_validate(level))
+    return inherited
+
+
+def extraction(*levels: dict[str, Any]) -> dict[str, object]:
+    return dict(resolved(*levels).extraction)
+
+
+A = {"model": "anthropic/a", "api_key": "env:A_KEY"}
+B = {"model": "openai/b", "api_key": "env:B_KEY"}
+
+
+def test_nothing_is_inherited_from_nothing() -> None:
+    assert extraction() == extraction({}) == {}
+
+
+def test_completion_is_for_every_task() -> None:
+    inherited = resolved({"completion": A})
+    assert inherited.extraction == A
+    assert set(inherited.summaries) == set(SUMMARY_GRAINS)
+    assert all(keys == A for keys in inherited.summaries.values())
+
+
+def test_a_task_goes_before_completion_and_touches_no_other_task() -> None:
+    inherited = resolved({"completion": {**A, "attempts": 2}, "summaries": {"monthly": {"attempts": 3, "length": 900}}})
+    assert inherited.summaries[Grain.MONTHLY] == {**A, "attempts": 3, "length": 900}
+    assert inherited.summaries[Grain.WEEKLY] == inherited.extraction == {**A, "attempts": 2}
+
+
+def test_a_later_level_goes_before_an_earlier_one_even_its_completion_before_the_others_task() -> None:
+    assert extraction({"extraction": {"attempts": 2, "prompt": "x"}}, {"completion": {"attempts": 3}}) == {
+        "attempts": 3,
+        "prompt": "x",
+    }
+    keys = extraction({"completion": {"attempts": 1}}, {"completion": {"attempts": 2}}, {"extraction": {"attempts": 3}})
+    assert keys == {"attempts": 3}
+
+
+def test_null_is_said_too() -> None:
+    assert extraction({"completion": A}, {"completion": {"api_key": None}}) == {**A, "api_key": None}
+
+
+def test_parameters_and_price_are_replaced_whole() -> None:
+    keys = extraction({"completion": {**A, "parameters": {"x": 1}}}, {"extraction": {"parameters": {"y": 2}}})
+    assert keys["parameters"] == {"y": 2}
+
+
+ABOUT = {
+    "api_base": "https://a.example.com",
+    "price": {"input": 1},
+    "parameters": {"x": 1},
+    "context_tokens": 9_000,
+    "max_output_tokens": 900,
+    "answer_format": "text",
+}
+OTHER = {"temperature": 1.0, "timeout_seconds": 9.0, "attempts": 9, "backoff_seconds": 9.0}
+
+
+@pytest.mark.parametrize("place", ["extraction", "completion"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_another_model_inherits_nothing_that_was_said_about_the_former(place: str, levels: int) -> None:
+    first = {"completion": {**A, **ABOUT, **OTHER}}
+    if levels == 2:
+        assert extraction(first, {place: {"model": "openai/b"}}) == {"model": "openai/b", **OTHER}
+    elif place == "extraction":
+        assert extraction({**first, place: {"model": "openai/b"}}) == {"model": "openai/b", **OTHER}
+    assert set(ABOUT) | {"api_key"} == set(ABOUT_A_MODEL)
+
+
+def test_even_of_the_same_provider() -> None:
+    """The former may be at an address of its own: this key must not go there, nor the former's key elsewhere."""
+    vllm = {"model": "openai/llama", "api_base": "http://vllm", "api_key": "env:VLLM"}
+    assert extraction({"completion": vllm}, {"completion": B}) == B
+    assert extraction({"completion": vllm}, {"completion": {"model": "openai/gpt"}}) == {"model": "openai/gpt"}
+
+
+def test_a_model_that_is_named_again_inherits_nothing_either() -> None:
+    """A workspace that names model and key must not send the key to the defaults' address, whatever these become."""
+    assert extraction({"completion": {**B, **ABOUT}}, {"completion": B}) == B
+
+
+def test_another_address_does_not_inherit_the_key() -> None:
+    assert extraction({"completion": B}, {"completion": {"api_base": "https://proxy"}}) == {
+        "model": "openai/b",
+        "api_base": "https://proxy",
+    }
+    there = {**B, "api_base": "https://proxy"}
+    assert extraction({"completion": there}, {"completion": {"api_base": None}}) == {
+        "model": "openai/b",
+        "api_base": None,
+    }
+    assert extraction({"completion": there}, {"completion": {"api_base": "https://proxy"}}) == there
+
+
+def test_a_workspaces_key_serves_all_models_of_its_provider() -> None:
+    defaults = {"completion": B, "extraction": {"model": "openai/c", "api_key": "env:B_KEY"}}
+    assert extraction(defaults, {"completion": {"api_key": "env:ACME"}}) == {"model": "openai/c", "api_key": "env:ACME"}
+
+
+def test_but_no_model_of_another_provider() -> None:
+    assert extraction({"completion": B, "extraction": A}, {"completion": {"api_key": "env:ACME", "attempts": 2}}) == {
+        **A,
+        "attempts": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("defaults", "workspace"),
+    [
+        ({"api_base": "https://proxy", **B}, {}),
+        ({}, {"api_base": "https://proxy"}),
+    ],
+)
+def test_and_no_model_at_another_address(defaults: dict[str, Any], workspace: dict[str, Any]) -> None:
+    task = {"model": "openai/c", "api_key": "env:C"}
+    levels = (
+        {"completion": {**B, **defaults}, "extraction": task},
+        {"completion": {"api_key": "env:ACME", **workspace}},
+    )
+    assert extraction(*levels) == task
+
+
+def test_what_a_later_completion_says_about_its_model_is_not_for_a_task_with_another() -> None:
+    levels = ({"completion": B, "extraction": A}, {"completion": {"context_tokens": 9_000, "parameters": {"x": 1}}})
+    assert extraction(*levels) == A
+    assert resolved(*levels).summaries[Grain.DAILY] == {**B, "context_tokens": 9_000, "parameters": {"x": 1}}
+
+
+@pytest.mark.parametrize("named", [A, B, {"model": "openai/b"}, {"model": "openai/d", "api_key": "env:D"}])
+def test_a_later_completion_that_names_a_model_takes_the_place_of_a_tasks_own(named: dict[str, Any]) -> None:
+    defaults = {"completion": B, "extraction": {**A, **ABOUT, "prompt": "x", "attempts": 7}}
+    assert extraction(defaults, {"completion": named}) == {**named, "prompt": "x", "attempts": 7}
+
+
+def test_a_workspace_may_do_without_models() -> None:
+    defaults = {"completion": {**A, **ABOUT}, "summaries": {"yearly": B}}
+    inherited = resolved(defaults, {"completion": {"model": "deterministic"}})
+    assert inherited.extraction == {"model": "deterministic"}
+    assert inherited.summaries[Grain.YEARLY] == {"model": "deterministic"}
+
+
+PROVIDERS = ("openai", "anthropic", "ollama")
+NAMED = st.builds(
+    lambda provider, name, server: {
+        "model": f"{provider}/{name}",
+        "api_key": f"env:{provider}_{server or 'own'}",
+        **({"api_base": f"https://{server}"} if server else {}),
+    },
+    st.sampled_from(PROVIDERS),
+    st.sampled_from("mn"),
+    st.sampled_from([None, "proxy"]),
+)
+KEYLESS = st.builds(lambda provider, name: {"model": f"{provider}/{name}"}, st.sampled_from(PROVIDERS), st.just("m"))
+SECTION: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}), NAMED, KEYLESS, st.just({"api_key": "env:filled_in"}), st.just({"attempts": 2})
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SECTION, SECTION), min_size=1, max_size=3))
+def test_a_key_is_only_sent_where_it_was_named_for(levels: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    inherited = Inherited()
+    for completion, own in levels:
+        # A key without a model is the key of what the section inherits: say so in its name.
+        named = dict(completion)
+        if completion == {"api_key": "env:filled_in"}:
+            named["api_key"] = _account(inherited.completion)
+        before = inherited.at(Level.model_validate({"completion": named}))
+        owned = dict(own)
+        if own == {"api_key": "env:filled_in"}:
+            owned["api_key"] = _account(before.extraction)
+        inherited = inherited.at(Level.model_validate({"completion": named, "extraction": owned}))
+    for keys in (inherited.completion, inherited.extraction, *inherited.summaries.values()):
+        assert keys.get("api_key") in (None, _account(keys))
+
+
+def _account(keys: Any) -> str:
+    """Name the key for a model's provider and address."""
+    provider = keys.get("model", "deterministic").split("/")[0]
+    return f"env:{provider}_{(keys.get('api_base') or 'https://own').removeprefix('https://')}"

@@ -1,0 +1,207 @@
+"""The configuration as others see it: what holds for whom, and that no text brings it down or gives a key away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.configuration import Budget, Configuration, Embedding, Extraction, Summarization
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.errors import ConfigurationError, InputError
+
+SOURCE = "lake/config/workspaces.yaml"
+SUPPORT, SALES, OTHER = Scope("acme", "support"), Scope("acme", "sales"), Scope("globex", "support")
+
+TEXT = """
+defaults:
+  max_concurrency: 4
+  embedding: {model: openrouter/thenlper/gte-base, dimension: 768, api_key: env:SHARED_KEY}
+  completion: {model: openrouter/openai/gpt-5-mini, api_key: env:SHARED_KEY, temperature: 0}
+  extraction: {known_facts: 5}
+  summaries:
+    monthly: {length: 3000, prompt: "Tell of {period} in {length} characters."}
+  budget: {usd_per_month: 20, when_spent: wait}
+workspaces:
+  acme:
+    completion: {api_key: env:ACME_KEY}
+    embedding: {api_key: env:ACME_KEY}
+    budget: {tokens_per_month: 1000}
+    agents:
+      support:
+        extraction: {model: anthropic/claude, api_key: file:/run/secrets/claude}
+        summaries: {daily: {length: 900}}
+      "2024-01-15":
+        completion: {model: deterministic}
+  initech:
+    budget: {usd_per_month: 5}
+"""
+
+
+@pytest.fixture
+def configuration() -> Configuration:
+    return Configuration.parse(TEXT, SOURCE)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "defaults:\nworkspaces:\n", "defaults: {completion: }"])
+def test_without_a_word_everything_is_deterministic(text: str) -> None:
+    configuration = Configuration.parse(text, SOURCE)
+    assert not configuration.uses_models
+    assert configuration.max_concurrency == 16
+    assert configuration.embedding == Embedding()
+    assert configuration.extraction(SUPPORT) == Extraction()
+    assert all(configuration.summarization(SUPPORT, grain) == Summarization() for grain in SUMMARY_GRAINS)
+    assert configuration.budget("acme") is None
+    assert configuration.embedding_key("acme") is None
+
+
+def test_an_agent_gets_the_defaults_its_workspace_and_its_own(configuration: Configuration) -> None:
+    assert configuration.extraction(SUPPORT) == Extraction(
+        model="anthropic/claude", api_key="file:/run/secrets/claude", known_facts=5
+    )
+    assert configuration.extraction(SALES) == Extraction(
+        model="openrouter/openai/gpt-5-mini", api_key="env:ACME_KEY", known_facts=5
+    )
+    assert configuration.extraction(OTHER).api_key == "env:SHARED_KEY"
+    assert configuration.summarization(SUPPORT, Grain.DAILY).length == 900
+    assert configuration.summarization(SALES, Grain.DAILY).length is None
+    assert configuration.summarization(SUPPORT, Grain.MONTHLY).length == 3000
+    assert configuration.extraction(Scope("acme", "2024-01-15")).is_deterministic
+
+
+def test_the_embedder_is_the_lakes_and_its_key_the_workspaces(configuration: Configuration) -> None:
+    assert configuration.embedding.dimension == 768
+    assert configuration.embedding_key("acme") == "env:ACME_KEY"
+    assert configuration.embedding_key("initech") == configuration.embedding_key("unknown") == "env:SHARED_KEY"
+    text = "defaults: {embedding: {api_key: env:A}}\nworkspaces: {w: {embedding: {api_key: null}}}"
+    assert Configuration.parse(text, SOURCE).embedding_key("w") is None
+
+
+def test_a_budget_is_inherited_key_by_key(configuration: Configuration) -> None:
+    assert configuration.budget("acme") == Budget(usd_per_month=20, tokens_per_month=1000, when_spent="wait")
+    assert configuration.budget("initech") == Budget(usd_per_month=5, when_spent="wait")
+    assert configuration.budget("unknown") == Budget(usd_per_month=20, when_spent="wait")
+
+
+def test_a_workspace_may_have_the_only_budget() -> None:
+    configuration = Configuration.parse("workspaces: {w: {budget: {usd_per_month: 0}}}", SOURCE)
+    assert configuration.budget("w") == Budget(usd_per_month=0)
+    assert configuration.budget("other") is None
+
+
+def test_whoever_is_not_named_shares_one_object(configuration: Configuration) -> None:
+    assert configuration.extraction(OTHER) is configuration.extraction(Scope("hooli", "any"))
+    assert configuration.extraction(SALES) is configuration.extraction(Scope("acme", "any"))
+    assert configuration.extraction(SUPPORT) is configuration.extraction(Scope("acme", "support"))
+    # A workspace that says nothing about models has the defaults'.
+    assert configuration.extraction(Scope("initech", "any")) is configuration.extraction(OTHER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: {embedding: {model: fastembed/BAAI/bge-small-en-v1.5, dimension: 384}}",
+        "defaults: {completion: {model: openai/x}}",
+        "defaults: {summaries: {yearly: {model: openai/x}}}",
+        "workspaces: {w: {extraction: {model: openai/x}}}",
+        "workspaces: {w: {agents: {a: {summaries: {weekly: {model: openai/x}}}}}}",
+    ],
+)
+def test_one_model_anywhere_is_a_model(text: str) -> None:
+    assert Configuration.parse(text, SOURCE).uses_models
+
+
+def test_settings_without_a_model_are_none() -> None:
+    text = "defaults: {completion: {temperature: 1, model: deterministic}, embedding: {dimension: 512}}"
+    assert not Configuration.parse(text, SOURCE).uses_models
+
+
+def test_working_memory_has_no_summaries(configuration: Configuration) -> None:
+    with pytest.raises(InputError, match="grain working has no summaries; accepted: daily, weekly"):
+        configuration.summarization(SUPPORT, Grain.WORKING)
+
+
+def test_a_configuration_cannot_be_changed(configuration: Configuration) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        configuration.max_concurrency = 1  # type: ignore[misc]
+
+
+def test_a_description_is_json_and_refers_to_keys(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_KEY", "sk-value-of-the-key")
+    described: Any = configuration.describe(SUPPORT)
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    assert (described["workspace_id"], described["agent_id"], described["source"]) == ("acme", "support", SOURCE)
+    assert described["embedding"]["api_key"] == "env:ACME_KEY"
+    assert described["extraction"]["api_key"] == "file:/run/secrets/claude"
+    assert list(described["summaries"]) == ["daily", "weekly", "monthly", "quarterly", "yearly"]
+    assert described["summaries"]["monthly"]["prompt"] == "Tell of {period} in {length} characters."
+    assert described["budget"] == {"usd_per_month": 20.0, "tokens_per_month": 1000, "when_spent": "wait"}
+    assert "sk-value" not in str(described)
+    nobody: Any = Configuration.parse("", SOURCE).describe(SUPPORT)
+    assert nobody["budget"] is None
+
+
+def test_thousands_of_agents_are_read_once_and_looked_up_at_once() -> None:
+    agents = "".join(f"      agent-{n}: {{extraction: {{known_facts: {n % 200}}}}}\n" for n in range(1_000))
+    configuration = Configuration.parse(
+        f"defaults: {{completion: {{model: openai/x}}}}\nworkspaces:\n  w:\n    agents:\n{agents}", SOURCE
+    )
+    scopes = [Scope("w", f"agent-{n}") for n in range(1_000)]
+    started = time.perf_counter()
+    assert [configuration.extraction(scope).known_facts for scope in scopes] == [n % 200 for n in range(1_000)]
+    assert time.perf_counter() - started < 0.5
+
+
+SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
+KEYS = st.sampled_from(
+    "defaults workspaces acme agents support completion extraction summaries embedding budget daily montly model "
+    "api_key api_base parameters price prompt dimension max_concurrency usd_per_month when_spent known_facts "
+    "extra_headers input timeout_seconds answer_format apikey temperature length a/b x..y 2024-01-15 no".split()
+)
+SCALARS = st.sampled_from(
+    [None, True, 0, -1, 1.5, float("nan"), 10**17, "", "openai/x", "deterministic", "env:A", "{agent}", "{", "gpt-5"]
+    + [SECRET, f"Bearer {SECRET}", f"env:{SECRET}", f"https://u:{SECRET}@h", f"{{{SECRET}}}", f"openai {SECRET}"] * 2
+)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner), max_leaves=12)
+
+
+def error_of(text: str) -> str:
+    """Return what is said of a text, nothing if it is accepted."""
+    try:
+        Configuration.parse(text, SOURCE)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+@settings(deadline=None)
+@given(st.dictionaries(KEYS, VALUES, min_size=1), st.booleans())
+def test_no_message_gives_a_key_away_wherever_it_was_written(tree: dict[str, object], flow: bool) -> None:
+    for document in (tree, {"defaults": tree}, {"workspaces": {"acme": {**tree, "agents": {"support": tree}}}}):
+        text = yaml.safe_dump(document, default_flow_style=flow)
+        with_typo = text.replace("api_key: ", "api_key:")
+        for variant in (
+            text,
+            with_typo,
+            text.replace("'", ""),
+            text.replace("}", "", 1),
+            text.replace(": sk", ": *sk"),
+        ):
+            said = error_of(variant)
+            assert "0123456789" not in said
+            assert len(said.splitlines()) <= 21
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_is_a_configuration_or_an_error_that_names_the_file(text: str) -> None:
+    assert all(line.startswith(SOURCE) for line in error_of(text).splitlines())

@@ -1,0 +1,293 @@
+"""Claims: of all that would ask one question, one does, and a claim does not outlive its process or its time."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.storage import Storage
+
+LEASE = timedelta(minutes=5)
+KEY = digest("a question")
+NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def claims(root: str, clock: Clock) -> Claims:
+    return Claims(Storage(root), clock)
+
+
+def files(root: str) -> list[str]:
+    return [entry.path for entry in Storage(root).list("calls")]
+
+
+@pytest.fixture(scope="module")
+def dead_pid() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left_behind(root: str, key: str = KEY, **fields: object) -> None:
+    """Write the claim of a process that runs on this host, and is not this one; or of `fields`."""
+    record: dict[str, object] = {
+        "host": socket.gethostname(),
+        "pid": 1,
+        "process": "another",
+        "until": (NOW + LEASE).isoformat(),
+        "id": "x",
+    }
+    Storage(root).write(f"calls/claims/{key}.json", json.dumps(record | fields).encode())
+
+
+def test_a_claim_excludes_everyone_until_it_is_released(root: str, clock: Clock) -> None:
+    mine, theirs = claims(root, clock), claims(root, clock)
+    assert mine.claim(KEY, LEASE)
+    assert not mine.claim(KEY, LEASE)
+    assert not theirs.claim(KEY, LEASE)
+    assert theirs.claim(digest("another question"), LEASE)
+    mine.release(KEY)
+    assert theirs.claim(KEY, LEASE)
+
+
+def test_nothing_stays_when_all_is_released(root: str, clock: Clock) -> None:
+    mine = claims(root, clock)
+    mine.claim(KEY, LEASE)
+    mine.release(KEY)
+    mine.release(KEY)
+    assert files(root) == []
+
+
+def test_a_claim_does_not_wait_for_the_disk(root: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(_: int) -> None:
+        raise AssertionError("flushed")
+
+    monkeypatch.setattr(os, "fsync", flush)
+    mine = claims(root, clock)
+    assert mine.claim(KEY, LEASE)
+    mine.release(KEY)
+
+
+class _S3:
+    """Answers requests to create a file with errors of S3, in turn."""
+
+    def __init__(self, *codes: str) -> None:
+        self.codes = [*codes]
+
+    def pipe_file(self, path: str, data: bytes, mode: str) -> None:
+        if self.codes:
+            cause = Exception("said by the server")
+            cause.response = {"Error": {"Code": self.codes.pop(0)}}  # type: ignore[attr-defined]
+            raise OSError(22, "translated by s3fs") from cause
+
+
+@pytest.mark.parametrize(
+    ("codes", "created"),
+    [([], True), (["PreconditionFailed"], False), (["ConditionalRequestConflict", "PreconditionFailed"], False),
+     (["ConditionalRequestConflict"], True)],
+)  # fmt: skip
+def test_s3_says_in_two_ways_that_another_was_first(root: str, codes: list[str], created: bool) -> None:
+    storage = Storage(root)
+    storage.is_local, storage._fs = False, _S3(*codes)
+    assert storage.create("a", b"x") is created
+
+
+def test_other_errors_of_s3_come_through(root: str) -> None:
+    storage = Storage(root)
+    storage.is_local, storage._fs = False, _S3("AccessDenied")
+    with pytest.raises(OSError, match="translated by s3fs"):
+        storage.create("a", b"x")
+
+
+def test_what_is_not_ours_is_not_released(root: str, clock: Clock) -> None:
+    mine, theirs = claims(root, clock), claims(root, clock)
+    mine.claim(KEY, LEASE)
+    theirs.release(KEY)
+    assert not theirs.claim(KEY, LEASE)
+
+
+def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
+    mine, theirs = claims(root, clock), claims(root, clock)
+    mine.claim(KEY, LEASE)
+    clock.now += LEASE - timedelta(seconds=1)
+    assert not theirs.claim(KEY, LEASE)
+    clock.now += timedelta(seconds=1)
+    assert theirs.claim(KEY, LEASE)
+
+
+def test_whoever_was_overtaken_releases_nothing(root: str, clock: Clock) -> None:
+    mine, theirs, third = (claims(root, clock) for _ in range(3))
+    mine.claim(KEY, LEASE)
+    clock.now += LEASE
+    assert theirs.claim(KEY, LEASE)
+    mine.release(KEY)
+    assert not third.claim(KEY, LEASE)
+    theirs.release(KEY)
+    assert files(root) == []
+
+
+def test_a_claim_that_is_over_and_was_not_overtaken_is_released(root: str, clock: Clock) -> None:
+    mine = claims(root, clock)
+    mine.claim(KEY, LEASE)
+    clock.now += LEASE
+    mine.release(KEY)
+    assert files(root) == []
+
+
+def test_a_thread_that_was_overtaken_by_another_of_its_process_releases_nothing(root: str, clock: Clock) -> None:
+    mine = claims(root, clock)
+    mine.claim(KEY, LEASE)
+    clock.now += LEASE
+    assert mine.claim(KEY, LEASE)
+    mine.release(KEY)  # the first, late
+    assert not mine.claim(KEY, LEASE)
+    mine.release(KEY)
+    assert files(root) == []
+
+
+def test_a_claim_ends_with_its_process(root: str, clock: Clock, dead_pid: int) -> None:
+    left_behind(root, pid=dead_pid)
+    assert claims(root, clock).claim(KEY, LEASE)
+
+
+def test_a_claim_of_a_live_process_does_not_end_before_its_time(root: str, clock: Clock) -> None:
+    left_behind(root, pid=1)
+    assert not claims(root, clock).claim(KEY, LEASE)
+
+
+def test_a_process_that_had_this_ones_number_is_gone(root: str, clock: Clock) -> None:
+    """In a container that is started again, every process has the number of the one before."""
+    left_behind(root, pid=os.getpid(), process="another")
+    assert claims(root, clock).claim(KEY, LEASE)
+
+
+def test_of_another_host_only_the_time_tells(root: str, clock: Clock, dead_pid: int) -> None:
+    left_behind(root, host="elsewhere", pid=dead_pid)
+    assert not claims(root, clock).claim(KEY, LEASE)
+    clock.now += LEASE
+    assert claims(root, clock).claim(KEY, LEASE)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[]", b"{}", b'{"until": "tomorrow"}', b'{"until": "2099-01-01T00:00:00", "host": "x", "pid": 1}'],
+)
+def test_a_claim_that_cannot_be_read_is_nobodys(root: str, clock: Clock, content: bytes) -> None:
+    """Claims are not flushed, so that a power cut may leave one empty."""
+    Storage(root).write(f"calls/claims/{KEY}.json", content)
+    assert claims(root, clock).claim(KEY, LEASE)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**80, "x"])
+def test_a_number_that_no_process_has_is_nobodys(root: str, clock: Clock, pid: object) -> None:
+    left_behind(root, pid=pid)
+    assert claims(root, clock).claim(KEY, LEASE)
+
+
+def test_threads_exclude_each_other(root: str, clock: Clock) -> None:
+    mine, theirs = claims(root, clock), claims(root, clock)
+    keys = [digest(number) for number in range(40)]
+    gate = threading.Barrier(16)
+
+    def take(number: int) -> list[str]:
+        gate.wait()
+        return [key for key in keys if (mine if number % 2 else theirs).claim(key, LEASE)]
+
+    with ThreadPoolExecutor(16) as pool:
+        won = [key for each in pool.map(take, range(16)) for key in each]
+    assert sorted(won) == sorted(keys)
+
+
+def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, clock: Clock, dead_pid: int) -> None:
+    keys = [digest(number) for number in range(40)]
+    for key in keys:
+        left_behind(root, key, pid=dead_pid)
+    # Objects of their own: nothing in memory keeps them apart.
+    each = [claims(root, clock) for _ in range(16)]
+    gate = threading.Barrier(16)
+
+    def take(mine: Claims) -> list[str]:
+        gate.wait()
+        return [key for key in keys if mine.claim(key, LEASE)]
+
+    with ThreadPoolExecutor(16) as pool:
+        won = Counter(key for taken in pool.map(take, each) for key in taken)
+    assert won == Counter(keys)
+
+
+def test_one_who_died_while_taking_over_is_overtaken(root: str, clock: Clock, dead_pid: int) -> None:
+    left_behind(root, pid=dead_pid)
+    stopped = Claims(_Dying(root), clock)
+    with pytest.raises(OSError, match="killed"):
+        stopped.claim(KEY, LEASE)
+    assert len(files(root)) == 2
+    [right] = [path for path in files(root) if path != f"calls/claims/{KEY}.json"]
+    record = json.loads(Storage(root).read(right) or b"")
+    Storage(root).write(right, json.dumps(record | {"pid": dead_pid}).encode())
+    mine = claims(root, clock)
+    assert mine.claim(KEY, LEASE)
+    assert not claims(root, clock).claim(KEY, LEASE)
+    mine.release(KEY)
+    assert files(root) == []
+
+
+class _Dying(Storage):
+    """Dies when it is about to replace a claim."""
+
+    def write(self, path: str, data: bytes) -> None:
+        raise OSError("killed")
+
+
+def _race(root: str, keys: list[str], start: Any, won: Any) -> None:
+    mine = Claims(Storage(root), lambda: NOW)
+    start.wait()
+    won.put([key for key in keys if mine.claim(key, LEASE)])
+    start.wait()  # a process that has ended holds nothing
+
+
+def test_processes_that_race_win_each_key_once(root: str, clock: Clock, dead_pid: int) -> None:
+    new = [digest("new", number) for number in range(100)]
+    held = [digest("held", number) for number in range(100)]
+    for key in held:
+        left_behind(root, key, pid=dead_pid)
+    keys = [key for pair in zip(new, held, strict=True) for key in pair]
+    context = multiprocessing.get_context("spawn")
+    start, won = context.Barrier(4), context.SimpleQueue()
+    racers = [context.Process(target=_race, args=(root, keys, start, won)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    counts = Counter(key for _ in racers for key in won.get())
+    for racer in racers:
+        racer.join()
+    assert [racer.exitcode for racer in racers] == [0] * 4
+    assert counts == Counter(keys)
+    assert [path for path in files(root) if Path(path).name.count(".") > 1] == []

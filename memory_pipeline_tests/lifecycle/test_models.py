@@ -1,0 +1,394 @@
+"""The whole chain with a model behind a real server: what it costs, that nothing is lost when it fails, what heals."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.rehearsal import RehearsalLake
+from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
+from memory_pipeline.models.selection import rehearsing_models
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.rehearse import rehearse
+from memory_pipeline_tests import oracle
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, table_rows, versions, write
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
+from memory_pipeline_tests.oracle import EMBEDDING, configure, models_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OTHER = Scope("globex", "sales")
+TALKS = [
+    conversation("I moved to Porto last week.", "My dog is called Bruno."),
+    conversation("Bruno ate my passport on Tuesday.", at="2024-01-15T10:00", conversation_id="c2"),
+    conversation("I moved to Oslo.", at="2024-02-20T09:00", conversation_id="c3"),
+    conversation("Oslo was cold and I lost 40 euros.", at="2024-03-30T23:58", conversation_id="c4"),
+    conversation("The contract is worth 9,000 euros.", at="2024-12-30T11:00", conversation_id="c5", scope=OTHER),
+]
+TEXTS = {message["content"] for talk in TALKS for message in talk["messages"]}
+#: Questions for these talks: a passage each hour, a summary each for the days, weeks, months, quarters and years.
+QUESTIONS = 5 + 4 + 4 + 4 + 2 + 2
+
+ANSWER_FAULTS = ["400", "401", "404", "429", "500", "503", "context_length", "hang", "reset", "malformed", "html"]
+ANSWER_FAULTS += ["truncated", "empty", "bad_content", "length", "refusal", "policy", "leak", "error_200"]
+VECTOR_FAULTS = ["401", "429", "500", "hang", "reset", "malformed", "html", "truncated", "empty"]
+VECTOR_FAULTS += ["wrong_dims", "wrong_count", "nan", "zero"]
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        yield server
+
+
+def fallbacks(lake: Lake) -> list[str]:
+    """Return why rows fell back, and `no vector` for each that has none."""
+    rows = [*lake.tables.read(FACTS).to_pylist(), *lake.tables.read(SUMMARIES).to_pylist()]
+    return [row["fallback"] for row in rows if row["fallback"]] + ["no vector" for row in rows if row["vector"] is None]
+
+
+def said(lake: Lake) -> set[str]:
+    """Return the texts of all turns in memory."""
+    turns = [row for row in lake.tables.read(FACTS).to_pylist() if row["kind"] == "turn"]
+    return {row["content"].partition(": ")[2] for row in turns}
+
+
+def outcome(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    """Return what is remembered: all rows but those that tell how it came to be."""
+    tables = table_rows(lake)
+    return {name: tables[name] for name in ("messages", "facts", "summaries", "ledger")}
+
+
+def test_what_a_model_makes_is_remembered_with_where_it_comes_from(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, *TALKS)
+    configure(lake, server)
+    run(lake, models_at(lake))
+    assert server.counts["path chat"] == QUESTIONS
+    assert said(lake) == TEXTS
+    facts = [row for row in lake.tables.read(FACTS).to_pylist() if row["kind"] == "statement"]
+    assert {row["content"] for row in facts} >= {"Anna said on 2024-01-15: My dog is called Bruno."}
+    assert {(row["model"], row["prompt_version"], row["extraction_method"]) for row in facts} == {
+        ("openai/oracle", "extraction-1", "extraction-1")
+    }
+    [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
+    assert (day["model"], day["prompt_version"], day["fallback"]) == ("openai/oracle", "daily-1", None)
+    assert day["tokens_in"] > 100
+    assert day["cost"] == pytest.approx((day["tokens_in"] + 2 * day["tokens_out"]) / 1e6)
+    assert day["code_version"]
+    calls = lake.tables.read(MODEL_CALLS).to_pylist()
+    assert Counter(call["outcome"] for call in calls) == {"ok": QUESTIONS}
+    assert {call["workspace_id"] for call in calls} == {"acme", "globex"}
+
+
+def test_the_second_time_costs_nothing_and_writes_nothing(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, *TALKS)
+    configure(lake, server, EMBEDDING)
+    run(lake, models_at(lake))
+    before, calls = versions(lake), len(server.requests)
+    fresh = Lake(lake.storage.uri)
+    for grain in Grain:
+        periods = grain_status(fresh, grain, START, NOW).made
+        made = list(make(fresh, models_at(fresh), grain, periods))
+        assert not any(part.changed or part.usage.calls for part in made)
+    assert (versions(lake), len(server.requests)) == (before, calls)
+
+
+def test_answers_outlive_the_tables(lake: Lake, server: OpenAIServer) -> None:
+    """A partition that is made anew from scratch asks nothing: byte for byte the same."""
+    write(lake, *TALKS)
+    configure(lake, server)
+    run(lake, models_at(lake))
+    before, calls = outcome(lake), len(server.requests)
+    for spec, fixed in [(FACTS, {}), *((SUMMARIES, {"grain": grain.value}) for grain in list(Grain)[1:])]:
+        lake.tables.replace(spec, lake.tables.keys(spec, **fixed), spec.schema.empty_table(), **fixed)
+    for grain in Grain:
+        list(make(lake, models_at(lake), grain, grain_status(lake, grain, START, NOW).made))
+    assert outcome(lake) == before
+    assert len(server.requests) == calls
+
+
+@pytest.mark.parametrize("kind", ANSWER_FAULTS)
+def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, server: OpenAIServer, kind: str) -> None:
+    write(lake, *TALKS)
+    configure(lake, server, text=oracle.CONFIG.replace("timeout_seconds: 5", "timeout_seconds: 0.3"))
+    # The passages of the first two conversations fail, everything else succeeds.
+    server.faults = [Fault(kind, times=None, match="Bruno.*extraction|extraction.*Bruno", retry_after=0.01)]
+    run(lake, models_at(lake))
+    assert said(lake) == TEXTS
+    assert len(fallbacks(lake)) >= 3
+    rows = lake.tables.read(FACTS).to_pylist()
+    assert all(row["model"] is None for row in rows if row["fallback"])
+    status = grain_status(lake, Grain.WORKING, START, NOW)
+    assert [str(hour) for hour in status.unfinished] == ["2024-01-15T08", "2024-01-15T10"]
+
+    good = {text for text in oracle.asked(server.requests) if "Bruno" not in text}
+    server.reset()
+    run(lake, models_at(lake))
+    assert fallbacks(lake) == []
+    assert not good & set(oracle.asked(server.requests))
+    # Two passages, and what rests on them.
+    assert server.counts["path chat"] == 2 + 5
+    assert not any(run(lake, models_at(lake)).values())
+
+
+@pytest.mark.parametrize("kind", VECTOR_FAULTS)
+def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: OpenAIServer, kind: str) -> None:
+    from memory_pipeline.reader import MemoryReader
+
+    write(lake, *TALKS[:2])
+    config = oracle.CONFIG.replace("completion", "extraction")  # summaries by rules
+    configure(lake, server, EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.3"), text=config)
+    server.faults = [Fault(kind, times=None, path="embeddings", retry_after=0.01)]
+    run(lake, models_at(lake))
+    assert said(lake) == {message["content"] for talk in TALKS[:2] for message in talk["messages"]}
+    assert set(fallbacks(lake)) == {"no vector"}
+    reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
+    assert "passport" in reader.search_memory(query_text="passport", now=NOW, maximum_days_ago=1000)[0].content
+
+    chats = server.counts["path chat"]
+    server.faults = []
+    run(lake, models_at(lake))
+    assert fallbacks(lake) == []
+    assert server.counts["path chat"] == chats
+    assert not any(run(lake, models_at(lake)).values())
+    assert lake.index.scan(ACME, Grain.WORKING)["embed_model"].null_count == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_call_in_twenty_fails_at_random(lake: Lake, server: OpenAIServer, seed: int) -> None:
+    rng = random.Random(seed)
+    talks = [
+        conversation(f"I bought thing number {n}.", at=f"2024-0{rng.randint(1, 9)}-1{rng.randint(0, 9)}T08:00",
+                     conversation_id=f"c{n}")
+        for n in range(60)
+    ]  # fmt: skip
+    write(lake, *talks)
+    configure(lake, server, EMBEDDING, text=oracle.CONFIG.replace("attempts: 2", "attempts: 1"))
+    server.seed = seed
+    kinds = ["500", "reset", "malformed", "429", "bad_content", "truncated"]
+    server.faults = [Fault(kind, times=None, probability=0.05 / 6, retry_after=0.01) for kind in kinds]
+    run(lake, models_at(lake))
+    assert len(said(lake)) == 60
+    for _ in range(8):
+        if not fallbacks(lake):
+            break
+        run(lake, models_at(lake))
+    assert fallbacks(lake) == []
+    questions = oracle.asked(server.requests)
+    failed = sum(count for name, count in server.counts.items() if name.startswith("fault"))
+    assert failed >= 3
+    assert len(questions) - len(set(questions)) <= failed  # one more for each that failed, none for those that did not
+
+
+def test_a_server_that_dies_half_way_is_not_waited_for_and_what_it_said_is_kept(lake: Lake) -> None:
+    talks = [
+        conversation(f"I bought thing {number}.", at=f"2024-03-{number + 1:02}T08:00", conversation_id=f"c{number}")
+        for number in range(28)
+    ]
+    write(lake, *talks)
+    dying = OpenAIServer().start()
+    served: list[int] = []
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        served.append(1)
+        if len(served) == 12:
+            dying.stop()
+        return oracle.answer(body)
+
+    dying.answer = answer
+    configure(lake, dying)
+    run(lake, models_at(lake))
+    assert len(said(lake)) == 28
+    assert set(fallbacks(lake)) == {"unavailable"}
+    paid = lake.tables.read(MODEL_CALLS)
+    ok = paid.filter(pc.equal(paid["outcome"], "ok")).num_rows
+    assert ok > 0
+    assert paid.num_rows - ok < 28  # nobody asks a dead server for each of 60 things
+
+    with OpenAIServer(int(dying.base_url.split(":")[2].partition("/")[0])) as server:
+        server.answer = oracle.answer
+        run(lake, models_at(lake))
+        assert fallbacks(lake) == []
+        assert sum(oracle.name_of(request.body) == "extraction" for request in server.requests) == 28 - ok
+
+
+def test_a_change_of_the_monthly_prompt_asks_for_months_and_what_is_above(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, *TALKS)
+    configure(lake, server)
+    run(lake, models_at(lake))
+    server.reset()
+    configure(
+        lake,
+        server,
+        """
+  summaries: {{monthly: {{prompt: "Say it in the {grain} {{period}} briefly: {{length}}."}}}}
+""".replace("{grain}", "{{grain}}"),
+    )
+    assert not any(run(lake, models_at(lake)).values())  # nothing is asked for unasked
+    for grain in Grain:
+        periods = [p for p in grain_status(lake, grain, START, NOW).made if p.key.startswith("2024")]
+        list(make(lake, models_at(lake), grain, periods))
+    openings = Counter(text.partition("\n")[0] for text in oracle.asked(server.requests))
+    assert openings.pop("Say it in the monthly 2024-01 briefly: 3200.") == 1
+    assert openings.pop("Say it in the monthly 2024-02 briefly: 3200.") == 1
+    assert openings.pop("Say it in the monthly 2024-03 briefly: 3200.") == 1
+    above = [re.search(r"The period is the (\w+ \S+),", text) for text in oracle.asked(server.requests)]
+    assert sorted(found.group(1) for found in above if found) == ["quarter 2024-Q1", "year 2024"]
+    assert len(server.requests) == 5
+
+
+def test_two_runs_at_once_pay_once(root: str, server: OpenAIServer) -> None:
+    write(Lake(root), *TALKS)
+    configure(Lake(root), server)
+    server.latency = 0.05
+    code = (
+        "import sys; sys.argv = ['memory-pipeline', 'run', '--root', sys.argv[1], '--now', '2026-01-12'];"
+        "from memory_pipeline.cli import main; main()"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, root], stderr=subprocess.PIPE) for _ in range(3)]
+    outcomes = [(process.wait(), process.communicate()[1]) for process in processes]
+    assert [code for code, _ in outcomes] == [0, 0, 0], outcomes
+    questions = oracle.asked(server.requests)
+    assert len(questions) == len(set(questions)) == QUESTIONS
+    assert said(Lake(root)) == TEXTS
+
+
+def test_a_killed_run_pays_for_no_answer_again(root: str, server: OpenAIServer) -> None:
+    talks = [
+        conversation(f"I bought thing {number}.", at=f"2024-03-{number + 1:02}T08:00", conversation_id=f"c{number}")
+        for number in range(28)
+    ]
+    write(Lake(root), *talks)
+    configure(Lake(root), server)
+    server.latency = 0.05
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memory_pipeline.cli", "run", "--root", root, "--now", "2026-01-12"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while server.counts["path chat"] < 9 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    time.sleep(0.2)
+    server.latency = 0
+    lake = Lake(root)
+    started = time.monotonic()
+    run(lake, models_at(lake))
+    assert time.monotonic() - started < 30  # claims of the dead are taken over at once
+    assert len(said(lake)) == 28
+    assert fallbacks(lake) == []
+    extractions = [text for text in oracle.asked(server.requests) if "bought" in text]
+    # What was under way when it died was answered to nobody; that is at most as much as ran at a time.
+    assert len(extractions) - len(set(extractions)) <= 8
+
+
+def test_an_estimate_is_what_a_run_then_asks(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, *TALKS)
+    configure(lake, server)
+    assert calls_expected(lake) == QUESTIONS
+    assert server.requests == []
+    run(lake, models_at(lake))
+    assert server.counts["path chat"] == QUESTIONS
+    assert calls_expected(lake) == 0
+    write(lake, conversation("I was born in 1984.", at="2024-01-15T14:00", conversation_id="late"))
+    assert calls_expected(lake) == 6
+    server.reset()
+    run(lake, models_at(lake))
+    assert server.counts["path chat"] == 6
+
+
+def calls_expected(lake: Lake) -> int:
+    rehearsal = RehearsalLake(lake.storage.uri)
+    models, asker = rehearsing_models(rehearsal.configuration(), rehearsal.calls, "UTC", lambda: NOW)
+    before = versions(lake)
+    list(rehearse(rehearsal, models, START, NOW))
+    assert versions(lake) == before
+    return sum(usage.calls for usage in asker.expected.values())
+
+
+@pytest.mark.parametrize("limit", ["usd_per_month: 0.02", "tokens_per_month: 9000"])
+def test_a_budget_is_never_overspent_and_another_month_heals(lake: Lake, server: OpenAIServer, limit: str) -> None:
+    write(lake, *TALKS)
+    configure(lake, server, f"  budget: {{{{{limit}}}}}\n")
+    run(lake, models_at(lake))
+    assert said(lake) == TEXTS
+    assert set(fallbacks(lake)) == {"budget"}
+    spent = lake.calls.spent("acme", "2026-01")
+    assert 0 < spent.calls < QUESTIONS - 6
+    assert (spent.cost or 0) <= 0.02
+    assert spent.tokens_in + spent.tokens_out <= 20_000
+    assert lake.calls.spent("globex", "2026-01").calls == 6
+    month = 2
+    while fallbacks(lake) and month < 12:
+        run(lake, models_at(lake, NOW.replace(month=month)))
+        month += 1
+    assert fallbacks(lake) == []
+
+
+def test_what_a_budget_lets_wait_is_not_made_and_not_lost(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, *TALKS)
+    budget = "workspaces: {{acme: {{budget: {{tokens_per_month: 10, when_spent: wait}}}}}}\n"
+    configure(lake, server, budget)
+    run(lake, models_at(lake))
+    assert said(lake) == {"The contract is worth 9,000 euros."}
+    assert len(lake.journal.pending()) == 4  # acme's, where readers find them
+    status = grain_status(lake, Grain.WORKING, START, NOW)
+    assert len(status.pending) == 4
+    assert fallbacks(lake) == []
+    configure(lake, server)
+    run(lake, models_at(lake))
+    assert said(lake) == TEXTS
+    assert lake.journal.pending() == []
+    assert server.counts["path chat"] == QUESTIONS
+
+
+def test_keys_are_sent_to_whom_they_belong_and_stand_nowhere(
+    lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = {"ACME_SECRET_KEY": "sk-acme-0123456789abcdef", "DEPLOYMENT_KEY": "sk-deployment-0123456789"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    write(lake, *TALKS)
+    configure(
+        lake,
+        server,
+        EMBEDDING.replace("dimension: 16,", "dimension: 16, api_key: env:DEPLOYMENT_KEY,"),
+        "workspaces: {{acme: {{completion: {{api_key: env:ACME_SECRET_KEY}},"
+        " embedding: {{api_key: env:ACME_SECRET_KEY}}}}}}\n",
+        text=oracle.CONFIG.replace("attempts: 2", "attempts: 2, api_key: env:DEPLOYMENT_KEY"),
+    )
+    server.faults = [Fault("leak", times=6)]
+    run(lake, models_at(lake))
+    run(lake, models_at(lake))
+    bodies = {str(request.body): request.headers["Authorization"] for request in server.requests}
+    senders = {
+        (key.removeprefix("Bearer "), "contract" in body)
+        for body, key in bodies.items()
+        if "contract" in body or "Bruno" in body
+    }
+    assert senders == {(keys["ACME_SECRET_KEY"], False), (keys["DEPLOYMENT_KEY"], True)}
+    for path in Path(lake.storage.uri).rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not any(key.encode() in data for key in keys.values()), path
+    for table in (FACTS, SUMMARIES, MODEL_CALLS, ANSWERS):
+        text = str(lake.tables.read(table).to_pylist())
+        assert not any(key in text for key in keys.values())
+    assert not any(key in caplog.text for key in keys.values())

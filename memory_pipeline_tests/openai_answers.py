@@ -1,0 +1,175 @@
+"""What the server of :mod:`~memory_pipeline_tests.openai_server` answers, as OpenAI writes it, right or wrong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Json = dict[str, Any]
+Route = Literal["chat", "embeddings"]
+
+CHAT_FAULTS = frozenset({"bad_content", "fenced", "length", "refusal", "filtered"})
+EMBEDDING_FAULTS = frozenset({"wrong_dims", "wrong_count", "reorder", "nan", "zero"})
+OTHER_FAULTS = frozenset(
+    "quota context_length policy leak error_200 slow hang reset dribble padded malformed html truncated empty".split()
+)
+#: Faults that are a status with a code and a message of their own.
+ERRORS = {
+    "429": (429, "rate_limit_exceeded", "Rate limit reached for requests."),
+    "quota": (429, "insufficient_quota", "You exceeded your current quota, please check your plan and billing."),
+    "context_length": (400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."),
+    "policy": (400, "content_policy_violation", "Your request was rejected by the safety system."),
+}
+DELAYS = {"slow": 1.0, "hang": 3600.0, "dribble": 0.05, "padded": 0.05}
+
+
+@dataclass(slots=True)
+class Fault:
+    """What goes wrong, and for which requests; the description of the server lists the kinds."""
+
+    kind: str
+    times: int | None = 1
+    after: int = 0
+    every: int | None = None
+    path: Route | None = None
+    match: str | None = None
+    probability: float | None = None
+    retry_after: float | str | None = None
+    delay: float | None = None
+    dims: int = 7
+    #: How many requests it could have struck, and how many it did.
+    seen: int = field(default=0, init=False)
+    struck: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if (
+            not re.fullmatch("[45][0-9]{2}", self.kind)
+            and self.kind not in CHAT_FAULTS | EMBEDDING_FAULTS | OTHER_FAULTS
+        ):
+            raise ValueError(f"no fault is called {self.kind!r}")
+
+    def strikes(self, path: Route, text: str, chance: float) -> bool:
+        """Tell whether this request is struck, and count it; `chance` is from 0 to 1."""
+        if self.kind in (EMBEDDING_FAULTS if path == "chat" else CHAT_FAULTS) or self.path not in {None, path}:
+            return False
+        if self.match is not None and not re.search(self.match, text):
+            return False
+        self.seen += 1
+        number = self.seen - self.after
+        if number < 1 or (self.every is not None and number % self.every):
+            return False
+        if (self.probability is not None and chance >= self.probability) or self.struck == self.times:
+            return False
+        self.struck += 1
+        return True
+
+
+def chat_reply(body: Json, answer: str | Json | None, kind: str = "") -> Json:
+    """Return a chat's answer: what is given, an object as JSON; if that is None, the default."""
+    answer = default_answer(body) if answer is None else answer
+    content: str | None = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    finish, refusal = "stop", None
+    if kind == "bad_content":
+        content = "I would rather tell it in my own words."
+    elif kind == "fenced":
+        content = f"Here is what you asked for:\n\n```json\n{content}\n```\n\nIs there anything else?"
+    elif kind == "length":
+        content, finish = (content or "")[: len(content or "") // 2], "length"
+    elif kind == "refusal":
+        content, refusal = None, "I cannot help with that."
+    elif kind == "filtered":
+        content, finish = None, "content_filter"
+    message = {"role": "assistant", "content": content, "refusal": refusal}
+    asked = "".join(str(message.get("content")) for message in body["messages"])
+    usage = _usage(asked, completion_tokens=count_tokens(content or ""))
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return _reply("chat.completion", body, choices=[choice], usage=usage)
+
+
+def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:
+    """Return the vectors of a request, as numbers or in base64 as it wants them."""
+    given = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    texts = [text if isinstance(text, str) else json.dumps(text) for text in given]
+    vectors = [embedding(text, dimension) for text in texts]
+    if kind in {"nan", "zero"}:
+        vectors[0] = np.zeros_like(vectors[0])
+        vectors[0][0] = np.nan if kind == "nan" else 0.0
+    elif kind == "wrong_count":
+        vectors = vectors[:-1] or vectors * 2
+    is_base64 = body.get("encoding_format") == "base64"
+    data: list[Json] = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(vector.tobytes()).decode() if is_base64 else vector.tolist(),
+        }
+        for index, vector in enumerate(vectors)
+    ]
+    return _reply("list", body, data=data[::-1] if kind == "reorder" else data, usage=_usage("".join(texts)))
+
+
+def embedding(text: str, dimension: int) -> NDArray[np.float32]:
+    """Return a vector of unit length that depends on the text alone: a hash, without meaning."""
+    numbers = np.frombuffer(hashlib.shake_256(text.encode()).digest(4 * dimension), "<u4") / 2.0**31 - 1.0
+    return np.asarray(numbers / np.linalg.norm(numbers), np.float32)
+
+
+def default_answer(body: Json) -> str | Json:
+    """Return the least instance of the schema that was sent; else the last message, or an empty object for JSON."""
+    wanted = body.get("response_format") or {}
+    if wanted.get("type") == "json_schema":
+        return json.dumps(least_instance(wanted["json_schema"]["schema"]))
+    return {} if wanted.get("type") == "json_object" else str(body["messages"][-1]["content"])
+
+
+def least_instance(schema: Json, definitions: Json | None = None) -> Any:  # noqa: PLR0911  # one for each type
+    """Return the least value that a JSON schema accepts: no optional keys, shortest lists and texts, least numbers."""
+    definitions = schema.get("$defs", {}) if definitions is None else definitions
+    if "$ref" in schema:
+        return least_instance(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:  # null first, or a record that may hold itself would never end
+            return least_instance(min(schema[key], key=lambda one: one.get("type") != "null"), definitions)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type", "object")
+    match "null" if "null" in kind else kind if isinstance(kind, str) else kind[0]:
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: least_instance(properties.get(name, {}), definitions) for name in schema.get("required", [])}
+        case "array":
+            return [least_instance(schema.get("items", {}), definitions) for _ in range(schema.get("minItems", 0))]
+        case "string":
+            return "x" * schema.get("minLength", 0)
+        case "integer":
+            return max(math.ceil(schema.get("minimum", 0)), math.floor(schema.get("exclusiveMinimum", -1)) + 1)
+        case "number":
+            return max(schema.get("minimum", 0), schema.get("exclusiveMinimum", -1) + 1)
+        case "boolean":
+            return False
+    return None
+
+
+def count_tokens(text: str) -> int:
+    """Count a token for 4 bytes."""
+    return -(-len(text.encode()) // 4)
+
+
+def _usage(asked: str, **answered: int) -> Json:
+    tokens = count_tokens(asked)
+    return {"prompt_tokens": tokens, **answered, "total_tokens": tokens + sum(answered.values())}
+
+
+def _reply(kind: str, body: Json, **parts: Any) -> Json:
+    return {"id": "reply", "object": kind, "created": int(time.time()), "model": body.get("model"), **parts}

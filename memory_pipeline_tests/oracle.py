@@ -1,0 +1,99 @@
+"""A model that can be foreseen: answers of a real server that depend on the question alone, and a lake that asks it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.models.selection import configured_models
+from memory_pipeline_tests.building import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.openai_server import OpenAIServer, Request
+
+Json = dict[str, Any]
+
+_MESSAGE = re.compile(r"^\[(\d+)\] (\d{4}-\d{2}-\d{2}) \w+ \d{2}:\d{2} (\w+) ([^:]+): (.*)$", re.MULTILINE)
+_LINE = re.compile(r"^\[(\d+)\] \d{4}-\d{2}-\d{2} (.*)$", re.MULTILINE)
+_LIVES = re.compile(r"moved to (\w+)")
+
+CONFIG = """
+defaults:
+  max_concurrency: 8
+  completion: {{model: openai/oracle, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
+               price: {{input: 1.0, output: 2.0}}}}
+"""
+EMBEDDING = """
+  embedding: {{model: openai/vectors, api_base: "{url}", dimension: 16, attempts: 2, backoff_seconds: 0.01,
+              timeout_seconds: 5, price: {{input: 0.1}}}}
+"""
+
+
+def answer(body: Json) -> Json:
+    """Answer as a dutiful model does: a fact of each message, a point of each line."""
+    text = body["messages"][1]["content"]
+    if name_of(body) == "extraction":
+        messages = _MESSAGE.findall(text)
+        facts = [
+            {
+                "content": f"{who} said on {day}: {said}",
+                "kind": "statement",
+                "importance": 0.5,
+                "confidence": 0.9,
+                "entities": [who],
+                "date": None,
+                "messages": [int(number)],
+            }
+            for number, day, _, who, said in messages
+        ]
+        operations = [
+            {
+                "operation": "UPDATE",
+                "subject": who,
+                "predicate": "lives in",
+                "object": lives.group(1),
+                "confidence": 1,
+                "messages": [int(number)],
+            }
+            for number, _, _, who, said in messages
+            if (lives := _LIVES.search(said))
+        ]
+        return {"summary": f"They spoke of {len(messages)} things.", "facts": facts, "operations": operations}
+    tone = "Briefly: " if "briefly" in body["messages"][0]["content"] else ""
+    points = [
+        {"sentence": f"{tone}{said[:90]}", "sources": [int(number)], "importance": 0.5}
+        for number, said in _LINE.findall(text)
+    ]
+    return {"points": points[:12]}
+
+
+def name_of(body: Json) -> str:
+    """Return what a question is for: extraction or summary."""
+    name: str = body["response_format"]["json_schema"]["name"]
+    return name
+
+
+def asked(requests: Iterable[Request]) -> list[str]:
+    """Return each chat's question, instructions included; a correction has that of what it corrects."""
+    return [
+        "\n".join(message["content"] for message in request.body["messages"][:2])
+        for request in requests
+        if request.path == "chat"
+    ]
+
+
+def configure(lake: Lake, server: OpenAIServer, *more: str, text: str = CONFIG) -> None:
+    """Set the lake's configuration: the server for all completions, and what else is given."""
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, (text + "".join(more)).format(url=server.base_url).encode())
+
+
+def models_at(lake: Lake, now: datetime = NOW) -> Models:
+    """Return the models that the lake's configuration names, as of a time."""
+    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: now)
