@@ -70,7 +70,8 @@ __all__ = ["Fault", "OpenAIServer", "Request"]
 
 Answer = Callable[[Json], str | Json]
 
-ROUTES: dict[str, Route] = {"/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
+#: How addresses end; what stands before differs by provider, and Azure has a query behind it.
+ROUTES: dict[str, Route] = {"/chat/completions": "chat", "/embeddings": "embeddings"}
 #: Requests beyond so many are counted and no longer kept, so that a benchmark does not fill the memory.
 MOST_KEPT = 100_000
 
@@ -233,6 +234,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the base class
         """Say nothing."""
 
+    def _route(self) -> Route | None:
+        address = self.path.partition("?")[0]
+        return next((route for end, route in ROUTES.items() if address.endswith(end)), None)
+
     def do_GET(self) -> None:
         if self.path == "/stats":
             self._send(200, self.server.owner.stats())
@@ -250,8 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, TypeError) as error:
             self._send_error(400, "invalid_request", str(error))
             return
-        if self.path in ROUTES:
-            request = Request(ROUTES[self.path], str(body.get("model")), dict(self.headers), body, time.time())
+        if route := self._route():
+            request = Request(route, str(body.get("model")), dict(self.headers), body, time.time())
             fault = owner.admit(request, text)
             try:
                 if owner.latency:
@@ -325,7 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
         delay: float = 0.0,
     ) -> None:
         owner = self.server.owner
-        if self.path in ROUTES:
+        if self._route():
             with owner.lock:
                 owner.counts[f"status {status}"] += 1
         if kind == "padded":

@@ -1,5 +1,6 @@
-"""The sensors: conversations that arrive become runs for exactly the hours they touch; what a model left unfinished is
-asked for again.
+"""The sensors: conversations that arrive become runs for exactly the hours they touch; what is unfinished is made again.
+
+Unfinished is what a model did not do: it failed, or a budget was spent.
 """
 
 from __future__ import annotations

@@ -77,7 +77,11 @@ def test_every_grain_has_a_table_and_an_index_that_say_what_they_are(definitions
         assert node.group_name
         assert node.owners
         assert node.kinds
-    assert {sensor.name for sensor in definitions.sensors or []} == {"journal_sensor", "roll_up_sensor"}
+    assert {sensor.name for sensor in definitions.sensors or []} == {
+        "journal_sensor",
+        "healing_sensor",
+        "roll_up_sensor",
+    }
 
 
 def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(

@@ -39,7 +39,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from memory_pipeline.configuration.endpoints import Price
+from memory_pipeline.configuration.endpoints import DETERMINISTIC, LOCAL, Price
 from memory_pipeline.domain.calls import Trouble, count_tokens
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def price(endpoint: Endpoint) -> Price | None:
     It is the plain price of a token read and of a token written: what providers take off for input that they have seen
     before, or add for very long input, is not counted. A list price of nothing at all is taken for one that is missing.
     """
-    if endpoint.price is not None or endpoint.is_deterministic:
+    if endpoint.price is not None or endpoint.provider in {DETERMINISTIC, LOCAL}:
         return endpoint.price
     provider, _, name = endpoint.model.partition("/")
     listed = _litellm().model_cost
@@ -496,9 +496,9 @@ def _unit_vectors(data: Sequence[Any], count: int, dimension: int | None) -> NDA
         raise ValueError(f"{count} vectors were asked for, and {len(data)} came back")
     rows = [item if isinstance(item, dict) else vars(item) for item in data]
     order = [number if row.get("index") is None else row["index"] for number, row in enumerate(rows)]
-    if sorted(order) != list(range(count)):
+    if not all(isinstance(number, int) for number in order) or sorted(order) != list(range(count)):
         raise ValueError("the vectors do not say which texts they belong to")
-    vectors = [_numbers(rows[place]["embedding"]) for place in np.argsort(order)]
+    vectors = [_numbers(rows[place].get("embedding")) for place in np.argsort(order)]
     lengths = {len(vector) for vector in vectors}
     if lengths != {dimension or len(vectors[0])}:
         raise ValueError(f"vectors of {dimension or 'one'} numbers were expected, and there are {sorted(lengths)}")
