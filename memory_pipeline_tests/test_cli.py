@@ -15,7 +15,7 @@ from memory_pipeline_tests.building import conversation
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ["ingest", "convert", "run", "search", "expand", "status", "sql", "demo"]
+COMMANDS = ["ingest", "convert", "run", "search", "expand", "status", "sql", "config", "demo"]
 
 
 @pytest.fixture(autouse=True)
@@ -198,3 +198,45 @@ def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing(
         assert text in first.output
     assert "Nothing changed" not in first.output
     assert "Nothing changed" in call("demo").output
+
+
+def test_a_configuration_is_shown_checked_and_put(filled: None, tmp_path: Path) -> None:
+    assert "does not exist: all is deterministic" in call("config").output
+    example = call("config", "--example").output
+    path = tmp_path / "mine.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert "is in use now" in call("config", "--put", str(path)).output
+    assert call("config").output == example
+    held = read("config", *SCOPE)
+    assert held["extraction"]["model"] == "openrouter/openai/gpt-5-mini"
+    path.write_text("defaults: {summaries: {montly: {}}}", encoding="utf-8")
+    refused = call("config", "--put", str(path))
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "is monthly meant" in str(refused.exception)
+    assert call("config").output == example  # the one in use stays
+    assert isinstance(call("config", "--workspace", "acme").exception, InputError)
+    assert isinstance(call("config", "--put", "missing.yaml").exception, InputError)
+
+
+def test_an_estimate_says_what_would_be_asked_and_the_run_asks_it(filled: None, root: str) -> None:
+    from memory_pipeline.lake import Lake
+    from memory_pipeline_tests import oracle
+    from memory_pipeline_tests.openai_server import OpenAIServer
+
+    assert "no model would be asked" in call("run", "--estimate").output
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        oracle.configure(Lake(root), server)
+        expected = read("run", "--estimate", "--now", "2025-02-01")
+        assert "10 calls, about $0.0" in call("run", "--estimate", "--now", "2025-02-01").output
+        assert sum(row["calls"] for row in expected) == 10
+        assert all(row["cost"] > 0 for row in expected)
+        assert server.requests == []
+        done = read("run", "--now", "2025-02-01")
+        assert {grain["grain"]: grain["calls"] for grain in done} == {row["grain"]: row["calls"] for row in expected}
+        assert len(server.requests) == 10
+        report = read("sql", "model_cost")
+        assert sum(row["calls"] for row in report) == 10
+        assert {(row["workspace_id"], row["agent_id"]) for row in report} == {("acme", "support")}
+        [summary] = read("search", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")
+        assert read("expand", summary["id"], *SCOPE)["provenance"]["model"] == "openai/oracle"

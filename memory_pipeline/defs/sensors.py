@@ -1,4 +1,4 @@
-"""The sensors: conversations that arrive become runs for exactly the hours they touch; what is unfinished is made again.
+"""The sensors: conversations that arrive become runs for exactly the hours they touch; what is unfinished is retried.
 
 Unfinished is what a model did not do: it failed, or a budget was spent.
 """

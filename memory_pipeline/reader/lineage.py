@@ -14,11 +14,16 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake import Lake
+
+
+_PROVENANCE = (
+    "model", "prompt_version", "fallback", "tokens_in", "tokens_out", "cost", "code_version", "embed_model",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,9 @@ class Node:
         period: the partition that it lies in.
         content: its text.
         at: when it was said; of a summary, when its period begins.
-        method: what made it: an extractor or a summarizer, with its version; None for a message.
+        method: what made it: rules or a prompt, with their version; None for a message.
+        provenance: of a fact or a summary, as far as it is known: model, prompt_version, fallback, tokens_in, tokens_out,
+            cost (US dollars), code_version, embed_model.
         sources: what it rests on, in time order.
     """
 
@@ -41,6 +48,7 @@ class Node:
     content: str
     at: datetime
     method: str | None
+    provenance: Mapping[str, object]
     sources: tuple[Node, ...]
 
     def lines(self, depth: int = 0) -> Iterator[str]:
@@ -71,7 +79,7 @@ def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
     for level in reversed(levels):
         for key, row in level.items():
             sources = sorted((nodes[s] for s in row["sources"] if s in nodes), key=lambda node: (node.at, node.id))
-            nodes[key] = Node(key, row["what"], row["period"], row["content"], row["at"], row["method"], tuple(sources))
+            nodes[key] = Node(id=key, **{**row, "sources": tuple(sources)})
     return nodes[identifier]
 
 
@@ -109,7 +117,8 @@ def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> l
 
 def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | None:
     """Return a row as a node's parts; None if it has no such point."""
-    common = {"what": reference.what, "period": row["period"]}
+    provenance = {name: row[name] for name in _PROVENANCE if row.get(name) is not None}
+    common = {"what": reference.what, "period": row["period"], "provenance": provenance}
     if reference.what == MESSAGE:
         speaker = row["name"] or row["role"]
         content = f"{row['sent_at']:%H:%M} {speaker}: {row['content']}"

@@ -13,7 +13,9 @@ from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.sensors import REQUEST_TAG
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
+from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import START, conversation, run, write
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
@@ -111,3 +113,51 @@ def test_hours_before_the_first_day_or_in_the_future_are_not_asked_for(root: str
     from datetime import date
 
     assert requests(build_definitions(Settings(root, date(2029, 1, 1)), models)) == []
+
+
+def healing(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.RunRequest | None:
+    sensor = definitions.resolve_sensor_def("healing_sensor")
+    context = dg.build_sensor_context(instance=instance, resources=dict(definitions.resources or {}))
+    found = sensor.evaluate_tick(context).run_requests or []
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_what_a_model_left_unfinished_is_asked_for_again_from_fine_to_coarse_and_not_too_often(root: str) -> None:
+    lake = Lake(root)
+    definitions = build_definitions(Settings(root, START))
+    talks = [conversation("I moved to Porto.", at=f"2024-0{month}-10T08:00", conversation_id=f"c{month}")
+             for month in (1, 2)]  # fmt: skip
+    with OpenAIServer() as server, dg.DagsterInstance.ephemeral() as instance:
+        server.answer = oracle.answer
+        oracle.configure(lake, server)
+        write(lake, *talks)
+        assert healing(definitions, instance) is None  # nothing has been made: the journal's sensor asks
+        server.faults = [Fault("500", times=None)]
+        run(lake, oracle.models_at(lake))
+        assert requests(definitions, instance) == []  # no file is pending
+
+        request = healing(definitions, instance)
+        assert request is not None
+        assert request.job_name == "finish_working"
+        config = request.run_config["ops"]["make_working"]["config"]
+        assert config == {"periods": ["2024-01-10T08", "2024-02-10T08"]}
+        run_ = dg.DagsterRun(job_name="finish_working", run_id=make_new_run_id(), tags=dict(request.tags))
+        instance.add_run(run_)
+        assert healing(definitions, instance) is None  # it was asked a moment ago
+
+        server.faults = []
+        job = definitions.resolve_job_def("finish_working")
+        done = job.execute_in_process(run_config=request.run_config, instance=instance, tags=dict(request.tags))
+        assert done.success
+        [made] = [
+            event.step_materialization_data.materialization
+            for event in done.all_events
+            if event.is_step_materialization and event.asset_key == dg.AssetKey("working_facts")
+            and event.partition == "2024-01-10T08"
+        ]  # fmt: skip
+        assert (made.metadata["calls"].value, made.metadata["fallbacks"].value) == (1, 0)
+        assert float(made.metadata["cost_usd"].value) > 0
+        request = healing(definitions, instance)
+        assert request is not None
+        assert (request.job_name, ranges([request])) == ("finish_daily", [("2024-01-10", "2024-02-10")])

@@ -153,3 +153,19 @@ def test_a_whole_table_is_replaced_with_its_schema_or_left_alone(tables: Tables)
     assert tables.replace_whole("marts/m", pa.table({"a": [1]}))
     assert not tables.replace_whole("marts/m", pa.table({"a": [1]}))
     assert tables.replace_whole("marts/m", pa.table({"b": ["x"]}))
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_came_later(root: str) -> None:
+    fields = [pa.field("period", pa.string(), nullable=False), pa.field("id", pa.string(), nullable=False)]
+    older = TableSpec("things", pa.schema([*fields, pa.field("size", pa.int64(), nullable=False)]), ("period",))
+    newer = TableSpec(
+        "things", pa.schema([*fields, pa.field("size", pa.int64()), pa.field("colour", pa.string())]), ("period",)
+    )
+    tables = Tables(Storage(root))
+    tables.replace(older, ["a"], pa.table({"period": ["a"], "id": ["1"], "size": [5]}, schema=older.schema))
+    assert tables.read(newer).to_pylist() == [{"period": "a", "id": "1", "size": 5, "colour": None}]
+    row = {"period": "b", "id": "2", "size": None, "colour": "red"}
+    tables.replace(newer, ["b"], pa.Table.from_pylist([row], schema=newer.schema))
+    tables.replace(newer, ["c"], pa.Table.from_pylist([{**row, "period": "c"}], schema=newer.schema))
+    assert sorted(found["period"] for found in tables.read(newer).to_pylist()) == ["a", "b", "c"]
+    assert row in tables.read(newer).to_pylist()

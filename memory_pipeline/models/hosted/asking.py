@@ -51,6 +51,8 @@ _LONGEST_WAIT = 120.0
 _LONGEST_BACKOFF = 30.0
 #: How often one looks whether another thread or process has the answer.
 _LOOK_AGAIN = 0.1
+#: How often, in seconds, the log tells how far questions have come.
+_REPORT_EVERY = 10.0
 #: Troubles that say nothing about the server, only about what it was asked.
 _OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.BUDGET})
 #: A budget reserves so much more than the estimate of a question's tokens.
@@ -142,6 +144,8 @@ class Asker:
         self._keys: dict[str | None, str | None] = {None: None}
         self._secrets = secrets_in_environment()
         self._told: set[str] = set()
+        self._counting = threading.Lock()
+        self._done, self._reported = 0, time.monotonic()
 
     def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
         """Run tasks, as many at a time as requests may run; return what they return, in their order.
@@ -228,6 +232,7 @@ class Asker:
             return self.known(key, period, read) or ask()
         finally:
             store.release(key)
+            self._report()
 
     def _ask(self, question: Question, requests: _Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
         endpoint = question.endpoint
@@ -330,6 +335,16 @@ class Asker:
                 raise ModelError(Trouble.REFUSED, str(error)) from None
         secrets = {*self._secrets, *(key for key in self._keys.values() if key)}
         return self._keys[reference], tuple(secrets)
+
+    def _report(self) -> None:
+        """Tell now and then how many questions are done: a long run shows that it moves."""
+        with self._counting:
+            self._done += 1
+            now = time.monotonic()
+            if now - self._reported < _REPORT_EVERY:
+                return
+            self._reported, done = now, self._done
+        _log.info("%d questions answered, or given up", done)
 
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):

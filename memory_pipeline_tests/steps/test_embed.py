@@ -1,0 +1,96 @@
+"""Vectors: made once for each text, in one batch, and left out where the embedder fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memory_pipeline.domain.calls import Use
+from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.lake.rows import facts_to_rows
+from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.steps.embed import with_vectors
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+HOURS = hours("2024-01-15T08")
+OTHER = Scope("globex", "sales")
+
+
+class Embedder:
+    """Tells what it was asked; knows no vector for texts with "broken" in them."""
+
+    dimension = 4
+
+    def __init__(self, name: str = "e1") -> None:
+        self.name = name
+        self.asked: list[tuple[list[str], list[Use]]] = []
+
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
+        self.asked.append((list(texts), list(uses)))
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        vectors[:, 0] = [np.nan if "broken" in text else len(text) for text in texts]
+        return vectors
+
+
+def rows(*texts: str, scope: Scope = ACME) -> pa.Table:
+    messages, _ = read_messages(conversation(*texts, scope=scope), Admission(START, NOW))
+    facts = DeterministicExtractor().facts_of(messages)
+    return facts_to_rows([fact for fact in facts if fact.kind == "turn"])
+
+
+NOTHING = FACTS.schema.empty_table()
+
+
+def test_all_agents_share_a_batch_and_each_text_says_whose_it_is() -> None:
+    import pyarrow as pa
+
+    embedder = Embedder()
+    made = with_vectors(pa.concat_tables([rows("one", "two"), rows("three", scope=OTHER)]), NOTHING, HOURS, embedder)
+    [(texts, uses)] = embedder.asked
+    assert texts == ["Anna: one", "Anna: two", "Anna: three"]
+    assert uses == [Use(ACME, HOURS[0]), Use(ACME, HOURS[0]), Use(OTHER, HOURS[0])]
+    assert [vector[0] for vector in made["vector"].to_pylist()] == [9, 9, 11]
+    assert made["embed_model"].to_pylist() == ["e1"] * 3
+    assert made.schema.equals(FACTS.schema)
+
+
+def test_a_text_is_embedded_once_and_not_again() -> None:
+    embedder = Embedder()
+    made = with_vectors(rows("one", "one", "two"), NOTHING, HOURS, embedder)
+    assert embedder.asked[0][0] == ["Anna: one", "Anna: two"]
+    again = with_vectors(rows("two", "three", "one"), made, HOURS, embedder)
+    assert embedder.asked[1][0] == ["Anna: three"]
+    assert [vector[0] for vector in again["vector"].to_pylist()] == [9, 11, 9]
+    with_vectors(again, NOTHING, HOURS, embedder)
+    assert len(embedder.asked) == 2
+
+
+def test_vectors_of_another_embedder_are_made_anew() -> None:
+    made = with_vectors(rows("one"), NOTHING, HOURS, Embedder("e1"))
+    other = Embedder("e2")
+    again = with_vectors(made, made, HOURS, other)
+    assert other.asked[0][0] == ["Anna: one"]
+    assert again["embed_model"].to_pylist() == ["e2"]
+
+
+def test_where_the_embedder_fails_there_is_no_vector_and_it_is_asked_again() -> None:
+    embedder = Embedder()
+    made = with_vectors(rows("one", "broken", "two"), NOTHING, HOURS, embedder)
+    assert made["embed_model"].to_pylist() == ["e1", None, "e1"]
+    assert made["vector"].to_pylist()[1] is None
+    with_vectors(rows("one", "broken", "two"), made, HOURS, embedder)
+    assert embedder.asked[1][0] == ["Anna: broken"]
+
+
+def test_no_rows_ask_nothing() -> None:
+    embedder = Embedder()
+    assert with_vectors(NOTHING, NOTHING, HOURS, embedder).num_rows == 0
+    assert embedder.asked == []

@@ -1,0 +1,82 @@
+"""A conversation that is cut to fit a context window: what goes is summed up, and is in memory first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests import oracle
+from memory_pipeline_tests.building import NOW, conversation, run
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+TEXTS = [f"I bought {number} canoes in Porto." for number in range(14)]
+
+
+@pytest.fixture
+def writer(root: str) -> MemoryWriter:
+    return MemoryWriter.open(root, workspace_id="acme", agent_id="support")
+
+
+def test_fourteen_messages_become_a_summary_and_the_last_ten(writer: MemoryWriter) -> None:
+    talk = conversation(*TEXTS)
+    short: Any = writer.compact(talk, now=NOW)
+    assert len(short["messages"]) == 11
+    summary, *rest = short["messages"]
+    assert rest == talk["messages"][4:]
+    assert summary["role"] == "system"
+    assert "4 messages before" in summary["content"]
+    assert "I bought 3 canoes" in summary["content"]
+    assert "I bought 4 canoes" not in summary["content"]
+    assert {key: value for key, value in short.items() if key != "messages"} == {
+        key: value for key, value in talk.items() if key != "messages"
+    }
+
+
+def test_what_is_summed_up_is_in_memory_and_the_summary_never_is(
+    writer: MemoryWriter, root: str, models: Models
+) -> None:
+    short: Any = writer.compact(conversation(*TEXTS), now=NOW)
+    writer.write(short, now=NOW)
+    run(Lake(root), models)
+    contents = Lake(root).tables.read(FACTS)["content"].to_pylist()
+    assert {f"Anna: {text}" for text in TEXTS} <= set(contents)
+    assert not any("messages before" in content for content in contents)
+    again: Any = writer.compact(short, keep=3, now=NOW)
+    assert len(again["messages"]) == 4
+
+
+@pytest.mark.parametrize("count", [1, 10, 11])
+def test_what_is_short_enough_is_returned_whole(writer: MemoryWriter, count: int) -> None:
+    talk = conversation(*TEXTS[:count])
+    assert writer.compact(talk, now=NOW) == talk
+
+
+def test_none_may_be_kept(writer: MemoryWriter) -> None:
+    assert len(writer.compact(conversation(*TEXTS), keep=0, now=NOW)["messages"]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keep", [-1, 1.5, True, "3"])
+def test_a_number_to_keep_is_a_number(writer: MemoryWriter, keep: Any) -> None:
+    with pytest.raises(InputError, match="keep"):
+        writer.compact(conversation(*TEXTS), keep=keep)
+
+
+def test_the_configured_model_sums_up_and_rules_where_it_fails(writer: MemoryWriter, root: str) -> None:
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        oracle.configure(Lake(root), server)
+        short: Any = writer.compact(conversation(*TEXTS), now=NOW)
+        assert len(server.requests) == 1
+        assert "I bought 0 canoes" in short["messages"][0]["content"]
+        server.faults = [Fault("500", times=None)]
+        other = conversation(*TEXTS, conversation_id="other")
+        failed: Any = writer.compact(other, now=NOW)
+        assert "I bought 0 canoes" in failed["messages"][0]["content"]
