@@ -54,7 +54,8 @@ class Endpoint(Record):
         model: LiteLLM's ``provider/model``, or ``deterministic``.
         api_base: address of the server, where it is not the provider's own.
         api_key: where the key is found, never the key: ``env:NAME`` or ``file:/path``. Without it LiteLLM takes the
-            provider's usual variable, such as OPENAI_API_KEY.
+            provider's usual variable, such as OPENAI_API_KEY; but a server at an `api_base` of an ``openai/`` model is
+            sent no key that is not named here.
         timeout_seconds: longest wait for one request.
         attempts: how often a request is tried in all.
         backoff_seconds: wait before the second try; doubled before each further one, with jitter.

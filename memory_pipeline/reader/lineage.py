@@ -37,8 +37,8 @@ class Node:
         content: its text.
         at: when it was said; of a summary, when its period begins.
         method: what made it: rules or a prompt, with their version; None for a message.
-        provenance: of a fact or a summary, as far as it is known: model, prompt_version, fallback, tokens_in, tokens_out,
-            cost (US dollars), code_version, embed_model.
+        provenance: of a fact or a summary, as far as it is known: model, prompt_version, fallback, tokens_in,
+            tokens_out, cost (US dollars), code_version, embed_model.
         sources: what it rests on, in time order.
     """
 

@@ -16,10 +16,12 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
 from memory_pipeline.models.selection import rehearsing_models
+from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.steps.rehearse import rehearse
@@ -148,8 +150,6 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
 
 @pytest.mark.parametrize("kind", VECTOR_FAULTS)
 def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: OpenAIServer, kind: str) -> None:
-    from memory_pipeline.reader import MemoryReader
-
     write(lake, *TALKS[:2])
     config = oracle.CONFIG.replace("completion", "extraction")  # summaries by rules
     configure(lake, server, EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.3"), text=config)
@@ -392,3 +392,34 @@ def test_keys_are_sent_to_whom_they_belong_and_stand_nowhere(
         text = str(lake.tables.read(table).to_pylist())
         assert not any(key in text for key in keys.values())
     assert not any(key in caplog.text for key in keys.values())
+
+
+def test_another_embedder_is_refused_until_the_vectors_are_made_anew(lake: Lake, server: OpenAIServer) -> None:
+    """The remedy that the error names is tried as it is told; nothing but vectors is asked for."""
+    import shutil
+
+    write(lake, *TALKS)
+    configure(lake, server)
+    run(lake, models_at(lake))
+    before, chats = lake.tables.read(FACTS, columns=["id", "content"]).to_pylist(), server.counts["path chat"]
+    configure(lake, server, EMBEDDING)
+    write(lake, conversation("I bought a canoe.", conversation_id="new"))
+    with pytest.raises(ConfigurationError, match="delete the lake's vectordb folder"):
+        run(lake, models_at(lake))
+    with pytest.raises(ConfigurationError, match="delete the lake's vectordb folder"):
+        MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support").search_memory(query_text="canoe")
+    assert len(lake.journal.pending()) == 1
+
+    shutil.rmtree(lake.storage.locate("vectordb"))
+    fresh = Lake(lake.storage.uri)
+    for grain in Grain:
+        status = grain_status(fresh, grain, START, NOW)
+        list(make(fresh, models_at(fresh), grain, {*status.made, *status.pending}))
+    models = set(fresh.tables.read(FACTS)["embed_model"].to_pylist())
+    assert len(models) == 1
+    assert "vectors" in str(models)
+    assert fresh.index.scan(ACME, Grain.WORKING).num_rows > len(before) / 2
+    assert server.counts["path chat"] == chats + 1 + 5  # the new message, and what rests on it
+    reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
+    [hit] = reader.search_memory(query_text="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)
+    assert "canoe" in hit.content

@@ -6,16 +6,16 @@ takes seconds, so it is imported by the first request.
 
 Whatever goes wrong becomes a :class:`CallError` that says in one word what the trouble is and whether another try may
 help. What LiteLLM raises is not told apart by its classes, which differ by provider for one and the same failure, but
-by the status, and where that is not enough by the words.
+by whether the request was sent at all, by the status, and where that is not enough by the words.
 
 **How long a request takes.** LiteLLM's timeout is one for each operation on the socket, so a server that sends a byte
 now and then would never exceed it; some gateways send blanks for as long as the model thinks. The shared client below
 ends such an answer when the time is over. What it does not see (the look-up of a name, a head that trickles in, clients
 of providers that bring their own) ends a little later: the request runs on a thread of its own, which is left behind.
 
-**Keys.** Without a key of ours LiteLLM takes the provider's usual variable, such as OPENAI_API_KEY, and sends it to
-`api_base` too. If there is none either, servers at an `api_base` that speak OpenAI's protocol are asked with a key that
-is none, for LiteLLM insists on one and servers of one's own mostly do not.
+**Keys.** Without a key of ours LiteLLM takes the provider's usual variable, such as OPENAI_API_KEY. It would send it to
+an `api_base` of somebody else's too; so servers at an `api_base` that speak OpenAI's protocol are asked with a key that
+is none, for LiteLLM insists on one and servers of one's own mostly do not. Who wants the variable sent there names it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ _TOO_LONG: Final = re.compile(
 _NO_KEY_GIVEN: Final = re.compile(
     r"missing credentials|missing \S+ api.?key|no key is set|api.?key.{0,30} must be set", re.IGNORECASE
 )
-_CANNOT_BE_SENT: Final = re.compile(r"pip install|not JSON serializable", re.IGNORECASE)
 #: Not "exceeded your current quota", which Gemini says of a minute's.
 _ACCOUNT_IS_EMPTY: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
 
@@ -93,6 +92,8 @@ _CLASS_NAMES: Final = re.compile(
 
 _lock = threading.Lock()
 _is_set_up = False
+#: Whether the request of this thread has left; each has a thread of its own.
+_on_its_way = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,10 @@ def embed(endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, sec
     """
     if not texts:
         return Vectors(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
-    wishes = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
+    wishes: dict[str, Any] = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
+    if endpoint.provider == "openai":
+        # Else LiteLLM drops the parameter for all models but two of OpenAI's own.
+        wishes["allowed_openai_params"] = ["dimensions"]
     response = _send("embedding", endpoint, wishes, {"input": list(texts)}, api_key, secrets)
     if not response.data:
         raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_passing=True)
@@ -234,8 +238,8 @@ def price(endpoint: Endpoint) -> Price | None:
     entry = listed.get(endpoint.model)
     if entry is None and (bare := listed.get(name, {})).get("litellm_provider", "").startswith(provider):
         entry = bare  # the list names some models without their provider, and calls it bedrock_converse for bedrock
-    per_token = [(entry or {}).get(f"{kind}_cost_per_token") or 0.0 for kind in ("input", "output")]
-    return Price(input=per_token[0] * 1e6, output=per_token[1] * 1e6) if any(per_token) else None
+    per_million = [round(1e6 * ((entry or {}).get(f"{kind}_cost_per_token") or 0.0), 9) for kind in ("input", "output")]
+    return Price(input=per_million[0], output=per_million[1]) if any(per_million) else None
 
 
 def _send(
@@ -248,11 +252,8 @@ def _send(
 ) -> Any:
     """Call a function of LiteLLM; the endpoint's parameters overrule `wishes`, and nothing overrules `fixed`."""
     litellm = _litellm()
-    key = api_key
-    if key is None and endpoint.api_base is not None and endpoint.provider == "openai":
-        # LiteLLM looks into the environment, not we.
-        has_variable = litellm.validate_environment(endpoint.model)["keys_in_environment"]
-        key = None if has_variable else _NO_KEY
+    is_own_server = endpoint.api_base is not None and endpoint.provider == "openai"
+    key = _NO_KEY if api_key is None and is_own_server else api_key
     arguments = {
         **wishes,
         **deepcopy(endpoint.parameters),  # LiteLLM writes into what it is given
@@ -303,6 +304,7 @@ def _litellm() -> Any:
     with _lock:
         if not _is_set_up:
             os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else importing it asks GitHub for prices
+            os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it loads .env files into the environment
         import litellm
 
         if not _is_set_up:
@@ -364,13 +366,12 @@ def _share_connections(litellm: Any) -> None:
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             return client.send(request, stream=True, follow_redirects=False)
 
-    def begin(request: httpx.Request) -> None:
-        if seconds := request.extensions.get("timeout", {}).get("read"):
-            request.extensions["deadline"] = time.monotonic() + seconds
+    def begin(_: httpx.Request) -> None:
+        _on_its_way.since = time.monotonic()
 
     def bound(response: httpx.Response) -> None:
-        if deadline := response.request.extensions.get("deadline"):
-            response.stream = Body(response.stream, response.request, deadline)
+        if seconds := response.request.extensions.get("timeout", {}).get("read"):
+            response.stream = Body(response.stream, response.request, _on_its_way.since + seconds)
 
     client = httpx.Client(
         verify=get_ssl_configuration(),
@@ -388,20 +389,17 @@ def _failure(error: Exception, secrets: Collection[str], *, has_key: bool) -> Ca
     import httpx
 
     chain = list(_chain(error))
+    is_sent = hasattr(_on_its_way, "since") or any(isinstance(cause, httpx.HTTPError | OSError) for cause in chain)
     broken = next((cause for cause in reversed(chain) if isinstance(cause, httpx.TransportError)), None)
     # Where there was no answer, LiteLLM makes a status up.
     status = getattr(error, "status_code", None) if broken is None else None
     words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
     said = f"{words} {getattr(error, 'body', None)}"
     trouble, is_passing = Trouble.UNAVAILABLE, True
-    if _NO_KEY_GIVEN.search(words):
+    if not is_sent or isinstance(broken, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
         trouble, is_passing, status = Trouble.REFUSED, False, None
-        words = f"no key was given; {_HOW_TO_GIVE_A_KEY}"
-    elif _CANNOT_BE_SENT.search(words) or any(
-        isinstance(cause, ImportError | UnicodeEncodeError | httpx.LocalProtocolError | httpx.InvalidURL)
-        for cause in chain
-    ):
-        trouble, is_passing, status = Trouble.REFUSED, False, None
+        if _NO_KEY_GIVEN.search(words):
+            words = f"no key was given; {_HOW_TO_GIVE_A_KEY}"
     elif isinstance(broken, httpx.TimeoutException) or status in {408, 504}:
         trouble = Trouble.TIMEOUT
     elif (
