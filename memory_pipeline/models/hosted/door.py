@@ -4,9 +4,8 @@ LiteLLM speaks to a hundred providers and has opinions of its own. Here it is on
 not try again, remembers nothing, reports to nobody, prints nothing, and fetches nothing but the answer. Importing it
 takes seconds, so it is imported by the first request.
 
-Whatever goes wrong becomes a :class:`CallError` that says in one word what the trouble is and whether another try may
-help. What LiteLLM raises is not told apart by its classes, which differ by provider for one and the same failure, but
-by whether the request was sent at all, by the status, and where that is not enough by the words.
+Whatever goes wrong becomes a :class:`~memory_pipeline.models.hosted.failures.CallError`, which says in one word what
+the trouble is, and whether another try may help.
 
 **How long a request takes.** LiteLLM's timeout is one for each operation on the socket, so a server that sends a byte
 now and then would never exceed it; some gateways send blanks for as long as the model thinks. The shared client below
@@ -21,26 +20,22 @@ is none, for LiteLLM insists on one and servers of one's own mostly do not. Who 
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import math
 import os
-import re
 import threading
 import time
 import warnings
 from concurrent.futures import Future, wait
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote
 
 import numpy as np
 
 from memory_pipeline.configuration.endpoints import DETERMINISTIC, LOCAL, Price
 from memory_pipeline.domain.calls import Trouble, count_tokens
+from memory_pipeline.models.hosted.failures import CallError, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -57,38 +52,10 @@ _GRACE = 10.0
 _KEEP_ALIVE = 60.0
 #: More threads than this at once would close and open connections.
 _MOST_IDLE: Final = 128
-_LONGEST_MESSAGE: Final = 300
 #: Stands for a key where a server needs none.
 _NO_KEY: Final = "no-key"
-_HOW_TO_GIVE_A_KEY: Final = "set api_key in config/workspaces.yaml, or the provider's variable such as OPENAI_API_KEY"
-
 #: Vectors in base64 are read thirty times faster than as digits. These send them, or ignore the wish and send digits.
 _SEND_BASE64: Final = frozenset({"openai", "azure", "openrouter", "hosted_vllm", "litellm_proxy"})
-
-#: Some providers call it any error of the client's, others an error of their own.
-_TOO_LONG: Final = re.compile(
-    r"context.?(length|window|size|limit)|(prompt|input|request)( is)?.too.(long|large)|too many (input )?tokens"
-    r"|must have less than \d+ tokens|maximum (input|sequence) length",
-    re.IGNORECASE,
-)
-#: What LiteLLM and its clients say before they send anything.
-_NO_KEY_GIVEN: Final = re.compile(
-    r"missing credentials|missing \S+ api.?key|no key is set|api.?key.{0,30} must be set", re.IGNORECASE
-)
-#: Not "exceeded your current quota", which Gemini says of a minute's.
-_ACCOUNT_IS_EMPTY: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
-
-_SECRET: Final = re.compile(
-    r"\b(?:(?:sk|pk|rk|xai|pplx|nvapi)-|(?:gsk|hf|r8|ghp)_|AIza|AKIA|ASIA)[\w*.-]{8,}"
-    r"|(?i:\b(?:bearer|basic)\s+[^\s\"',;]{6,})"
-    r"|(?i:(?<=key=)[^\s\"'&,;]+)"
-)
-#: Shorter keys are words such as "x", which servers without keys are given.
-_SHORTEST_SECRET: Final = 4
-_HIDDEN: Final = "[hidden]"
-_CLASS_NAMES: Final = re.compile(
-    r"^(?:(?:litellm\.)?\w*(?:Error|Timeout|Exception|Provider)\b(?: Error)?(?: -|:)(?: |$))+"
-)
 
 _lock = threading.Lock()
 _is_set_up = False
@@ -119,36 +86,6 @@ class Vectors:
     values: NDArray[np.float32]
     tokens_in: int
     cost: float | None
-
-
-class CallError(Exception):
-    """A request that led to nothing. The message is one line, names no model and holds no key.
-
-    Attributes:
-        trouble: why, in one word.
-        is_passing: whether another try may help.
-        retry_after: seconds after which the server wants to be asked again, if it says so.
-        tokens_in, tokens_out, cost: what was spent on an answer that is of no use.
-    """
-
-    def __init__(
-        self,
-        trouble: Trouble,
-        message: str,
-        *,
-        is_passing: bool,
-        retry_after: float | None = None,
-        tokens_in: int = 0,
-        tokens_out: int = 0,
-        cost: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.trouble = trouble
-        self.is_passing = is_passing
-        self.retry_after = retry_after
-        self.tokens_in = tokens_in
-        self.tokens_out = tokens_out
-        self.cost = cost
 
 
 def complete(
@@ -272,7 +209,12 @@ def _send(
             if response is not None:
                 return response
         except Exception as error:  # noqa: BLE001  # LiteLLM raises whatever it happens upon
-            failure = _failure(error, {*secrets, api_key or ""}, has_key=api_key is not None)
+            failure = failure_of(
+                error,
+                {*secrets, api_key or ""},
+                has_key=api_key is not None,
+                has_left=hasattr(_on_its_way, "since"),
+            )
         else:
             # What LiteLLM makes of a 422 from servers of OpenAI's protocol, after asking twice.
             failure = CallError(Trouble.REFUSED, "422: the server cannot process the request", is_passing=False)
@@ -382,91 +324,6 @@ def _share_connections(litellm: Any) -> None:
     )
     litellm.client_session = client  # for providers that go through the OpenAI client
     litellm.sync_transport = Shared()  # for the others
-
-
-def _failure(error: Exception, secrets: Collection[str], *, has_key: bool) -> CallError:
-    """Return what an exception of LiteLLM means."""
-    import httpx
-
-    chain = list(_chain(error))
-    is_sent = hasattr(_on_its_way, "since") or any(isinstance(cause, httpx.HTTPError | OSError) for cause in chain)
-    broken = next((cause for cause in reversed(chain) if isinstance(cause, httpx.TransportError)), None)
-    # Where there was no answer, LiteLLM makes a status up.
-    status = getattr(error, "status_code", None) if broken is None else None
-    words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
-    said = f"{words} {getattr(error, 'body', None)}"
-    trouble, is_passing = Trouble.UNAVAILABLE, True
-    if not is_sent or isinstance(broken, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
-        trouble, is_passing, status = Trouble.REFUSED, False, None
-        if _NO_KEY_GIVEN.search(words):
-            words = f"no key was given; {_HOW_TO_GIVE_A_KEY}"
-    elif isinstance(broken, httpx.TimeoutException) or status in {408, 504}:
-        trouble = Trouble.TIMEOUT
-    elif (
-        status == 413
-        or type(error).__name__ == "ContextWindowExceededError"
-        or (status in {400, 422} and _TOO_LONG.search(said))
-        or (status == 429 and "request too large" in said.lower())  # larger than what a minute allows in all
-    ):
-        trouble, is_passing = Trouble.TOO_LONG, False
-    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(said):
-        trouble = Trouble.RATE_LIMITED
-    elif isinstance(status, int) and 400 <= status < 500 and status not in {409, 425}:
-        trouble, is_passing = Trouble.REFUSED, False
-    elif isinstance(chain[-1], ValueError | LookupError | AttributeError | TypeError):
-        status, words = None, f"LiteLLM cannot read the answer: {chain[-1]}"
-    message = _plain(words, secrets)
-    if status == 401 and not has_key:
-        message = f"{message[: _LONGEST_MESSAGE - 120]}; {_HOW_TO_GIVE_A_KEY}"
-    return CallError(
-        trouble,
-        (f"{status}: {message}" if status else message)[:_LONGEST_MESSAGE],
-        is_passing=is_passing,
-        retry_after=_retry_after(chain) if is_passing else None,
-    )
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it came of."""
-    seen: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in seen:
-        seen.append(cause)
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _plain(words: str, secrets: Collection[str]) -> str:
-    """Return the words of an error on one line, without secrets and without LiteLLM's names for it."""
-    for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True):
-        for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1]}:
-            words = words.replace(form, _HIDDEN)
-    words = _SECRET.sub(_HIDDEN, words).partition("Traceback (most recent call last)")[0]
-    return _CLASS_NAMES.sub("", " ".join(words.split()))[:_LONGEST_MESSAGE] or "no reason was given"
-
-
-def _retry_after(chain: Sequence[BaseException]) -> float | None:
-    """Return the seconds of the header Retry-After, which holds a number or a date."""
-    for cause in chain:
-        response = getattr(cause, "response", None)
-        for headers in (getattr(cause, name, None) for name in ("litellm_response_headers", "headers")):
-            if headers and (value := headers.get("retry-after")):
-                return _seconds(value)
-        if (headers := getattr(response, "headers", None)) and (value := headers.get("retry-after")):
-            return _seconds(value)
-    return None
-
-
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 def _spent(

@@ -25,7 +25,8 @@ import pytest
 from memory_pipeline.configuration.endpoints import Completion, Embedding, Price
 from memory_pipeline.domain.calls import Trouble
 from memory_pipeline.models.hosted import door
-from memory_pipeline.models.hosted.door import CallError, Reply, Vectors
+from memory_pipeline.models.hosted.door import Reply, Vectors
+from memory_pipeline.models.hosted.failures import CallError, plain
 from memory_pipeline_tests.openai_answers import CHAT_FAULTS, EMBEDDING_FAULTS, embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -370,21 +371,18 @@ def test_a_key_of_the_environment_is_hidden_by_its_looks(server: OpenAIServer, m
 
 def test_secrets_are_hidden_in_every_form() -> None:
     words = 'x a/b"c\\d x a%2Fb%22c%5Cd x a/b\\"c\\\\d x Bearer abc.def-123 x ?key=qwerty&b=1 x AIzaSyA-1234567890 x'
-    hidden = door._plain(words, ['a/b"c\\d', "b", ""])
+    hidden = plain(words, ['a/b"c\\d', "b", ""])
     assert hidden == "x [hidden] x [hidden] x [hidden] x [hidden] x ?key=[hidden]&b=1 x [hidden] x"
-    assert door._plain("abcdef abc", ["abc", "abcdef"]) == "[hidden] abc"  # too short to be a key, unlike the other
+    assert plain("abcdef abc", ["abc", "abcdef"]) == "[hidden] abc"  # too short to be a key, unlike the other
 
 
 def test_messages_are_short_and_without_names_of_classes() -> None:
-    long = door._plain("litellm.RateLimitError: RateLimitError: OpenAIException - Wait\n\n for  it. " + "x" * 1000, [])
+    long = plain("litellm.RateLimitError: RateLimitError: OpenAIException - Wait\n\n for  it. " + "x" * 1000, [])
     assert long.startswith("Wait for it. xxx")
     assert len(long) == 300
-    assert (
-        door._plain("litellm.APIConnectionError: It failed.\nTraceback (most recent call last):\n x", [])
-        == "It failed."
-    )
+    assert plain("litellm.APIConnectionError: It failed.\nTraceback (most recent call last):\n x", []) == "It failed."
     # A secret is hidden before the message is cut, not after.
-    assert "secret" not in door._plain("x" * 292 + "secret-0123456789", ["secret-0123456789"])
+    assert "secret" not in plain("x" * 292 + "secret-0123456789", ["secret-0123456789"])
 
 
 # Cost
@@ -485,6 +483,7 @@ def test_the_first_requests_of_many_threads_need_no_network_and_print_nothing() 
         socket.socket.connect, socket.getaddrinfo = checked_connect, checked_look_up
         from memory_pipeline.configuration.endpoints import Completion, Embedding
         from memory_pipeline.models.hosted import door
+        from memory_pipeline.models.hosted.failures import CallError
         from memory_pipeline_tests.openai_server import OpenAIServer
         assert "litellm" not in sys.modules
         done = []
@@ -495,7 +494,7 @@ def test_the_first_requests_of_many_threads_need_no_network_and_print_nothing() 
                 try:
                     endpoint = Completion(model=model, api_base=server.base_url)
                     done.append(door.complete(endpoint, messages, None, name="x", api_key="k-4711", secrets=()).text)
-                except door.CallError as error:  # the server does not speak Anthropic's protocol
+                except CallError as error:  # the server does not speak Anthropic's protocol
                     done.append(str(error)[:4])
             endpoint = Embedding(model="openai/m", api_base=server.base_url, dimension=16)
             door.embed(endpoint, ["a"], api_key="k-4711", secrets=())
