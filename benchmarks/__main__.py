@@ -20,8 +20,8 @@ from benchmarks.measure import progress
 if TYPE_CHECKING:
     from benchmarks.measure import Table
 
-NAMES = ("ingest", "backfill", "search", "size")
-_LIBRARIES = ("dagster", "deltalake", "lancedb", "numpy", "pyarrow")
+NAMES = ("ingest", "backfill", "search", "size", "models")
+_LIBRARIES = ("dagster", "deltalake", "lancedb", "litellm", "numpy", "pyarrow")
 
 
 def main() -> None:

@@ -142,7 +142,10 @@ def about(assertions: Iterable[Operation], text: str, most: int) -> list[Operati
 
 
 def _order(operation: Operation) -> tuple[object, ...]:
-    return (operation.event_at, operation.message_ids, operation.subject, operation.predicate, operation.object)
+    # By the first message alone: tables keep an operation with the turn that it stands at. Of what one message says of
+    # one thing the withdrawal comes first: what it asserts as well, stands.
+    said = (operation.event_at, operation.message_ids[:1], operation.subject, operation.predicate, operation.object)
+    return (*said, operation.verb, operation.confidence, operation.message_ids)
 
 
 def _spaced(text: str) -> str:

@@ -239,7 +239,15 @@ class Calls:
         by_period: dict[Period, list[Call]] = {}
         for identifier in landed:
             by_period.setdefault(calls[identifier].use.period, []).append(calls[identifier])
-        return {period: Usage.of(group) for period, group in by_period.items()}
+        # A request that served several partitions is counted for the first, so that sums over partitions are right.
+        counted: set[str] = set()
+        usage = {}
+        for period, group in by_period.items():
+            requests = {call.request_id for call in group} - counted
+            unpriced = {call.request_id for call in group if call.cost is None and call.tokens_in} - counted
+            usage[period] = replace(Usage.of(group), calls=len(requests), unpriced=len(unpriced))
+            counted |= requests
+        return usage
 
 
 class _Latest:

@@ -6,9 +6,9 @@ one by one; the rest is taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from memory_pipeline.models.hosted.asking import InvalidAnswerError
 from memory_pipeline.models.hosted.prompts import object_in
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _Item = TypeVar("_Item", bound=BaseModel)
+#: Lines are numbered from 1.
+_Number = Annotated[int, Field(ge=1)]
+
+
+def _one_line(text: str) -> str:
+    """Return a text on one line; refuse one of which nothing would be seen."""
+    if not any(char.isprintable() and not char.isspace() for char in text):
+        raise ValueError("it is blank")
+    return " ".join(text.split())
+
+
+_Text = Annotated[str, AfterValidator(_one_line), Field(min_length=1)]
 
 
 class _Model(BaseModel):
@@ -27,24 +39,24 @@ class _Model(BaseModel):
 class FoundFact(_Model):
     """A fact, as a model found it."""
 
-    content: str = Field(min_length=1, max_length=2_000, description="One sentence that can be understood alone.")
+    content: _Text = Field(max_length=2_000, description="One sentence that can be understood alone.")
     kind: Literal["statement", "event", "plan", "preference", "instruction"]
     importance: float = Field(ge=0, le=1)
     confidence: float = Field(ge=0, le=1)
     entities: list[str] = Field(description="Names of people, places and things in it.")
     date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
-    messages: list[int] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+    messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
 
 
 class FoundOperation(_Model):
     """A change of what is known, as a model found it."""
 
     operation: Literal["INSERT", "ADD", "UPDATE", "DELETE"]
-    subject: str = Field(min_length=1)
-    predicate: str = Field(min_length=1)
+    subject: _Text
+    predicate: _Text
     object: str
     confidence: float = Field(ge=0, le=1)
-    messages: list[int] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+    messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
 
 
 class ExtractionAnswer(_Model):
@@ -58,8 +70,8 @@ class ExtractionAnswer(_Model):
 class FoundPoint(_Model):
     """A point of a summary, as a model wrote it."""
 
-    sentence: str = Field(min_length=1)
-    sources: list[int] = Field(min_length=1, description="Numbers of the lines that it rests on.")
+    sentence: _Text
+    sources: list[_Number] = Field(min_length=1, description="Numbers of the lines that it rests on.")
     importance: float = Field(ge=0, le=1)
 
 
@@ -82,7 +94,7 @@ def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperatio
     Raises:
         InvalidAnswerError: there is no such object, or more of its items are wrong than right.
     """
-    answer = object_in(text)
+    answer = object_in(text, "facts")
     summary, listed = answer.get("summary", ""), answer.get("facts")
     operations = answer.get("operations", [])
     if not isinstance(listed, list) or not isinstance(operations, list) or not isinstance(summary, str):
@@ -90,6 +102,8 @@ def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperatio
     facts, problems = _items(FoundFact, listed)
     changes, more = _items(FoundOperation, [_in_upper_case(item) for item in operations])
     _check([*facts, *changes], problems + more)
+    # No check of pydantic's refuses halves of characters here, which no table can hold.
+    summary = summary.encode("utf-8", "replace").decode()
     return " ".join(summary.split())[:2_000], facts, changes, len(problems) + len(more)
 
 
@@ -99,7 +113,7 @@ def read_points(text: str) -> tuple[list[FoundPoint], int]:
     Raises:
         InvalidAnswerError: there is no such object, no point, or more of them are wrong than right.
     """
-    listed = object_in(text).get("points")
+    listed = object_in(text, "points").get("points")
     if not isinstance(listed, list) or not listed:
         raise InvalidAnswerError('it must have "points": a list of at least one point')
     points, problems = _items(FoundPoint, listed)

@@ -25,6 +25,7 @@ from memory_pipeline.domain.calls import Answer, Call, Purpose, Trouble, Use, co
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted import door
+from memory_pipeline.models.hosted.failures import CallError
 from memory_pipeline.models.hosted.limits import Breaker, Budgets
 from memory_pipeline.settings import resolve_secret, secrets_in_environment
 
@@ -49,14 +50,16 @@ _Reply = TypeVar("_Reply", door.Reply, door.Vectors)
 _LONGEST_WAIT = 120.0
 #: Longest wait between two tries, where the server does not ask for more.
 _LONGEST_BACKOFF = 30.0
-#: How often one looks whether another thread or process has the answer.
-_LOOK_AGAIN = 0.1
+#: How soon, and then how often, one looks whether another thread or process has the answer.
+_LOOK_AGAIN, _LOOK_AGAIN_AT_LAST = 0.05, 2.0
 #: How often, in seconds, the log tells how far questions have come.
 _REPORT_EVERY = 10.0
-#: Troubles that say nothing about the server, only about what it was asked.
-_OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.BUDGET})
+#: Troubles that say nothing about the server, only about what it was asked, and with which key.
+_OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
 #: A budget reserves so much more than the estimate of a question's tokens.
 _MARGIN = 1.25
+#: Of an answer that was cut off, so many characters are sent back with the correction: there is no room for more.
+_ECHO = 1_000
 
 _CORRECTION = """That answer could not be used: {error}
 Answer again, with the corrected JSON object and nothing else."""
@@ -99,7 +102,7 @@ class Question:
         return digest(
             "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
             endpoint.temperature, endpoint.max_output_tokens, endpoint.answer_format,
-            self.prompt_version, self.system, self.user, self.schema,
+            self.prompt_version, self.system, self.user, self.schema, self.length,
         )  # fmt: skip
 
     @property
@@ -223,9 +226,11 @@ class Asker:
         period, endpoint = requests.shares[0].use.period, requests.endpoint
         if known := self.known(key, period, read):
             return known
-        lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_WAIT) * endpoint.attempts * 2)
+        lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_BACKOFF) * endpoint.attempts)
+        pause = _LOOK_AGAIN
         while not store.claim(key, lease):
-            self._pause(_LOOK_AGAIN)
+            self._pause(pause)
+            pause = min(pause * 1.5, _LOOK_AGAIN_AT_LAST)
             if known := self.known(key, period, read):
                 return known
         try:
@@ -243,23 +248,22 @@ class Asker:
             return door.complete(endpoint, messages, question.schema, name=question.name, api_key=key, secrets=secrets)
 
         with ExitStack() as stack:
+
+            def reserve() -> None:
+                spoken = sum(count_tokens(message["content"]) for message in messages)
+                if self.budgets:
+                    workspace_id, most = question.use.scope.workspace_id, endpoint.max_output_tokens
+                    stack.enter_context(self.budgets.reserved(workspace_id, endpoint, int(spoken * _MARGIN), most))
+
             try:  # what was spent is kept before its reservation ends
                 for is_correction in (False, True):
-                    spoken = sum(count_tokens(message["content"]) for message in messages)
-                    if self.budgets:
-                        stack.enter_context(
-                            self.budgets.reserved(
-                                question.use.scope.workspace_id,
-                                endpoint,
-                                int(spoken * _MARGIN),
-                                endpoint.max_output_tokens,
-                            )
-                        )
-                    reply, sent = self._send(endpoint, requests, send)
+                    reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
+                    # Halves of characters can neither be kept nor sent back.
+                    text = reply.text.encode("utf-8", "replace").decode()
                     try:
                         if reply.is_cut:
                             raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
-                        value = read(reply.text)
+                        value = read(text)
                     except InvalidAnswerError as error:
                         requests.add(sent, Trouble.INVALID, reply.tokens_in, reply.tokens_out, reply.cost)
                         if is_correction:
@@ -268,12 +272,12 @@ class Asker:
                             ) from None
                         correction = _CORRECTION.format(error=error)
                         messages += [
-                            {"role": "assistant", "content": reply.text},
+                            {"role": "assistant", "content": text[:_ECHO] if reply.is_cut else text},
                             {"role": "user", "content": correction},
                         ]
                     else:
                         requests.add(sent, "ok", reply.tokens_in, reply.tokens_out, reply.cost)
-                        return requests.answered(value, reply.text)
+                        return requests.answered(value, text)
             except ModelError:
                 requests.keep(None)
                 raise
@@ -282,24 +286,44 @@ class Asker:
     def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: _Requests) -> Answered[NDArray[np.float32]]:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
-        try:
-            key, secrets = self._key(reference)
-            with ExitStack() as stack:
+        key, secrets = self._key(reference)
+        with ExitStack() as stack:
+
+            def reserve() -> None:
                 if self.budgets and workspace_id:
                     tokens = int(sum(map(count_tokens, texts)) * _MARGIN)
                     stack.enter_context(self.budgets.reserved(workspace_id, endpoint, tokens, 0))
-                reply, sent = self._send(
-                    endpoint, requests, lambda: door.embed(endpoint, texts, api_key=key, secrets=secrets)
-                )
+
+            def send() -> door.Vectors:
+                return door.embed(endpoint, texts, api_key=key, secrets=secrets)
+
+            try:  # as above
+                reply, sent = self._send(endpoint, reference, requests, reserve, send)
                 requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
                 return requests.answered(reply.values, base64.b64encode(reply.values.tobytes()).decode())
-        except ModelError:
-            requests.keep(None)
-            raise
+            except ModelError:
+                requests.keep(None)
+                raise
 
-    def _send(self, endpoint: Endpoint, requests: _Requests, send: Callable[[], _Reply]) -> tuple[_Reply, _Sent]:
-        """Send a request, again after a failure that may pass."""
-        server = f"{endpoint.model} {endpoint.api_base}"
+    def _send(
+        self,
+        endpoint: Endpoint,
+        reference: str | None,
+        requests: _Requests,
+        reserve: Callable[[], None],
+        send: Callable[[], _Reply],
+    ) -> tuple[_Reply, _Sent]:
+        """Send a request, again after a failure that may pass.
+
+        Args:
+            endpoint: the model and its settings.
+            reference: where the key is found; who asks with another may fare otherwise.
+            requests: takes note of what was sent.
+            reserve: holds back what one request may cost; called again if the one before was paid for in vain.
+            send: sends it once.
+        """
+        server = f"{endpoint.model} {endpoint.api_base} {reference}"
+        is_reserved = False
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(endpoint.attempts),
             wait=_Wait(endpoint.backoff_seconds),
@@ -310,16 +334,22 @@ class Asker:
         try:
             for attempt in retrying:
                 with attempt:
+                    if not is_reserved:
+                        reserve()
+                        is_reserved = True
                     if not self._breaker.is_open(server):
                         raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
                     sent = _Sent(self.clock())
                     try:
                         reply = send()
-                    except door.CallError as error:
+                    except CallError as error:
                         requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
+                        is_reserved = not (error.tokens_in or error.tokens_out or error.cost)
                         raise
-        except door.CallError as error:
-            if error.trouble not in _OWN_FAULT:
+        except CallError as error:
+            if error.trouble in _OWN_FAULT:
+                self._breaker.succeeded(server)  # it answered
+            else:
                 self._breaker.failed(server)
             raise ModelError(error.trouble, f"{endpoint.model}: {error}") from None
         self._breaker.succeeded(server)
@@ -333,7 +363,8 @@ class Asker:
                 self._keys[reference] = resolve_secret(reference or "")
             except ConfigurationError as error:
                 raise ModelError(Trouble.REFUSED, str(error)) from None
-        secrets = {*self._secrets, *(key for key in self._keys.values() if key)}
+        # A copy, for other threads may add to it at the same time.
+        secrets = {*self._secrets, *(key for key in list(self._keys.values()) if key)}
         return self._keys[reference], tuple(secrets)
 
     def _report(self) -> None:
@@ -439,12 +470,12 @@ class _Wait:
 
     def __call__(self, state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        asked = error.retry_after if isinstance(error, door.CallError) else None
+        asked = error.retry_after if isinstance(error, CallError) else None
         return max(self._random(state), asked or 0.0)
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, door.CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT
+    return isinstance(error, CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT
 
 
 def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 #: Tokens are estimated, and some scripts have more of them than the estimate.
 _SAFETY = 0.8
+_BLANK = re.compile(r"\s")
 #: A chunk has room for so many tokens at least, however long the instructions are.
 _LEAST = 400
 
@@ -77,11 +79,11 @@ def _pieces(lines: Sequence[Line], room: int) -> Iterator[tuple[int, str]]:
 
 
 def _parts(text: str, size: int) -> Iterator[str]:
-    """Cut a text into parts of at most `size` bytes of UTF-8, at blanks where there are any."""
+    """Cut a text into parts of at most `size` bytes of UTF-8, between words where there are any."""
     size = max(size, 200)
     while text:
         part = text.encode("utf-8", "surrogatepass")[:size].decode(errors="ignore") or text[:1]
-        if len(part) < len(text) and (blank := part.rfind(" ", len(part) // 2)) > 0:
-            part = part[: blank + 1]
+        if len(part) < len(text) and (blanks := list(_BLANK.finditer(part, len(part) // 2))):
+            part = part[: blanks[-1].end()]
         yield part
         text = text[len(part) :]

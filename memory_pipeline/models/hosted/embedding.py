@@ -101,4 +101,4 @@ def _beginning(text: str, tokens: int) -> str:
     """Return as much of a text as has at most so many tokens."""
     if count_tokens(text) <= tokens:
         return text
-    return text.encode()[: tokens * 4].decode(errors="ignore")
+    return text.encode(errors="replace")[: tokens * 4].decode(errors="ignore")

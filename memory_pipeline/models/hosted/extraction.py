@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.calls import Purpose, Use, count_tokens
+from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
 from memory_pipeline.domain.operations import Operation, about, present
 from memory_pipeline.domain.periods import Calendar
@@ -114,7 +115,8 @@ class HostedExtractor:
         version = _version(settings)
         instructions = settings.prompt or prompts.EXTRACTION
         room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
-        shown = _shown(known, " ".join(line.text for line in lines), settings, int(room * _KNOWN_SHARE))
+        named = " ".join([*_speakers(passage), *(line.text for line in lines)])
+        shown = self._shown(known, named, settings, int(room * _KNOWN_SHARE))
         for chunk in chunks_of(lines, int(room * (1 - _KNOWN_SHARE))):
             tag = prompts.tag_for(shown, chunk.text)
             user = f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
@@ -167,6 +169,7 @@ class HostedExtractor:
         operations: dict[str, list[Operation]] = defaultdict(list)
         for operation in (operation for part in found for operation in part.operations):
             operations[operation.message_ids[0]].append(operation)
+        facts: dict[str, Fact] = {}
         for number, message in enumerate(passage.messages, start=1):
             if not message.role.is_memorable:
                 continue
@@ -174,8 +177,10 @@ class HostedExtractor:
             trouble = troubles.get(number)
             yield replace(turn, fallback=trouble, operations=tuple(operations[message.id]))
             if trouble is not None:
-                yield from (replace(fact, fallback=trouble) for fact in others)
-        yield from {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}.values()
+                facts |= {fact.id: replace(fact, fallback=trouble) for fact in others}
+        # Of a long message one part may be the model's and another the rules', and both may say the same.
+        facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
+        yield from facts.values()
 
     def _read(self, question: Question, passage: Passage, text: str) -> _Found:
         """Return what an answer says, without what cites messages that are not there."""
@@ -212,7 +217,7 @@ class HostedExtractor:
             FactKind(fact.kind),
             content,
             position=position,
-            entities=[" ".join(name.split()) for name in fact.entities if 0 < len(name) <= _LONGEST_NAME],
+            entities=[name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME],
             importance=round(fact.importance, 2),
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
@@ -252,15 +257,30 @@ class HostedExtractor:
 
         What rules find in the messages' words overrules another date: a model may have taken "today" for its own day.
         """
-        spoken = list(own)
+        said: list[DateMention] = []
         for message in cited:
             day = message.sent_at.astimezone(self._zone).date()
-            spoken += [mention for sentence in sentences_of(message.content) for mention in dates_in(sentence, day)]
+            said += [mention for sentence in sentences_of(message.content) for mention in dates_in(sentence, day)]
+        said_days = {mention.day for mention in said}
+        # What the model alone wrote into its sentence counts only if it is near, where the messages speak of a day.
+        supported = [m for m in own if not said or m.day in said_days or abs(m.day - said_on) <= _NEAR]
+        spoken = [*supported, *said]
         days = [mention.day for mention in spoken]
         claimed = _day_in(text)
         if claimed is not None and (claimed in days or (not days and abs(claimed - said_on) <= _NEAR)):
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
         return spoken[0].instant if spoken and (text or own) else None
+
+    def _shown(self, known: Sequence[Operation], text: str, settings: Settings, room: int) -> str:
+        """Return the newest known facts about what `text` names, as many as there is room for."""
+        lines: list[str] = []
+        for assertion in reversed(about(known, text, settings.known_facts)):
+            line = f"- {assertion} (since {assertion.event_at.astimezone(self._zone):%Y-%m-%d})"
+            room -= count_tokens(line)
+            if room < 0:
+                break
+            lines.append(line)
+        return "\n".join(["Known before:", *reversed(lines), "", ""]) if lines else ""
 
     def _day(self, message: Message) -> str:
         return message.sent_at.astimezone(self._zone).date().isoformat()
@@ -281,16 +301,11 @@ def _version(settings: Settings) -> str:
     return prompts.version_of(prompts.EXTRACTION_VERSION, settings.prompt)
 
 
-def _shown(known: Sequence[Operation], text: str, settings: Settings, room: int) -> str:
-    """Return the newest known facts about what `text` names, as many as there is room for."""
-    lines: list[str] = []
-    for assertion in reversed(about(known, text, settings.known_facts)):
-        line = f"- {assertion} (since {assertion.event_at:%Y-%m-%d})"
-        room -= count_tokens(line)
-        if room < 0:
-            break
-        lines.append(line)
-    return "\n".join(["Known before:", *reversed(lines), "", ""]) if lines else ""
+def _speakers(passage: Passage) -> list[str]:
+    """Return who speaks, by all names that operations have for them: an agent is "Agent", whatever it is called."""
+    memorable = [message for message in passage.messages if message.role.is_memorable]
+    names = {message.speaker for message in memorable}
+    return sorted(names | {"Agent" for message in memorable if message.role is Role.ASSISTANT})
 
 
 def _operation(found: FoundOperation, cited: Sequence[Message]) -> Operation | None:

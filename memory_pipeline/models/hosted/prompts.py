@@ -7,7 +7,6 @@ whoever changes a text raises its number, so that a backfill asks again.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.grains import Grain
@@ -79,7 +78,6 @@ it says.
 Answer with one JSON object, and nothing else, that fits this schema:
 {schema}"""
 
-_OBJECT = re.compile(r"\{")
 #: So many places are tried where an object might begin; a text with more is not an answer.
 _MOST_TRIES = 50
 
@@ -100,23 +98,31 @@ def tag_for(*texts: str) -> str:
     return f"data-{digest(*texts)[:12]}"
 
 
-def object_in(text: str) -> dict[str, Any]:
+def object_in(text: str, wanted: str) -> dict[str, Any]:
     """Return the JSON object of an answer, bare, fenced, or amid prose.
+
+    Prose may hold others, such as an example or the schema: the longest that has the key `wanted` is taken.
 
     Raises:
         InvalidAnswerError: there is none.
     """
     decoder = json.JSONDecoder(parse_constant=_no_number)
-    for number, match in enumerate(_OBJECT.finditer(text)):
-        if number >= _MOST_TRIES:
+    found: list[tuple[bool, int, dict[str, Any]]] = []
+    position = 0
+    for _ in range(_MOST_TRIES):
+        start = text.find("{", position)
+        if start < 0:
             break
+        position = start + 1
         try:
-            value, _ = decoder.raw_decode(text, match.start())
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict):
-            return value
-    raise InvalidAnswerError("it holds no complete JSON object")
+        position = end  # what is inside of an object is not tried again
+        found.append((wanted in value, end - start, value))
+    if not found:
+        raise InvalidAnswerError("it holds no complete JSON object")
+    return max(found, key=lambda one: one[:2])[2]
 
 
 def _no_number(name: str) -> float:

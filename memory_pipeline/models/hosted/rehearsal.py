@@ -71,10 +71,11 @@ class RehearsingAsker(Asker):
         return Answered(read(text), question.tokens, tokens_out, None)
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
-        """Count the batch; no vectors come back."""
-        tokens = sum(map(count_tokens, texts))
+        """Count the batch, unless a run that was killed has had it answered; no vectors come back."""
+        key, tokens = embedding_key(endpoint, texts), sum(map(count_tokens, texts))
         shares = [(share.use, share.weight) for share in shares_of(texts, uses)]
-        self._count(embedding_key(endpoint, texts), shares, Purpose.EMBEDDING, endpoint, tokens, 0)
+        if not (shares and self.store and self.store.find(key, shares[0][0].period)):
+            self._count(key, shares, Purpose.EMBEDDING, endpoint, tokens, 0)
         return np.full((len(texts), endpoint.dimension or 0), np.nan, np.float32)
 
     def _count(
