@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from memory_pipeline.models.hosted.asking import Question
+    from memory_pipeline.models.hosted.questions import Question
     from memory_pipeline.models.hosted.rehearsal import Expected
 
 _AT_ONCE = (1, 16, 64)

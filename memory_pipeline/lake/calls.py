@@ -242,10 +242,10 @@ class Calls:
         # A request that served several partitions is counted for the first, so that sums over partitions are right.
         counted: set[str] = set()
         usage = {}
-        for period, group in by_period.items():
-            requests = {call.request_id for call in group} - counted
-            unpriced = {call.request_id for call in group if call.cost is None and call.tokens_in} - counted
-            usage[period] = replace(Usage.of(group), calls=len(requests), unpriced=len(unpriced))
+        for period, own in by_period.items():
+            requests = {call.request_id for call in own} - counted
+            unpriced = {call.request_id for call in own if call.cost is None and call.tokens_in} - counted
+            usage[period] = replace(Usage.of(own), calls=len(requests), unpriced=len(unpriced))
             counted |= requests
         return usage
 

@@ -157,13 +157,13 @@ def test_the_mart_is_made_and_its_tests_block(definitions: dg.Definitions, monke
 
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", RANGES["messages"])
-        assert materialize(definitions, instance, "memory_growth", "model_cost").success
+        assert materialize(definitions, instance, "memory_growth").success
         from memory_pipeline.analytics import Warehouse
 
         query = Warehouse.query
         monkeypatch.setattr(Warehouse, "query", lambda self, _: query(self, "stg_facts"))
         with pytest.raises(LakeError, match=r"returned rows.*one_summary_for_each_agent_and_period"):
-            materialize(definitions, instance, "memory_growth", "model_cost")
+            materialize(definitions, instance, "memory_growth")
 
 
 def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.MonkeyPatch, root: str) -> None:

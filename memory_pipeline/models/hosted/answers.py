@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from memory_pipeline.models.hosted.asking import InvalidAnswerError
 from memory_pipeline.models.hosted.prompts import object_in
+from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,36 +10,35 @@ import base64
 import logging
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import tenacity
-from ulid import ULID
 
-from memory_pipeline.domain.calls import Answer, Call, Purpose, Trouble, Use, count_tokens
-from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.failures import CallError
 from memory_pipeline.models.hosted.limits import Breaker, Budgets
+from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError, embedding_key
+from memory_pipeline.models.hosted.requests import Requests, Sent, Share, shares_of
 from memory_pipeline.settings import resolve_secret, secrets_in_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
+    from memory_pipeline.configuration.endpoints import Embedding, Endpoint
     from memory_pipeline.domain.calls import CallStore
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.models.hosted.questions import Question
 
 _log = logging.getLogger(__name__)
 
@@ -63,69 +62,6 @@ _ECHO = 1_000
 
 _CORRECTION = """That answer could not be used: {error}
 Answer again, with the corrected JSON object and nothing else."""
-
-
-class InvalidAnswerError(Exception):
-    """An answer failed its checks; the message says what was wrong in words that the model can act on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question to a model that writes.
-
-    Attributes:
-        use: whose it is, and for which partition.
-        endpoint: the model and its settings.
-        prompt_version: name of the instructions.
-        system, user: the instructions, and what they are applied to.
-        schema: JSON schema of the answer.
-        name: the schema's name.
-        numbers: the lines that an answer may cite.
-        length: characters that an answer may have, if it is limited.
-    """
-
-    use: Use
-    purpose: Purpose
-    endpoint: Completion
-    prompt_version: str
-    system: str
-    user: str
-    schema: Mapping[str, Any]
-    name: str
-    numbers: tuple[int, ...]
-    length: int | None = None
-
-    @property
-    def key(self) -> str:
-        """Hash of all that decides the answer, and of whose it is."""
-        scope, period, endpoint = self.use.scope, self.use.period, self.endpoint
-        return digest(
-            "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
-            endpoint.temperature, endpoint.max_output_tokens, endpoint.answer_format,
-            self.prompt_version, self.system, self.user, self.schema, self.length,
-        )  # fmt: skip
-
-    @property
-    def tokens(self) -> int:
-        """Estimate of the tokens that are sent."""
-        return count_tokens(self.system) + count_tokens(self.user)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[_Value]):
-    """What an answer says, and what it took to get it."""
-
-    value: _Value
-    tokens_in: int
-    tokens_out: int
-    cost: float | None
-
-
-def identity_of(endpoint: Endpoint) -> str:
-    """Name a model by what decides its answers: not by how long it is waited for, nor by who pays."""
-    if not endpoint.api_base and not endpoint.parameters:
-        return endpoint.model
-    return f"{endpoint.model}-{digest(endpoint.api_base, endpoint.parameters)[:8]}"
 
 
 class Asker:
@@ -176,7 +112,7 @@ class Asker:
         Raises:
             ModelError: the model did not help.
         """
-        requests = _Requests(self, question.key, question.purpose, question.endpoint, question.prompt_version)
+        requests = Requests(self.store, question.key, question.purpose, question.endpoint, question.prompt_version)
         requests.shares = [Share(question.use, 1, 1.0)]
         return self._once(requests, read, lambda: self._ask(question, requests, read))
 
@@ -186,7 +122,7 @@ class Asker:
         Raises:
             ModelError: the model did not help.
         """
-        requests = _Requests(self, embedding_key(endpoint, texts), Purpose.EMBEDDING, endpoint, None)
+        requests = Requests(self.store, embedding_key(endpoint, texts), Purpose.EMBEDDING, endpoint, None)
         requests.shares = shares_of(texts, uses)
 
         def read(text: str) -> NDArray[np.float32]:
@@ -217,7 +153,7 @@ class Asker:
             _log.warning("a model did not help, %s", text)
 
     def _once(
-        self, requests: _Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
+        self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
     ) -> Answered[_Value]:
         """Return what is known, or ask while everybody else who wants to know waits."""
         store, key = self.store, requests.key
@@ -239,7 +175,7 @@ class Asker:
             store.release(key)
             self._report()
 
-    def _ask(self, question: Question, requests: _Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def _ask(self, question: Question, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
         endpoint = question.endpoint
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
         key, secrets = self._key(endpoint.api_key)
@@ -283,7 +219,7 @@ class Asker:
                 raise
         raise AssertionError  # the loop returns or raises
 
-    def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: _Requests) -> Answered[NDArray[np.float32]]:
+    def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: Requests) -> Answered[NDArray[np.float32]]:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
         key, secrets = self._key(reference)
@@ -309,10 +245,10 @@ class Asker:
         self,
         endpoint: Endpoint,
         reference: str | None,
-        requests: _Requests,
+        requests: Requests,
         reserve: Callable[[], None],
         send: Callable[[], _Reply],
-    ) -> tuple[_Reply, _Sent]:
+    ) -> tuple[_Reply, Sent]:
         """Send a request, again after a failure that may pass.
 
         Args:
@@ -339,7 +275,7 @@ class Asker:
                         is_reserved = True
                     if not self._breaker.is_open(server):
                         raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
-                    sent = _Sent(self.clock())
+                    sent = Sent(self.clock())
                     try:
                         reply = send()
                     except CallError as error:
@@ -382,86 +318,6 @@ class Asker:
             raise ModelError(Trouble.UNAVAILABLE, "the run was stopped")
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What part of a request was for one use."""
-
-    use: Use
-    texts: int
-    weight: float
-
-
-@dataclass
-class _Sent:
-    """When a request was sent, and how long its answer took."""
-
-    at: datetime
-    started: float = field(default_factory=time.perf_counter)
-    seconds: float = 0.0
-
-    def stop(self) -> None:
-        self.seconds = self.seconds or time.perf_counter() - self.started
-
-
-@dataclass
-class _Requests:
-    """The requests that one question took."""
-
-    asker: Asker
-    key: str
-    purpose: Purpose
-    endpoint: Endpoint
-    prompt_version: str | None
-    shares: list[Share] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-
-    def add(self, sent: _Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
-        """Note a request; what it spent is divided among those it was for."""
-        sent.stop()
-        request_id = str(ULID())
-        before = 0.0
-        for number, share in enumerate(self.shares):
-            after = before + share.weight
-            self.calls.append(
-                Call(
-                    id=f"{request_id}-{number}" if number else request_id,
-                    request_id=request_id,
-                    key=self.key,
-                    use=share.use,
-                    purpose=self.purpose,
-                    model=self.endpoint.model,
-                    prompt_version=self.prompt_version,
-                    texts=share.texts,
-                    # Differences of rounded sums: the parts add up to the whole.
-                    tokens_in=round(tokens_in * after) - round(tokens_in * before),
-                    tokens_out=round(tokens_out * after) - round(tokens_out * before),
-                    cost=None if cost is None else cost * share.weight,
-                    seconds=sent.seconds * share.weight,
-                    outcome=str(outcome),
-                    called_at=sent.at,
-                )
-            )
-            before = after
-
-    def keep(self, answer: Answer | None) -> None:
-        """Remember the requests, and the answer if there is one."""
-        if self.asker.store and self.calls:
-            self.asker.store.keep(self.calls, answer)
-
-    def answered(self, value: _Value, text: str) -> Answered[_Value]:
-        """Remember the answer; return what it says and what all requests together took."""
-        costs = [call.cost for call in self.calls if call.cost is not None]
-        tokens_in = sum(call.tokens_in for call in self.calls)
-        tokens_out = sum(call.tokens_out for call in self.calls)
-        cost = sum(costs) if costs else None
-        if self.shares:
-            use, model = self.shares[0].use, self.endpoint.model
-            self.keep(
-                Answer(self.key, use, self.purpose, model, self.prompt_version, text, tokens_in, tokens_out, cost)
-            )
-        return Answered(value, tokens_in, tokens_out, cost)
-
-
 class _Wait:
     """How long to wait before the next try: as long as the server asks for, or ever longer, with jitter."""
 
@@ -476,20 +332,3 @@ class _Wait:
 
 def _may_pass(error: BaseException) -> bool:
     return isinstance(error, CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT
-
-
-def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
-    """Return the hash of all that decides the vectors of a batch."""
-    return digest("embedding-1", identity_of(endpoint), endpoint.dimension, texts)
-
-
-def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
-    """Divide a batch among its uses, by the lengths of their texts."""
-    if not uses:
-        return []
-    lengths: Counter[Use] = Counter()
-    for text, use in zip(texts, uses, strict=True):
-        lengths[use] += max(1, count_tokens(text))
-    counts = Counter(uses)
-    whole = lengths.total()
-    return [Share(use, counts[use], length / whole) for use, length in lengths.items()]

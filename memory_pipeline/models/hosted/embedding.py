@@ -10,7 +10,7 @@ import numpy as np
 
 from memory_pipeline.domain.calls import Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
-from memory_pipeline.models.hosted.asking import identity_of
+from memory_pipeline.models.hosted.questions import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

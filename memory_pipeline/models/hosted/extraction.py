@@ -25,8 +25,8 @@ from memory_pipeline.models.deterministic.dates import DateMention, dates_in, wi
 from memory_pipeline.models.deterministic.sentences import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, read_extraction, schema_of
-from memory_pipeline.models.hosted.asking import Question, identity_of
 from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.questions import Question, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.models.hosted.asking import InvalidAnswerError
+from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,9 @@ import numpy as np
 from memory_pipeline.domain.calls import Purpose, Usage, Use, count_tokens
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.models.hosted import door
-from memory_pipeline.models.hosted.asking import Answered, Asker, embedding_key, shares_of
+from memory_pipeline.models.hosted.asking import Asker
+from memory_pipeline.models.hosted.questions import Answered, embedding_key
+from memory_pipeline.models.hosted.requests import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.endpoints import Embedding, Endpoint
     from memory_pipeline.domain.grains import Grain
-    from memory_pipeline.models.hosted.asking import Question
+    from memory_pipeline.models.hosted.questions import Question
 
 _Value = TypeVar("_Value")
 

@@ -17,7 +17,7 @@ from memory_pipeline.models.hosted.answers import (
     read_points,
     schema_of,
 )
-from memory_pipeline.models.hosted.asking import InvalidAnswerError
+from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 FACT: dict[str, Any] = {
     "content": "Anna lives in Porto.",

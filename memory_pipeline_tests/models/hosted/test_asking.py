@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,14 +27,9 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.models.hosted import door, limits
-from memory_pipeline.models.hosted.asking import (
-    Asker,
-    InvalidAnswerError,
-    Question,
-    embedding_key,
-    identity_of,
-    shares_of,
-)
+from memory_pipeline.models.hosted.asking import Asker
+from memory_pipeline.models.hosted.questions import InvalidAnswerError, Question, embedding_key, identity_of
+from memory_pipeline.models.hosted.requests import shares_of
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -136,6 +132,21 @@ def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(serv
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(outcome, range(4))) == ["refused", "refused", "you said hello", "you said hello"]
     assert len(server.requests) == 3
+
+
+def test_an_answer_that_comes_in_between_is_found(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+    """Another may be done after one has looked for its answer, and before one has the right to ask."""
+    other = Lake(lake.storage.uri)
+    claim = lake.calls.claim
+
+    def claim_late(key: str, lease: timedelta) -> bool:
+        ask(asker_of(other, server))
+        return claim(key, lease)
+
+    store: Any = lake.calls
+    store.claim = claim_late
+    assert ask(asker) == "you said hello"
+    assert len(server.requests) == 1
 
 
 def test_agents_do_not_share_answers(server: OpenAIServer, asker: Asker) -> None:
@@ -527,7 +538,7 @@ def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, asker: Asker) -> 
         asker.gather(tasks)
     assert time.monotonic() - started < 5
     assert outcomes == ["the run was stopped"] * 5
-    server.faults = []
+    server.faults = [Fault("429", retry_after=0.05)]
     assert asker.gather([lambda: ask(asker, "after that")]) == ["you said after that"]
 
 

@@ -20,8 +20,9 @@ from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
 from memory_pipeline.domain.operations import Operation
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.models.hosted.asking import Answered, Asker, InvalidAnswerError
+from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.extraction import HostedExtractor
+from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.hosted.asking import Question
+    from memory_pipeline.models.hosted.questions import Question
 
 Json = dict[str, Any]
 _Value = TypeVar("_Value")
@@ -510,7 +511,7 @@ def test_a_part_that_fails_falls_back_alone(lake: Lake, server: OpenAIServer) ->
 
 
 def test_of_one_message_model_and_rules_may_say_the_same() -> None:
-    text = f"I moved to Porto. {'x ' * 8_000}"
+    text = f"I moved to Porto. {'Indeed. ' * 3_000}"
     asked: list[int] = []
 
     def given(question: Question) -> Json:
@@ -520,6 +521,7 @@ def test_of_one_message_model_and_rules_may_say_the_same() -> None:
         return answer(fact("Anna: I moved to Porto."))
 
     [[extraction], _] = scripted(given, passage(f"user Anna: {text}"), context=8_000, output=2_000)
+    assert {one.fallback for one in extraction.facts if one.kind is FactKind.TURN} == {"unavailable"}
     assert len({one.id for one in extraction.facts}) == len(extraction.facts)
     assert [one.model for one in found(extraction) if one.content == "Anna: I moved to Porto."] == ["openai/m"]
 

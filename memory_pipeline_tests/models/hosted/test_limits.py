@@ -20,8 +20,9 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import limits
-from memory_pipeline.models.hosted.asking import Asker, InvalidAnswerError, Question
+from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.limits import Breaker, Budgets
+from memory_pipeline.models.hosted.questions import InvalidAnswerError, Question
 from memory_pipeline.models.local import LocalEmbedder
 from memory_pipeline.models.selection import configured_models
 from memory_pipeline_tests.building import ACME, NOW, START, conversation

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration.endpoints import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, schema_of
-from memory_pipeline.models.hosted.asking import InvalidAnswerError
 from memory_pipeline.models.hosted.prompts import EXTRACTION, SUMMARIES, framed, object_in, tag_for, version_of
+from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 ANSWER: dict[str, Any] = {"summary": 'Anna {moved} to "Porto".', "facts": [{"content": "}{", "messages": [1]}]}
 #: Every placeholder, with a value that would show if it were filled in twice.

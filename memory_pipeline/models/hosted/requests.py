@@ -1,0 +1,115 @@
+"""What was sent for a question: each request, and what part of it was for whom."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from ulid import ULID
+
+from memory_pipeline.domain.calls import Answer, Call, Use, count_tokens
+from memory_pipeline.models.hosted.questions import Answered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from memory_pipeline.configuration.endpoints import Endpoint
+    from memory_pipeline.domain.calls import CallStore, Purpose
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What part of a request was for one use."""
+
+    use: Use
+    texts: int
+    weight: float
+
+
+@dataclass
+class Sent:
+    """When a request was sent, and how long its answer took."""
+
+    at: datetime
+    started: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+
+    def stop(self) -> None:
+        """Note that the answer is there."""
+        self.seconds = self.seconds or time.perf_counter() - self.started
+
+
+@dataclass
+class Requests:
+    """The requests that one question took."""
+
+    store: CallStore | None
+    key: str
+    purpose: Purpose
+    endpoint: Endpoint
+    prompt_version: str | None
+    shares: list[Share] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def add(self, sent: Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
+        """Note a request; what it spent is divided among those it was for."""
+        sent.stop()
+        request_id = str(ULID())
+        before = 0.0
+        for number, share in enumerate(self.shares):
+            after = before + share.weight
+            self.calls.append(
+                Call(
+                    id=f"{request_id}-{number}" if number else request_id,
+                    request_id=request_id,
+                    key=self.key,
+                    use=share.use,
+                    purpose=self.purpose,
+                    model=self.endpoint.model,
+                    prompt_version=self.prompt_version,
+                    texts=share.texts,
+                    # Differences of rounded sums: the parts add up to the whole.
+                    tokens_in=round(tokens_in * after) - round(tokens_in * before),
+                    tokens_out=round(tokens_out * after) - round(tokens_out * before),
+                    cost=None if cost is None else cost * share.weight,
+                    seconds=sent.seconds * share.weight,
+                    outcome=str(outcome),
+                    called_at=sent.at,
+                )
+            )
+            before = after
+
+    def keep(self, answer: Answer | None) -> None:
+        """Remember the requests, and the answer if there is one."""
+        if self.store and self.calls:
+            self.store.keep(self.calls, answer)
+
+    def answered(self, value: _Value, text: str) -> Answered[_Value]:
+        """Remember the answer; return what it says and what all requests together took."""
+        costs = [call.cost for call in self.calls if call.cost is not None]
+        tokens_in = sum(call.tokens_in for call in self.calls)
+        tokens_out = sum(call.tokens_out for call in self.calls)
+        cost = sum(costs) if costs else None
+        if self.shares:
+            use, model = self.shares[0].use, self.endpoint.model
+            self.keep(
+                Answer(self.key, use, self.purpose, model, self.prompt_version, text, tokens_in, tokens_out, cost)
+            )
+        return Answered(value, tokens_in, tokens_out, cost)
+
+
+def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
+    """Divide a batch among its uses, by the lengths of their texts."""
+    if not uses:
+        return []
+    lengths: Counter[Use] = Counter()
+    for text, use in zip(texts, uses, strict=True):
+        lengths[use] += max(1, count_tokens(text))
+    counts = Counter(uses)
+    whole = lengths.total()
+    return [Share(use, counts[use], length / whole) for use, length in lengths.items()]
