@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from memory_pipeline.errors import ConfigurationError, shown
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import FactKind
@@ -42,8 +43,10 @@ _CONCURRENCY = 16
 _COMPACT_EVERY = 32
 #: … and when so many rows are in none of its indices: every search by words reads them all.
 _UNINDEXED = 1_000
-#: The indices that every table has.
-_INDICES = {"content": FTS(with_position=True), "period": BTree(), "ends_at": BTree()}
+#: The indices that every table has. That of the content is made last: where it is, the others are.
+_INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
+#: How often a write that lost against another process is tried again, and for how many seconds it waits at most.
+_ATTEMPTS, _LONGEST_PAUSE = 20, 0.2
 #: Old versions stay this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(minutes=10)
 _MARKS = ("period", "id", "digest", "embed_model")
@@ -210,7 +213,7 @@ class VectorIndex:
 
         async def one(scope: Scope, part: pa.Table) -> set[str]:
             async with slots:
-                return await self._replace(scope, grain, keys, part)
+                return await _persistent(lambda: self._replace(scope, grain, keys, part))
 
         return set().union(*await asyncio.gather(*(one(scope, part) for scope, part in rows.items())))
 
@@ -233,7 +236,7 @@ class VectorIndex:
             .when_not_matched_by_source_delete(f"period IN ({listed})")
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
-        await self._maintain(table)
+        await _persistent(lambda: self._maintain(table))
         return differing
 
     async def _maintain(self, table: Any) -> None:
@@ -241,7 +244,8 @@ class VectorIndex:
         text = await table.index_stats("content_idx")
         if text is None:
             for column, config in _INDICES.items():
-                await table.create_index(column, config=config)
+                if await table.index_stats(f"{column}_idx") is None:
+                    await table.create_index(column, config=config)
         elif await table.version() % _COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
             await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
         if await table.count_rows() >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
@@ -282,6 +286,18 @@ class VectorIndex:
     async def _count(self, scope: Scope, grain: Grain) -> int:
         table = await self._table(scope, grain)
         return 0 if table is None else int(await table.count_rows())
+
+
+async def _persistent(write: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Await a write, again where another process committed first; writes here look at what is there before they do."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await write()
+        except RuntimeError as error:
+            if "commit conflict" not in str(error) and "concurrent writers" not in str(error):
+                raise
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))  # noqa: S311  # jitter, not a secret
+    return await write()
 
 
 def _name(scope: Scope, grain: Grain) -> str:

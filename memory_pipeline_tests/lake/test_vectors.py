@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -170,3 +171,17 @@ def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None
         process.join()
     assert [process.exitcode for process in writers] == [0] * 3
     assert contents(VectorIndex(Storage(root))) == [str(n) for n in range(8)]
+
+
+def test_indices_that_several_make_at_once_are_made(root: str) -> None:
+    """Each writer sees a new table without indices and makes them; all but one lose, and none may fail."""
+    scopes = [Scope("acme", f"agent-{number}") for number in range(6)]
+
+    def fill(writer: int) -> None:
+        hour = f"2024-01-15T0{writer}"
+        VectorIndex(Storage(root)).replace(Grain.WORKING, hours(hour), {scope: rows(hour, "one") for scope in scopes})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(fill, range(4)))
+    index = VectorIndex(Storage(root))
+    assert [index.count(scope, Grain.WORKING) for scope in scopes] == [4] * 6

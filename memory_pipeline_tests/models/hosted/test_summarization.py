@@ -181,7 +181,7 @@ def test_points_rest_on_what_they_cite_and_take_times_and_names_from_it(lake: La
         point("Anna and BEN left Porto, Zoë says.", 3, 1, 3, importance=0.777),
         point("Nobody knows.", 9),
         point("It rained.", 2),
-        point("Nor this.", 1, 0),
+        point("Nor this.", 1, 4),
     )
     given = assignment("Anna: I left Porto.", "Anna: It rained.", "Ben: So did I. Rome!")
     [made] = summarizer_of(lake, server).summarize([given])
