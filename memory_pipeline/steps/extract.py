@@ -107,7 +107,7 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
         nonlocal reading
         reading = read_hours(lake, extractor, hours, old)
         asked = reading.changed
-        extractions = extractor.extract(asked, lambda: _recall(lake, reading)) if asked else []
+        extractions = extractor.extract(asked, lambda: _recall(lake, reading, hours)) if asked else []
         found.clear()
         found.update({_key(passage): extraction for passage, extraction in zip(asked, extractions, strict=True)})
         facts = [
@@ -154,13 +154,14 @@ def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
     return reading.old.filter(pa.array([key in waiting for key in _keys(reading.old)], pa.bool_()))
 
 
-def _recall(lake: Lake, reading: Reading) -> dict[Scope, list[Operation]]:
+def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope, list[Operation]]:
     """Return what the agents of changed passages said to know in the weeks before, and in hours that are kept."""
     agents = {passage.scope for passage in reading.changed}
-    first = min(passage.hour.key for passage in reading.changed)
-    opened = lake.calendar.bounds(min((p.hour for p in reading.changed), key=lambda hour: hour.key))[0]
-    since = lake.calendar.hour(opened - LOOK_BACK).key
-    before = [key for key in lake.tables.keys(FACTS) if since <= key < first]
+    changed = sorted({passage.hour for passage in reading.changed}, key=lambda hour: hour.key)
+    since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
+    # Of the hours that are being made the kept rows count, of those before and between them what is in the table.
+    made = {hour.key for hour in hours}
+    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in made]
     columns = ["workspace_id", "agent_id", "message_ids", "event_at", "operations"]
     earlier = lake.tables.read(FACTS, before, columns=columns)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}

@@ -127,7 +127,8 @@ def test_answers_outlive_the_tables(lake: Lake, server: OpenAIServer) -> None:
 @pytest.mark.parametrize("kind", ANSWER_FAULTS)
 def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, server: OpenAIServer, kind: str) -> None:
     write(lake, *TALKS)
-    configure(lake, server, text=oracle.CONFIG.replace("timeout_seconds: 5", "timeout_seconds: 0.3"))
+    brief = oracle.CONFIG.replace("timeout_seconds: 5", "timeout_seconds: 0.5") if kind == "hang" else oracle.CONFIG
+    configure(lake, server, text=brief)
     # The passages of the first two conversations fail, everything else succeeds.
     server.faults = [Fault(kind, times=None, match="Bruno.*extraction|extraction.*Bruno", retry_after=0.01)]
     run(lake, models_at(lake))
@@ -140,6 +141,7 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
 
     good = {text for text in oracle.asked(server.requests) if "Bruno" not in text}
     server.reset()
+    configure(lake, server)
     run(lake, models_at(lake))
     assert fallbacks(lake) == []
     assert not good & set(oracle.asked(server.requests))
@@ -152,7 +154,8 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
 def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: OpenAIServer, kind: str) -> None:
     write(lake, *TALKS[:2])
     config = oracle.CONFIG.replace("completion", "extraction")  # summaries by rules
-    configure(lake, server, EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.3"), text=config)
+    brief = EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.5") if kind == "hang" else EMBEDDING
+    configure(lake, server, brief, text=config)
     server.faults = [Fault(kind, times=None, path="embeddings", retry_after=0.01)]
     run(lake, models_at(lake))
     assert said(lake) == {message["content"] for talk in TALKS[:2] for message in talk["messages"]}
@@ -162,6 +165,7 @@ def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: Op
 
     chats = server.counts["path chat"]
     server.faults = []
+    configure(lake, server, EMBEDDING, text=config)
     run(lake, models_at(lake))
     assert fallbacks(lake) == []
     assert server.counts["path chat"] == chats
@@ -423,3 +427,19 @@ def test_another_embedder_is_refused_until_the_vectors_are_made_anew(lake: Lake,
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
     [hit] = reader.search_memory(query_text="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)
     assert "canoe" in hit.content
+
+
+def test_what_an_hour_taught_is_shown_later_though_only_others_are_made(lake: Lake, server: OpenAIServer) -> None:
+    write(lake, conversation("I moved to Porto.", at="2024-01-15T10:00", conversation_id="between"))
+    configure(lake, server)
+    run(lake, models_at(lake))
+    server.reset()
+    write(
+        lake,
+        conversation("Anna is here.", at="2024-01-15T08:00", conversation_id="before"),
+        conversation("Anna is here again.", at="2024-01-15T12:00", conversation_id="after"),
+    )
+    run(lake, models_at(lake))
+    [before, after, *_] = oracle.asked(server.requests)
+    assert "Anna lives_in Porto" not in before
+    assert "Anna lives_in Porto" in after

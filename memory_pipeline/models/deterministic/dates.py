@@ -60,6 +60,10 @@ class DateMention:
         return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
 
 
+#: Letters that count as i, s and k where case does not matter, but are none: "Frıday" is no day that we know.
+_LOOKALIKES = frozenset("ıİſ\N{KELVIN SIGN}")
+
+
 def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
     """Return the dates that a sentence mentions, in order, none overlapping.
 
@@ -74,6 +78,8 @@ def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
     for pattern, resolve in _RULES:
         for match in pattern.finditer(sentence.text):
             start, end = match.span()
+            if not _LOOKALIKES.isdisjoint(match.group()):
+                continue
             if any(start < other.end and other.start < end for other in found):
                 continue  # an earlier, more exact rule has it
             resolved = resolve(match, context)

@@ -227,3 +227,11 @@ def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:
     assert "[2024-07-02]" in there.facts_of([late])[1].content
     assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
     assert there.facts_of([late])[1].extraction_method == "deterministic-1 America/New_York"
+
+
+@pytest.mark.parametrize(
+    "text", ["I met Ann last Frıday.", "We leave on 5 ſeptember.", "It was MAY or wee\u212a 3, last wee\u212a."]
+)
+def test_letters_that_only_look_like_others_do_no_harm(text: str) -> None:
+    turn, *_ = EXTRACTOR.facts_of([said(text)])
+    assert turn.content.endswith(text)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.models.hosted.answers import (
@@ -218,6 +218,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["summary", "facts", "operations", "points"]), JSON))
 def test_no_object_is_more_than_invalid(answer: dict[str, Any]) -> None:
     text = json.dumps(answer)

@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.endpoints import Extraction
@@ -28,6 +28,7 @@ def lines_of(*texts: str) -> list[Line]:
     return [Line(number, f"<{number}>", text) for number, text in enumerate(texts, start=1)]
 
 
+@settings(deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(120, 600))
 def test_every_word_of_every_line_is_in_some_chunk_and_no_chunk_is_too_long(rng: random.Random, room: int) -> None:
     texts = [words_of(rng) for _ in range(rng.randint(1, 5))]
@@ -44,6 +45,7 @@ def test_every_word_of_every_line_is_in_some_chunk_and_no_chunk_is_too_long(rng:
     )
 
 
+@settings(deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_the_parts_of_a_line_are_the_line(rng: random.Random) -> None:
     text = "".join(rng.choices(f"{_LETTERS}{{}}\x00\x85\u2028  \n", k=rng.choice([1, 100, 1_000, 5_000])))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
@@ -89,6 +89,7 @@ def test_the_name_tells_model_and_dimension_and_where_it_is() -> None:
     assert HostedEmbedder(Asker(plain, None, lambda: NOW)).name == "openai/v (32)"
 
 
+@settings(deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(1, 20))
 def test_batches_hold_each_text_once_and_are_neither_too_many_nor_too_long(rng: object, batch: int) -> None:
     draw = rng.choice  # type: ignore[attr-defined]  # hypothesis's own class of Random

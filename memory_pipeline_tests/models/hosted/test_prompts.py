@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.endpoints import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
@@ -122,6 +122,7 @@ JSON = st.recursive(
 PROSE = st.text().filter(lambda text: "{" not in text)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PROSE, st.dictionaries(st.text(), JSON), PROSE)
 def test_any_object_is_found_amid_any_prose(before: str, answer: dict[str, Any], after: str) -> None:
     assert object_in(f"{before}{json.dumps(answer)}{after}", "facts") == answer

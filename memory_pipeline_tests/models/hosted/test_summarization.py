@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
@@ -288,7 +288,7 @@ HOSTILE: st.SearchStrategy[Any] = st.text(max_size=20) | st.sampled_from(
 )
 
 
-@settings(deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
