@@ -63,7 +63,7 @@ class Calls:
         self._tables = tables
         self._clock = clock
         self._pending = PendingCalls(storage)
-        self._claims = Claims(storage, clock)
+        self._claims = Claims(storage, "calls/claims", clock)
         self._spending = Spending(tables)
         self._answers: dict[str, Answer] = {}
         self._lock = threading.Lock()

@@ -1,9 +1,9 @@
-"""Claims: of all threads and processes that would ask the same question, one does.
+"""Claims: of all threads and processes that would do the same (ask one question, make one table), one does.
 
 ::
 
-    calls/claims/{key}.json             who is at the question, and until when
-    calls/claims/{key}.{digest}.json    who may replace one particular stale claim
+    {folder}/{key}.json             who is at it, and until when
+    {folder}/{key}.{digest}.json    who may replace one particular stale claim
 
 A claim is a file that only one can create. It is stale when its time is over, or when the process that made it is gone.
 To delete a stale claim and create another would let two win: the second to delete may delete the first one's new claim.
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake.storage import Storage
 
-_FOLDER = "calls/claims"
 _HOST = socket.gethostname()
 #: Tells this process from an earlier one that had its number: in a container, that is every one before it.
 _PROCESS = secrets.token_hex(8)
@@ -69,22 +68,24 @@ class _Claim:
 
 
 class Claims:
-    """Takes questions upon this process and gives them back. Safe to use from many threads.
+    """Takes keys upon this process and gives them back. Safe to use from many threads.
 
     Args:
-        storage: where claims lie.
+        storage: the lake's files.
+        folder: where claims lie.
         clock: tells the time, UTC.
     """
 
-    def __init__(self, storage: Storage, clock: Callable[[], datetime]) -> None:
+    def __init__(self, storage: Storage, folder: str, clock: Callable[[], datetime]) -> None:
         self._storage = storage
+        self._folder = folder
         self._clock = clock
-        # Of one question there is more than one only if a thread went on beyond its claim's end.
+        # Of one key there is more than one only if a thread went on beyond its claim's end.
         self._held: dict[str, list[_Claim]] = {}
         self._lock = threading.Lock()
 
     def claim(self, key: str, lease: timedelta) -> bool:
-        """Take a question; False if another thread or process has it."""
+        """Take a key; False if another thread or process has it."""
         now = self._clock()
         mine = _Claim.make(now, lease)
         with self._lock:
@@ -94,21 +95,21 @@ class Claims:
             held.append(mine)
         won = False
         try:
-            won = self._take(f"{_FOLDER}/{key}.json", mine)
+            won = self._take(f"{self._folder}/{key}.json", mine)
         finally:
             if not won:
                 self._forget(key, mine)
         return won
 
     def release(self, key: str) -> None:
-        """Give a question back; nothing happens if it is not this process's any more."""
+        """Give a key back; nothing happens if it is not this process's any more."""
         with self._lock:
             held = self._held.get(key)
             mine = held[0] if held else None
         if mine is None:
             return
         try:
-            path, now = f"{_FOLDER}/{key}.json", self._clock()
+            path, now = f"{self._folder}/{key}.json", self._clock()
             if now < mine.alone_until:
                 self._storage.delete([path])
             else:

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ _Result = TypeVar("_Result")
 
 #: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
 _EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
+#: Where it is claimed to make a table. LanceDB lets two make the same one, and the later may empty the earlier.
+_CLAIMS = "vectordb/_claims"
+#: How long one may take to make an empty table, and how long others wait before they look for it again, in seconds.
+_LEASE, _PAUSE = timedelta(minutes=1), 0.02
 #: How many agents' tables are written at once.
 _CONCURRENCY = 16
 #: A table is compacted when its version is a multiple of this …
@@ -123,6 +129,7 @@ class VectorIndex:
         self._databases: dict[str, Any] = {}
         self._tables: dict[tuple[Scope, Grain], Any] = {}
         self._embedder: dict[str, object] | None = None
+        self._claims = Claims(storage, _CLAIMS, lambda: datetime.now(UTC))
 
     def check(self, embedder: Embedder) -> None:
         """Refuse an embedder that did not make the vectors that are here: they cannot be compared with its own.
@@ -203,9 +210,18 @@ class VectorIndex:
         return self._tables[scope, grain]
 
     async def _create(self, scope: Scope, grain: Grain, rows: pa.Table) -> Any:
+        """Make an empty table, or wait for whoever is making it."""
         database = await self._database(scope.workspace_id)
-        table = await database.create_table(_name(scope, grain), schema=rows.schema, exist_ok=True)
-        self._tables[scope, grain] = table
+        key = digest(scope.workspace_id, scope.agent_id, grain)
+        while (table := await self._table(scope, grain)) is None:
+            if await asyncio.to_thread(self._claims.claim, key, _LEASE):
+                try:
+                    if await self._table(scope, grain) is None:  # it may have been made since it was looked for
+                        await database.create_table(_name(scope, grain), schema=rows.schema)
+                finally:
+                    await asyncio.to_thread(self._claims.release, key)
+            else:
+                await asyncio.sleep(_PAUSE)
         return table
 
     async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:

@@ -42,7 +42,7 @@ def clock() -> Clock:
 
 
 def claims(root: str, clock: Clock) -> Claims:
-    return Claims(Storage(root), clock)
+    return Claims(Storage(root), "calls/claims", clock)
 
 
 def files(root: str) -> list[str]:
@@ -246,7 +246,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
 
 def test_one_who_died_while_taking_over_is_overtaken(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
-    stopped = Claims(_Dying(root), clock)
+    stopped = Claims(_Dying(root), "calls/claims", clock)
     with pytest.raises(OSError, match="killed"):
         stopped.claim(KEY, LEASE)
     assert len(files(root)) == 2
@@ -268,7 +268,7 @@ class _Dying(Storage):
 
 
 def _race(root: str, keys: list[str], start: Any, won: Any) -> None:
-    mine = Claims(Storage(root), lambda: NOW)
+    mine = Claims(Storage(root), "calls/claims", lambda: NOW)
     start.wait()
     won.put([key for key in keys if mine.claim(key, LEASE)])
     start.wait()  # a process that has ended holds nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -173,15 +174,18 @@ def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None
     assert contents(VectorIndex(Storage(root))) == [str(n) for n in range(8)]
 
 
-def test_indices_that_several_make_at_once_are_made(root: str) -> None:
-    """Each writer sees a new table without indices and makes them; all but one lose, and none may fail."""
-    scopes = [Scope("acme", f"agent-{number}") for number in range(6)]
+def test_tables_and_indices_that_several_make_at_once_are_made(root: str) -> None:
+    """All see that there is no table, or one without indices, and would make it; none may fail or lose a row."""
+    scopes = [Scope("acme", f"agent-{number}") for number in range(12)]
+
+    start = threading.Barrier(4)
 
     def fill(writer: int) -> None:
         hour = f"2024-01-15T0{writer}"
+        start.wait()
         VectorIndex(Storage(root)).replace(Grain.WORKING, hours(hour), {scope: rows(hour, "one") for scope in scopes})
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fill, range(4)))
     index = VectorIndex(Storage(root))
-    assert [index.count(scope, Grain.WORKING) for scope in scopes] == [4] * 6
+    assert [index.count(scope, Grain.WORKING) for scope in scopes] == [4] * 12
