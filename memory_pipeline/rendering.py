@@ -39,15 +39,21 @@ def _plain(value: object) -> Any:
     return str(value)
 
 
-def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | None = 5) -> Iterator[str]:
+def plain(text: str) -> str:
+    """Return a text of several lines that cannot steer the terminal."""
+    return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line) for line in text.split("\n"))
+
+
+def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | None = 5, first: int = 1) -> Iterator[str]:
     """Yield search results: the text under its date, then where it lies and what it rests on.
 
     Args:
         hits: the results.
         query: what was searched for; of a long summary, the lines that share words with it are shown.
         lines: lines shown of a summary; None shows all.
+        first: number of the first of them.
     """
-    for number, hit in enumerate(hits, start=1):
+    for number, hit in enumerate(hits, start=first):
         if hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             what = f"{hit.kind} of {hit.conversation_id}"
@@ -59,6 +65,9 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
             what = f"made from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
         score = f", score {hit.score:.2f}" if query else ""
         yield f"    {what}{score}, id {hit.id}"
+        if hit.parts is not None:
+            parts = sorted(hit.parts.items(), key=lambda part: -abs(part[1]))
+            yield "    " + ", ".join(f"{name} {value:+.2f}" for name, value in parts if round(value, 2))
 
 
 def _best(text: list[str], query: str | None, count: int) -> list[str]:

@@ -26,7 +26,7 @@ def config(
     Without options the file is checked and shown. With --workspace and --agent: what holds for that agent, after
     everything it inherits. Keys of providers are named by where they are found (env:NAME, file:/path), never written.
     """
-    from memory_pipeline.configuration import EXAMPLE, Configuration
+    from memory_pipeline.configuration import EXAMPLE
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake.lake import CONFIGURATION
 
@@ -35,15 +35,7 @@ def config(
         return
     lake = lake_of(settings_of(root), must_exist=file is None)
     if file is not None:
-        try:
-            data = file.read_bytes()
-            Configuration.parse(data.decode(), str(file))
-        except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{file} is not UTF-8 at byte {error.start}") from None
-        lake.ensure()
-        lake.storage.write(CONFIGURATION, data)
+        lake.put_configuration(file)
         click.echo(to_json({"written": lake.storage.locate(CONFIGURATION)}) if as_json else f"{file} is in use now")
         return
     configuration = lake.configuration()

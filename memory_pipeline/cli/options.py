@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +43,23 @@ class Time(click.ParamType[datetime]):
         if not FIRST_YEAR < moment.year < LAST_YEAR:
             self.fail(f"{value!r} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class Day(click.ParamType[date]):
+    """A date, meaning the whole day, or a time with its zone."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        """Read a date, or a time."""
+        if isinstance(value, date):
+            return value
+        try:
+            return date.fromisoformat(value) if len(value) <= len("2024-01-15") else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a date such as 2024-01-15, or a time such as 2024-01-15T08:30+00:00", param, ctx
+            )
 
 
 def common(command: Command) -> Command:
@@ -104,3 +123,13 @@ def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
 
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
     return MemoryReader(lake, Scope(workspace_id, agent_id), embedder)
+
+
+def show_progress(*, quiet: bool) -> None:
+    """Print a line for each batch that is made; nothing of other libraries."""
+    log = logging.getLogger("memory_pipeline")
+    if not quiet and not log.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("  %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_option, settings_of, show_progress
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError
@@ -63,7 +61,7 @@ def run(
                 "set MEMORY_PIPELINE_START to an earlier one"
             )
         between = _days(lake, since.date(), until.date())
-    _show_progress(quiet=as_json)
+    show_progress(quiet=as_json)
     if estimate:
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
@@ -109,16 +107,6 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
     )
 
 
-def _show_progress(*, quiet: bool) -> None:
-    """Print a line for each batch that is made; nothing of other libraries."""
-    log = logging.getLogger("memory_pipeline")
-    if not quiet and not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("  %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-
-
 @cli.command()
 @now_option
 @common
@@ -147,5 +135,5 @@ def demo(root: str | None, as_json: bool) -> None:
     from memory_pipeline.demo import show_demo
 
     settings = Settings.from_environment()
-    _show_progress(quiet=as_json)
+    show_progress(quiet=as_json)
     show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 #: Bytes of UTF-8 that count as one token where no model counted: four letters of English, less of other scripts.
-_BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4
 
 
 def count_tokens(text: str) -> int:
     """Return how many tokens a text has, estimated at 4 bytes of UTF-8 each, rounded up."""
-    return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 
 class Purpose(StrEnum):

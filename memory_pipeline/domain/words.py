@@ -1,4 +1,4 @@
-"""Words of English: cutting contractions apart, stop words, and a light stemmer.
+"""Words: letters in their plain form, and of English contractions cut apart, stop words, and a light stemmer.
 
 The stemmer follows the idea of Harman's S-stemmer ("How effective is suffixing?", 1991) and adds ``-ing`` and
 ``-ed``. It only has to bring the forms of a word together; its results need not be words.
@@ -6,6 +6,7 @@ The stemmer follows the idea of Harman's S-stemmer ("How effective is suffixing?
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 
 
@@ -35,14 +36,23 @@ STOP_WORDS = word_set(
 _IRREGULAR_NEGATIONS = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
+def plain(text: str) -> str:
+    """Return a text without case, accents and other marks, and with ordinary letters for those that look special."""
+    if text.isascii():
+        return text.lower()
+    # Decomposed first: what looks special may hide an upper case letter, and what is folded may be decomposed further.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
+
+
 @lru_cache(maxsize=4096)
 def parts_of(contraction: str) -> tuple[str, ...]:
-    """Cut a lower-case word at its apostrophe: "i'll" → ("i", "'ll"), "didn't" → ("did", "n't")."""
+    """Cut a lower-case word where it is contracted: "i'll" → ("i", "'ll"), "didn't" → ("did", "n't"), not "o'brien"."""
     if contraction.endswith("n't"):
         head = contraction[:-3]
         return (_IRREGULAR_NEGATIONS.get(head, head), "n't") if head else ("n't",)
     head, mark, tail = contraction.rpartition("'")
-    return (head, mark + tail) if head else (contraction,)
+    return (*parts_of(head), mark + tail) if head and mark + tail in STOP_WORDS else (contraction,)
 
 
 @lru_cache(maxsize=65536)

@@ -1,9 +1,11 @@
-"""Where memory is kept: journal, tables, ledger and vector index under one root.
+"""Where memory is kept: journal, tables, ledger, vector index and agents' own vectors under one root.
 
 One door each: :mod:`~memory_pipeline.lake.storage` for fsspec, :mod:`~memory_pipeline.lake.tables` for deltalake,
-:mod:`~memory_pipeline.lake.vectors` for lancedb. Nobody else imports these libraries.
+:mod:`~memory_pipeline.lake.lance` for lancedb. Nobody else imports these libraries.
 """
 
+from memory_pipeline.lake.collection import CollectionStats, VectorCollection, VectorMatch
+from memory_pipeline.lake.items import VectorItem
 from memory_pipeline.lake.lake import Lake
 
-__all__ = ["Lake"]
+__all__ = ["CollectionStats", "Lake", "VectorCollection", "VectorItem", "VectorMatch"]

@@ -7,11 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.journal import Journal
 from memory_pipeline.lake.storage import Storage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.lake.calls import Calls
     from memory_pipeline.lake.ledger import Ledger
@@ -93,14 +95,22 @@ class Lake:
         Raises:
             ConfigurationError: something in the file is not accepted; the message lists all faults.
         """
-        from memory_pipeline.configuration import Configuration
+        return _parsed(self.storage.read(CONFIGURATION) or b"", self.storage.locate(CONFIGURATION))
 
-        data = self.storage.read(CONFIGURATION)
+    def put_configuration(self, file: Path) -> None:
+        """Check a file and make it the lake's configuration.
+
+        Raises:
+            InputError: the file cannot be read.
+            ConfigurationError: something in the file is not accepted; the message lists all faults.
+        """
         try:
-            text = (data or b"").decode()
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"{self.storage.locate(CONFIGURATION)}: not UTF-8 at byte {error.start}") from None
-        return Configuration.parse(text, self.storage.locate(CONFIGURATION))
+            data = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"file {file} cannot be read: {error.strerror}") from None
+        _parsed(data, str(file))
+        self.ensure()
+        self.storage.write(CONFIGURATION, data)
 
     # Each of these costs a heavy import that many callers (a writer, say) can do without.
 
@@ -131,3 +141,12 @@ class Lake:
         from memory_pipeline.lake.vectors import VectorIndex
 
         return VectorIndex(self.storage)
+
+
+def _parsed(data: bytes, source: str) -> Configuration:
+    from memory_pipeline.configuration import Configuration
+
+    try:
+        return Configuration.parse(data.decode(), source)
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{source}: not UTF-8 at byte {error.start}") from None

@@ -13,11 +13,13 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.ranking import date_terms, terms
 from memory_pipeline.domain.summaries import KeyPoint, Summary
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, index_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -249,8 +251,26 @@ def rows_to_summaries(rows: pa.Table) -> list[Summary]:
 
 def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
     """Return rows of the ``facts`` table as rows of an index of vectors of `dimension` numbers."""
-    columns = {"starts_at": rows["event_at"], "ends_at": rows["event_at"], "source_ids": rows["message_ids"]}
+    columns = {
+        "starts_at": rows["event_at"],
+        "ends_at": rows["event_at"],
+        "source_ids": rows["message_ids"],
+        "terms": [
+            fact_terms(content, event_at, mentioned_at)
+            for content, event_at, mentioned_at in zip(
+                *(rows[name].to_pylist() for name in ("content", "event_at", "mentioned_at")), strict=True
+            )
+        ],
+    }
     return _to_index(rows, columns, dimension)
+
+
+def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) -> list[str]:
+    """Return the words by which a fact is found: its own, and those of the days of and in it."""
+    days = dict.fromkeys(date_terms(event_at))
+    if mentioned_at is not None:
+        days |= dict.fromkeys(date_terms(mentioned_at))
+    return [*terms(content), *days]
 
 
 def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
@@ -259,14 +279,18 @@ def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
         "kind": pa.repeat("summary", rows.num_rows),
         "starts_at": rows["period_start"],
         "ends_at": rows["period_end"],
-        "conversation_id": pa.nulls(rows.num_rows, pa.string()),
+        "terms": [terms(content) for content in rows["content"].to_pylist()],
+        "tags": pa.array([[]] * rows.num_rows, pa.list_(pa.string())),
     }
     return _to_index(rows, columns, dimension)
 
 
 def vectors_of(rows: pa.Table, dimension: int) -> NDArray[np.float32]:
-    """Return the vectors of rows of an index, shape (rows, dimension); NaN where a row has none."""
+    """Return the vectors of rows of an index, shape (rows, dimension), float32; NaN where a row has none."""
     column = rows["vector"].combine_chunks()
+    if not column.null_count and rows.num_rows:
+        whole: NDArray[np.float32] = column.flatten().to_numpy().reshape(-1, dimension)
+        return whole
     vectors = np.full((rows.num_rows, dimension), np.nan, np.float32)
     if column.null_count < rows.num_rows:
         numbers = column.drop_null().flatten().to_numpy(zero_copy_only=False)
@@ -284,4 +308,5 @@ def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Tab
         "vector": pa.FixedSizeListArray.from_arrays(filled.flatten(), dimension, mask=missing),
     }
     schema = index_schema(dimension)
-    return pa.table([parts[name] for name in schema.names], schema=schema)
+    none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
+    return pa.table({**parts, **none}, schema=schema)

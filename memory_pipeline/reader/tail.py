@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from memory_pipeline.lake.rows import facts_to_index, facts_to_rows, vectors_of
+from memory_pipeline.lake.rows import facts_to_index, facts_to_rows
 from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.vectors import Filter
-
-#: Words of a query that are looked for in the tail.
-_MOST_WORDS = 50
 
 
 class Tail:
@@ -41,49 +33,29 @@ class Tail:
         self._extractor = DeterministicExtractor(lake.calendar.timezone)
         self._embedder = embedder
         self._files: dict[str, pa.Table | None] = {}
-        self._rows: pa.Table | None = None
+        self._segment: Segment | None = None
+        self._lock = threading.Lock()
 
-    def newest(self, where: Filter, limit: int) -> list[pa.Table]:
-        """Return the rows that pass and were said last, at most `limit`; no table if the tail is empty."""
-        rows = self._filtered(where)
-        return [] if rows is None else [rows.sort_by([("ends_at", "descending"), ("id", "ascending")]).slice(0, limit)]
-
-    def matching(self, where: Filter, limit: int, vector: NDArray[np.float32] | None, query: str) -> list[pa.Table]:
-        """Return the rows that pass and are nearest to `vector` or share most words with `query`, `limit` of each."""
-        rows = self._filtered(where)
-        if rows is None or rows.num_rows <= limit:
-            return [] if rows is None else [rows]
-        words = list(dict.fromkeys(re.findall(r"\w+", query)))[:_MOST_WORDS]
-        shared = np.zeros(rows.num_rows)
-        for word in words:
-            shared += pc.match_substring(rows["content"], word, ignore_case=True).to_numpy()
-        best = set(_top(shared, limit))
-        if vector is not None:
-            best.update(_top(np.nan_to_num(vectors_of(rows, len(vector)) @ vector, nan=-1.0), limit))
-        return [rows.take(pa.array(sorted(best)))]
-
-    def _filtered(self, where: Filter) -> pa.Table | None:
-        rows = self._table()
-        return None if rows is None else where.apply(rows)
-
-    def _table(self) -> pa.Table | None:
+    def segment(self) -> Segment | None:
         """Return the facts of all pending files; None if there are none."""
         files = self._lake.journal.pending(self._scope)
         paths = {file.path for file in files}
-        if paths == self._files.keys():
-            return self._rows
-        new = {
-            file.path: self._extractor.facts_of(self._lake.journal.read(file)[0])
-            for file in files
-            if file.path not in self._files
-        }
-        # A file without facts holds nothing memorable, or was acknowledged since it was listed.
-        self._files = {path: table for path, table in self._files.items() if path in paths}
-        self._files |= dict.fromkeys(new)
-        self._files |= self._embedded({path: facts for path, facts in new.items() if facts})
-        tables = [table for table in self._files.values() if table is not None]
-        self._rows = pa.concat_tables(tables).combine_chunks() if tables else None
-        return self._rows
+        with self._lock:
+            if paths == self._files.keys():
+                return self._segment
+            new = {
+                file.path: self._extractor.facts_of(self._lake.journal.read(file)[0])
+                for file in files
+                if file.path not in self._files
+            }
+            # A file without facts holds nothing memorable, or was acknowledged since it was listed.
+            kept: dict[str, pa.Table | None] = {path: rows for path, rows in self._files.items() if path in paths}
+            kept |= dict.fromkeys(new)
+            kept |= self._embedded({path: facts for path, facts in new.items() if facts})
+            tables = [rows for rows in kept.values() if rows is not None]
+            self._segment = Segment.of(pa.concat_tables(tables), self._embedder.dimension) if tables else None
+            self._files = kept
+            return self._segment
 
     def _embedded(self, facts: dict[str, list[Fact]]) -> dict[str, pa.Table]:
         """Return the facts of files as rows of the index, with vectors made in one batch."""
@@ -102,9 +74,3 @@ class Tail:
             tables[path] = rows.slice(start, len(part))
             start += len(part)
         return tables
-
-
-def _top(values: NDArray[np.floating], count: int) -> Sequence[int]:
-    """Return the places of the `count` greatest values; of equals, the first."""
-    places: list[int] = np.argsort(-values, kind="stable")[:count].tolist()
-    return places

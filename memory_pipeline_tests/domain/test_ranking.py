@@ -1,23 +1,20 @@
-"""Ranking: the sum of two standardised scores, words (BM25) and vectors (cosine)."""
+"""Words as they are compared, and what a question asks for."""
 
 from __future__ import annotations
 
-import math
+import string
+import unicodedata
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.ranking import Candidate, scores, terms
+from memory_pipeline.domain.ranking import WEIGHTS, Question, date_terms, kin, terms, weights_for
+from memory_pipeline.domain.words import STOP_WORDS
 
-texts = st.text(alphabet="abcde fgh", max_size=30)
-candidate_lists = st.lists(st.builds(Candidate, texts, st.floats(-1, 1, allow_nan=False)), min_size=1, max_size=8)
-
-
-def best(query: str, *candidates: tuple[str, float]) -> str:
-    listed = [Candidate(*candidate) for candidate in candidates]
-    ranked = scores(query, listed)
-    return listed[ranked.index(max(ranked))].text
+names = st.text(alphabet="abnö.*+?()[]\\^$|'’ 日", min_size=1, max_size=8)
+words = st.text(alphabet="abcdef", min_size=1, max_size=9)
 
 
 @pytest.mark.parametrize(
@@ -31,67 +28,283 @@ def best(query: str, *candidates: tuple[str, float]) -> str:
         ("Straße", "STRASSE"),
         ("ﬁsh", "fish"),
         ("２０２４", "2024"),
+        ("Anna's", "Anna"),
+        ("Anna’s", "ANNA"),
+        ("İstanbul", "istanbul"),
+        ("Zoe\u0308", "Zoë"),
+        ("Ａｎｎａ", "anna"),
+        ("Ελένη", "ΕΛΕΝΗ"),
+        ("Йод", "йод"),
     ],
 )
 def test_words_are_compared_without_case_accents_and_endings(one: str, other: str) -> None:
     assert terms(one) == terms(other) != []
 
 
-def test_stop_words_and_punctuation_are_no_terms() -> None:
-    assert terms("What did you do there, and why?!") == []
-    assert terms("") == []
+@pytest.mark.parametrize(("one", "other"), [("𝐀nna", "anna"), ("№", "no"), ("℃", "°c")])
+def test_letters_that_only_look_special_are_compared_without_case(one: str, other: str) -> None:
+    assert terms(one) == terms(other)
 
 
-def test_words_decide_where_vectors_are_alike() -> None:
-    assert best("Where is Porto?", ("We ate fish.", 0.5), ("I moved to Porto.", 0.5)) == "I moved to Porto."
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did you do there, and why?!",
+        "",
+        "  \n",
+        "I'll, don't, she's",
+        "...",
+        "🚲",
+        "👩‍👩‍👧 🇵🇹 ❤️",
+        "'",
+        "_ __",
+        "’’",
+    ],
+)
+def test_stop_words_signs_and_emoji_are_no_terms(text: str) -> None:
+    assert terms(text) == []
 
 
-def test_vectors_decide_where_words_are_alike() -> None:
-    assert best("Where is Porto?", ("We ate fish.", 0.5), ("They swam.", 0.9)) == "They swam."
+def test_terms_stand_in_order_each_as_often_as_it_is_said() -> None:
+    assert terms("Porto, then Oslo, then Porto again: 3 days!") == ["porto", "oslo", "porto", "3", "day"]
 
 
-def test_a_rare_word_counts_more_than_a_common_one() -> None:
-    winner = best("violin lesson", ("a lesson", 0.0), ("lesson two", 0.0), ("a violin", 0.0), ("lesson three", 0.0))
-    assert winner == "a violin"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("日本語", ["日本", "本語"]),
+        ("日本", ["日本"]),
+        ("猫", ["猫"]),
+        ("私は東京に住む", ["私は", "は東", "東京", "京に", "に住", "住む"]),
+        ("日本語X線", ["日本", "本語", "x", "線"]),
+        ("iPhone15を買う", ["iphone15", "を買", "買う"]),
+        ("猫 cats 犬", ["猫", "cat", "犬"]),
+    ],
+)
+def test_scripts_without_blanks_are_cut_into_pairs(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
 
 
-def test_of_two_texts_with_the_word_the_short_one_wins() -> None:
-    long = "violin " + " ".join(f"word{n}" for n in range(40))
-    assert best("violin", (long, 0.0), ("violin", 0.0)) == "violin"
+def test_scripts_with_blanks_keep_their_words() -> None:
+    assert len(terms("Я живу в Порту")) == 4
+    assert len(terms("한국어 공부")) == 2
+    assert terms("한국어") == terms(unicodedata.normalize("NFD", "한국어"))
 
 
-def test_without_candidates_there_are_no_scores() -> None:
-    assert scores("Porto", []) == []
+@given(st.text(max_size=40))
+def test_any_text_has_terms_and_none_of_them_is_empty(text: str) -> None:
+    assert all(terms(text))
 
 
-@pytest.mark.parametrize("query", ["", "the", "zebra"])
-def test_a_query_that_tells_nothing_apart_gives_equal_scores(query: str) -> None:
-    assert scores(query, [Candidate("Porto", 0.3), Candidate("Lisbon", 0.3), Candidate("", 0.3)]) == [0, 0, 0]
+@given(st.lists(st.sampled_from(sorted(word for word in STOP_WORDS if "'" not in word)), max_size=9))
+def test_stop_words_are_no_terms_in_any_order(listed: list[str]) -> None:
+    assert terms(" ".join(listed)) == terms("; ".join(listed).upper()) == []
 
 
-def test_a_single_candidate_has_nothing_to_compare_with() -> None:
-    assert scores("Porto", [Candidate("Porto", 0.9)]) == [0]
+@given(st.text(alphabet=string.ascii_letters + " .,'éüñß", max_size=40))
+def test_neither_case_nor_the_way_accents_are_written_matters(text: str) -> None:
+    assert terms(text) == terms(text.upper()) == terms(unicodedata.normalize("NFD", text))
 
 
-@given(query=texts, candidates=candidate_lists)
-def test_scores_are_finite_numbers_around_zero(query: str, candidates: list[Candidate]) -> None:
-    found = scores(query, candidates)
-    assert len(found) == len(candidates)
-    assert all(map(math.isfinite, found))
-    assert sum(found) == pytest.approx(0, abs=1e-6)
+@given(one=st.text(max_size=20), other=st.text(max_size=20))
+def test_lines_have_their_terms_apart_from_others(one: str, other: str) -> None:
+    assert terms(f"{one}\n{other}") == terms(one) + terms(other)
 
 
-@given(query=texts, candidates=candidate_lists)
-def test_the_order_of_the_candidates_does_not_matter(query: str, candidates: list[Candidate]) -> None:
-    assert scores(query, candidates[::-1]) == pytest.approx(scores(query, candidates)[::-1], abs=1e-6)
+@pytest.mark.parametrize(
+    ("query", "day"),
+    [("July 2024", 4), ("7 july", 7), ("in 2024", 9), ("on 31 July, 2024", 31), ("JULY", 1)],
+)
+def test_a_day_is_found_by_its_month_year_and_number(query: str, day: int) -> None:
+    assert set(terms(query)) <= set(date_terms(datetime(2024, 7, day, 23, 59, tzinfo=UTC)))
 
 
-@given(candidates=candidate_lists, lift=st.floats(0.1, 1))
-def test_a_nearer_vector_never_ranks_lower(candidates: list[Candidate], lift: float) -> None:
-    nearer = [Candidate(candidates[0].text, candidates[0].similarity + lift), *candidates[1:]]
+def test_each_month_has_a_name_of_its_own() -> None:
+    assert len({date_terms(datetime(2024, month, 1, tzinfo=UTC))[0] for month in range(1, 13)}) == 12
 
-    def place(listed: list[Candidate]) -> int:
-        found = scores("", listed)
-        return sum(other > found[0] + 1e-9 for other in found)
 
-    assert place(nearer) <= place(candidates)
+def test_words_that_are_spelt_much_alike_are_kin() -> None:
+    vocabulary = sorted(["adopt", "adoption", "adoptive", "adorn", "adopts", "pottery", "potter", "potte", "zebra"])
+    assert kin("adopt", vocabulary) == ["adoption", "adoptive", "adopts"]
+    assert kin("adoption", vocabulary) == ["adopt", "adopts"]
+    assert kin("pottery", vocabulary) == ["potte", "potter"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("inter", "international"),  # less than three fifths of the longer
+        ("universe", "university" * 2),
+        ("contract", "contrary"),  # less than four fifths of the shorter
+        ("four", "fours"),  # too short
+        ("porto", "porto"),
+    ],
+)
+def test_other_words_are_not(one: str, other: str) -> None:
+    assert kin(one, [other]) == kin(other, [one]) == []
+
+
+@given(term=words, others=st.lists(words, max_size=30))
+def test_kin_are_found_wherever_they_stand_and_it_goes_both_ways(term: str, others: list[str]) -> None:
+    vocabulary = sorted({*others, term})
+    found = kin(term, vocabulary)
+    assert found == [word for word in vocabulary if kin(term, [word])]
+    assert all(term in kin(word, vocabulary) for word in found)
+    assert term not in found
+
+
+def test_nobody_has_kin_in_an_empty_vocabulary() -> None:
+    assert kin("adoption", []) == []
+
+
+def test_a_question_has_each_word_once_in_order() -> None:
+    assert Question.of("tea, milk, tea and sugar", []).terms == ("tea", "milk", "sugar")
+
+
+@pytest.mark.parametrize(
+    ("query", "about"),
+    [
+        ("What does Anna drink?", ("Anna Lee",)),
+        ("What does lee drink?", ("Anna Lee", "Bruce Lee")),
+        ("What does ANNA LEE drink?", ("Anna Lee", "Bruce Lee")),  # whoever shares a name is named too
+        ("Did Zoë meet Anna?", ("Zoë", "Anna Lee")),
+        ("Did Anna meet Zoe?", ("Anna Lee", "Zoë")),
+        ("Is this Zoe\u0308’s?", ("Zoë",)),
+        ("What is Anna's tea?", ("Anna Lee",)),
+        ("Who is Annabel?", ()),
+        ("田中さん", ()),
+        ("", ()),
+        ("?", ()),
+    ],
+)
+def test_speakers_are_named_by_a_part_of_their_name_in_the_order_of_naming(query: str, about: tuple[str, ...]) -> None:
+    assert Question.of(query, ["Zoë", "Bruce Lee", "Anna Lee", "Ben"]).about == about
+
+
+def test_speakers_named_by_the_same_word_are_in_the_order_of_their_names() -> None:
+    assert Question.of("Lee", ["B Lee", "C Lee", "A Lee"]).about == ("A Lee", "B Lee", "C Lee")
+
+
+def test_a_speaker_written_without_blanks_is_named_by_pairs() -> None:
+    assert Question.of("田中さんはどこ", ["田中", "鈴木"]).about == ("田中",)
+
+
+@pytest.mark.parametrize("query", ["What is O'Brien's dog called?", "What is O’Brien’s dog called?"])
+def test_a_name_with_an_apostrophe_is_named_in_the_possessive(query: str) -> None:
+    assert Question.of(query, ["O'Brien", "Ann"]).about == ("O'Brien",)
+
+
+def test_a_name_with_an_apostrophe_is_named() -> None:
+    assert Question.of("What does O’Brien drink?", ["O'Brien", "Ann"]).about == ("O'Brien",)
+
+
+@pytest.mark.parametrize("name", ["Will", "May"])
+def test_a_speaker_whose_name_is_a_common_word_is_named(name: str) -> None:
+    assert Question.of(f"What did {name} drink?", [name, "Ann"]).about == (name,)
+
+
+@pytest.mark.parametrize(
+    ("query", "bare"),
+    [
+        ("What is Anna's  dog called?", "What is dog called?"),
+        ("What is Anna’s dog called?", "What is dog called?"),
+        ("Did Anna Lee meet Ben?", "Did meet ?"),
+        ("Did ANNA adopt a dog?", "Did adopt a dog?"),
+        ("Annabel's dog", "Annabel's dog"),
+        ("a dog", "a dog"),
+        ("", ""),
+    ],
+)
+def test_names_are_cut_from_what_is_embedded(query: str, bare: str) -> None:
+    found = Question.of(query, ["Anna Lee", "Ben"]).bare
+    assert found == (bare if terms(bare) else query)
+
+
+def test_only_names_are_cut() -> None:
+    assert Question.of("Which film does Anna like?", ["Anna", "Ben"]).bare == "Which film does like?"
+
+
+@pytest.mark.parametrize("query", ["Anna", "Anna Lee?", "Who is Anna?", "Anna and Ben", "anna's"])
+def test_a_question_of_names_alone_keeps_its_text(query: str) -> None:
+    assert Question.of(query, ["Anna Lee", "Ben"]).bare == query
+
+
+def test_a_name_whose_accent_is_a_character_of_its_own_is_cut_too() -> None:
+    assert Question.of("Where does Ze\u0301lia live?", ["Zélia", "Ann"]).bare == "Where does live?"
+
+
+@given(query=st.text(max_size=30) | names, speakers=st.lists(names | st.text(max_size=6), max_size=4))
+def test_any_text_can_be_a_question_and_any_text_a_name(query: str, speakers: list[str]) -> None:
+    asked = Question.of(query, speakers)
+    assert set(asked.about) <= set(speakers)
+    assert len(set(asked.about)) == len(asked.about)
+    assert asked.terms == tuple(dict.fromkeys(terms(query)))
+    assert bool(terms(asked.bare)) == bool(terms(query))
+    for speaker in filter(terms, set(speakers)):
+        assert (speaker in asked.about) == bool(set(terms(speaker)) & set(asked.terms))
+
+
+@given(name=names)
+def test_characters_of_regular_expressions_in_names_mean_nothing(name: str) -> None:
+    asked = Question.of(f"tea {name} milk", [name, "(.*)+$", "[", "\\"])
+    assert asked.bare.startswith("tea")
+    assert asked.bare.endswith("milk")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "When was it?",
+        "when",
+        "What year was it?",
+        "Which month?",
+        "what TIME is it",
+        "How long has it been?",
+        "Since when?",
+    ],
+)
+def test_a_question_for_a_time_is_told(query: str) -> None:
+    assert Question.of(query, []).asks_when
+
+
+@pytest.mark.parametrize("query", ["Where was it?", "whenever", "Which yearbook?", "How longing", ""])
+def test_another_question_does_not_ask_for_a_time(query: str) -> None:
+    assert not Question.of(query, []).asks_when
+
+
+@pytest.mark.parametrize("query", ["How many?", "how much tea", "HOW OLD is she", "How often?", "Well, how far is it?"])
+def test_a_question_for_a_number_is_told(query: str) -> None:
+    assert Question.of(query, []).asks_how_many
+
+
+@pytest.mark.parametrize("query", ["How are you?", "many", "show many", "how manyfold", "how", ""])
+def test_another_question_does_not_ask_for_a_number(query: str) -> None:
+    assert not Question.of(query, []).asks_how_many
+
+
+def test_alternatives_are_related_words_and_kin_without_those_that_were_asked_for() -> None:
+    vocabulary = sorted(["adopt", "adoption", "movi"])
+    assert Question.of("film", []).alternatives("film", vocabulary)[:1] != []
+    assert "movi" in Question.of("film", []).alternatives("film", vocabulary)
+    assert "movi" not in Question.of("film or movie", []).alternatives("film", vocabulary)
+    assert Question.of("zadopt adopt", []).alternatives("adopt", vocabulary).count("adoption") == 1
+    assert "adopt" not in Question.of("adopt", []).alternatives("adopt", vocabulary)
+
+
+def test_alternatives_are_sorted_and_each_is_there_once() -> None:
+    found = Question.of("buy a home", []).alternatives("buy", sorted(["buyer", "buyers", "bought"]))
+    assert found == sorted(set(found))
+    assert "bought" in found
+
+
+def test_vectors_that_see_spelling_alone_count_less() -> None:
+    hashed, other = weights_for("hashed-ngrams-1"), weights_for("some/model")
+    assert 0 < hashed.vector < other.vector
+    assert other == WEIGHTS
+    changed = {name for name in WEIGHTS.__slots__ if getattr(hashed, name) != getattr(other, name)}
+    assert "vector" in changed <= {"vector", "nearby"}
+
+
+def test_what_is_less_welcome_takes_away_and_all_else_adds() -> None:
+    taken = {name for name in WEIGHTS.__slots__ if getattr(WEIGHTS, name) < 0}
+    assert taken == {"asks", "repeats"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +18,10 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.vectors import Filter, VectorIndex
+from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME, hours
 
@@ -36,6 +39,7 @@ def rows(
         records.append({
             "id": f"working:{period}:{text}", "period": period, "kind": kind, "content": text,
             "starts_at": at + timedelta(minutes=number), "ends_at": at + timedelta(minutes=number),
+            "terms": text.split(), "mentioned_at": None, "speaker": "Anna", "turn": number, "position": 0, "tags": [],
             "entities": [], "importance": 0.5, "conversation_id": "c", "source_ids": [text], "digest": digest,
             "embed_model": "test", "vector": vector.tolist(),
         })  # fmt: skip
@@ -133,8 +137,107 @@ def test_a_filter_says_the_same_in_sql_and_over_rows(index: VectorIndex) -> None
     table = rows(HOUR, "a", "b", "c", "d")
     index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
     where = Filter(since=NOON + timedelta(minutes=1), until=NOON + timedelta(minutes=2))
-    assert where.apply(table)["content"].to_pylist() == ["b", "c"]
+    assert where.mask(table).tolist() == [False, True, True, False]
     assert sorted(index.newest(ACME, Grain.WORKING, where, 9)["content"].to_pylist()) == ["b", "c"]
+
+
+def loaded(index: VectorIndex, dimension: int = 8) -> dict[str, list[float]]:
+    """Return the vectors that are loaded, by the rows' contents."""
+    table, vectors = index.load(ACME, Grain.WORKING, dimension)
+    assert vectors.shape == (table.num_rows, dimension)
+    return dict(zip(table["content"].to_pylist(), vectors.tolist(), strict=True))
+
+
+def test_rows_are_loaded_with_their_own_vectors_whatever_was_written_when(index: VectorIndex) -> None:
+    assert loaded(index) == {}
+    expected: dict[str, list[float]] = {}
+    for hour, texts in (("08", "abc"), ("09", "de"), ("08", "axc"), ("10", "f")):
+        table = rows(f"2024-01-15T{hour}", *(f"{text}{hour}" for text in texts))
+        index.replace(Grain.WORKING, hours(f"2024-01-15T{hour}"), {ACME: table})
+        expected |= dict(zip(table["content"].to_pylist(), table["vector"].to_pylist(), strict=True))
+    del expected["b08"]
+    assert loaded(index) == expected
+
+
+def test_what_is_loaded_has_all_that_ranking_needs_and_no_digest(index: VectorIndex) -> None:
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
+    table, vectors = index.load(ACME, Grain.WORKING, 8)
+    assert set(table.column_names) == set(index_schema(8).names) - {"digest", "vector"}
+    assert vectors.dtype == np.float32
+    nothing, none = index.load(ACME, Grain.DAILY, 8)
+    assert set(table.column_names) <= set(nothing.column_names)
+    assert (nothing.num_rows, none.shape) == (0, (0, 8))
+
+
+def test_a_row_without_a_vector_is_loaded_with_numbers_that_are_none(index: VectorIndex) -> None:
+    whole = rows(HOUR, "one", "two", "three")
+    at = whole.schema.get_field_index("vector")
+    absent = pa.array([whole["vector"][0].as_py(), None, None], whole.schema.field(at).type)
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: whole.set_column(at, whole.schema.field(at), absent)})
+    found = loaded(index)
+    assert found["one"] == [1.0] + [0.0] * 7
+    assert np.isnan(found["two"]).all()
+    assert np.isnan(found["three"]).all()
+
+
+@pytest.mark.parametrize(("count", "kind"), [(39, np.float32), (40, np.float16)])
+def test_vectors_of_many_rows_are_loaded_in_half_precision(
+    index: VectorIndex, monkeypatch: pytest.MonkeyPatch, count: int, kind: type[np.floating]
+) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.vectors.HALVED_FROM", 40)
+    vectors = np.random.default_rng(1).uniform(-1, 1, (count, 8)).astype(np.float32)
+    vectors[::10] = np.nan
+    lists = pa.array([None if np.isnan(vector[0]) else vector for vector in vectors], pa.list_(pa.float32(), 8))
+    table = rows(HOUR, *(f"{number:02}" for number in range(count)))
+    at = table.schema.get_field_index("vector")
+    table = table.set_column(at, table.schema.field(at), lists)
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: table[:5]})  # two commits, and so two batches at least
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
+    found, held = index.load(ACME, Grain.WORKING, 8)
+    assert held.dtype == kind
+    order = [int(name) for name in found["content"].to_pylist()]
+    assert sorted(order) == list(range(count))
+    assert held == pytest.approx(vectors[order], abs=1e-3 if kind is np.float16 else 0, nan_ok=True)
+
+
+def test_a_version_grows_with_each_commit_and_only_then(root: str, index: VectorIndex) -> None:
+    other = VectorIndex(Storage(root))
+    assert index.version(ACME, Grain.WORKING) is None
+    seen = []
+    for text in ("one", "two", "three"):
+        other.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, text)})
+        version = index.version(ACME, Grain.WORKING)
+        assert version is not None
+        seen.append(version)
+        assert version == other.version(ACME, Grain.WORKING) == index.version(ACME, Grain.WORKING)
+    assert seen == sorted(set(seen))
+    other.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "three")})
+    assert index.version(ACME, Grain.WORKING) == seen[-1]
+    assert index.version(ACME, Grain.DAILY) is None
+    assert index.version(Scope("acme", "other"), Grain.WORKING) is None
+
+
+def test_rows_are_counted_that_pass(index: VectorIndex) -> None:
+    both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
+    index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
+    assert index.count(ACME, Grain.WORKING) == index.count(ACME, Grain.WORKING, Filter()) == 4
+    assert index.count(ACME, Grain.WORKING, Filter(kind=FactKind.TURN)) == 3
+    assert index.count(ACME, Grain.WORKING, Filter(kind=FactKind.TURN, since=NOON + timedelta(minutes=1))) == 2
+    assert index.count(ACME, Grain.WORKING, Filter(tag="none")) == 0
+
+
+@pytest.mark.parametrize("written", [{}, {"format": 1}, {"format": 3}, {"format": "2"}, {"format": None}])
+def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, written: dict[str, object]) -> None:
+    embedder = HashingEmbedder(64)
+    storage = Storage(root)
+    VectorIndex(storage).adopt(embedder)
+    path = Path(root, "vectordb", "_embedder.json")
+    described = {key: value for key, value in json.loads(path.read_bytes()).items() if key != "format"}
+    path.write_text(json.dumps({**described, **written}))
+    index = VectorIndex(Storage(root))
+    for refused in (index.check, index.adopt):
+        with pytest.raises(ConfigurationError, match=r"by another version .*; delete .*vectordb.* run --from"):
+            refused(embedder)
 
 
 def test_tables_are_compacted_and_stay_searchable(index: VectorIndex) -> None:

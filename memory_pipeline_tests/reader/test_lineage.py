@@ -58,7 +58,7 @@ def test_a_point_walks_down_to_its_own_message_through_every_grain(reader: Memor
 
 def test_every_level_says_what_made_it(reader: MemoryReader) -> None:
     node = reader.expand(the_year(reader))
-    assert node.method == "extractive-1"
+    assert node.method == "extractive-2"
     assert node.provenance.keys() == {"tokens_in", "tokens_out", "code_version", "embed_model"}
     assert next(node.lines()).startswith("yearly 2024  2024-03-12 Anna: I moved to Porto.")
 

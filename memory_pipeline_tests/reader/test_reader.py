@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,11 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.segment import Segment
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
+from memory_pipeline_tests.reader.ways import WAYS, Said, make_hours, readers, talk, tell
 
 JANUARY = datetime(2024, 1, 16, 8, tzinfo=UTC)
 
@@ -156,38 +160,6 @@ def test_the_better_match_comes_first(root: str, models: Models, reader: MemoryR
     assert contents(reader, "What does Clara study?")[0].endswith("marine biology in Bergen.")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"grain": "hourly"}, "accepted: working, daily"),
-        ({"minimum_days_ago": -1}, "minimum_days_ago -1 is out of range"),
-        ({"minimum_days_ago": 9, "maximum_days_ago": 8}, "minimum_days_ago 9 is greater than maximum_days_ago 8"),
-        ({"maximum_days_ago": 40_000}, "accepted: 0 to 36525"),
-        ({"maximum_days_ago": float("nan")}, "maximum_days_ago nan is not a number of days"),
-        ({"maximum_days_ago": "7"}, "maximum_days_ago '7' is not a number of days"),
-        ({"max_results": 0}, "max_results 0 is not accepted; expected 1 to 100"),
-        ({"max_results": 101}, "max_results 101"),
-        ({"max_results": True}, "max_results True"),
-        ({"query_text": 5}, "query_text 5"),
-        ({"query_text": "x" * 1_000_000}, "1,000,000 characters"),
-        ({"query_text": "\ud800"}, "not valid Unicode"),
-        ({"now": datetime(2024, 1, 1)}, "has no time zone"),  # noqa: DTZ001
-    ],
-)
-def test_arguments_that_are_not_accepted_are_named(reader: MemoryReader, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        reader.search_memory(**{"now": JANUARY, **options})
-
-
-@pytest.mark.parametrize(
-    "query", ["", "   ", "\x00", "the of and", "'; DROP TABLE facts; --", '"', "🚲", "日本語", "a\nb"]
-)
-def test_any_text_can_be_asked(root: str, models: Models, reader: MemoryReader, query: str) -> None:
-    write(Lake(root), conversation("I moved to Porto.", "My bike 🚲 is red."))
-    run(Lake(root), models)
-    assert contents(reader, query)
-
-
 def test_a_pending_file_without_anything_memorable_is_no_hindrance(root: str, reader: MemoryReader) -> None:
     write(Lake(root), conversation("You are Juniper.", role="system", conversation_id="s"), conversation("Hello."))
     assert contents(reader, "Juniper") == contents(reader) == ["Anna: Hello."]
@@ -253,3 +225,128 @@ def test_scopes_with_the_same_texts_never_cross(root: str, models: Models) -> No
                     if other != scope and (grain is not Grain.WORKING or "Still" not in hit.content):
                         with pytest.raises(InputError, match="nothing by the id"):
                             MemoryReader(Lake(root), other, models.embedder).expand(hit.id)
+
+
+@pytest.mark.parametrize("resident_rows", [100, 0])
+def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, models: Models, resident_rows: int) -> None:
+    open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=resident_rows) for _ in range(2)]
+    expected: list[str] = []
+    for number in range(4):
+        tell(root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto.")))
+        expected.insert(0, f"Anna: Parcel {number} is for Porto.")
+        for reader in open_readers:
+            assert contents(reader) == expected  # from the tail, the newest of them
+            assert sorted(contents(reader, "parcel")) == sorted(expected)
+        make_hours(root, models)
+        for reader in open_readers:
+            assert reader._tail.segment() is None
+            assert contents(reader) == expected  # from the index
+            assert sorted(contents(reader, "parcel")) == sorted(expected)
+
+
+def _tell_elsewhere(root: str) -> None:
+    """Write and run, as another process does, and leave a second message in the journal."""
+    from memory_pipeline.models.selection import default_models
+
+    tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
+    make_hours(root, default_models())
+    tell(root, talk("elsewhere", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
+
+
+def test_what_another_process_does_is_seen_by_the_next_search(root: str, models: Models) -> None:
+    tell(root, talk("here", "2024-01-15T08:00", Said("Anna", "I moved to Porto with Bruno.")))
+    make_hours(root, models)
+    open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 0)]
+    for reader in open_readers:
+        assert contents(reader, "Bruno") == ["Anna: I moved to Porto with Bruno."]
+    process = multiprocessing.get_context("spawn").Process(target=_tell_elsewhere, args=(root,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    for reader in open_readers:
+        expected = ["Ben: Bruno is well.", "Ben: Bruno has a new vet.", "Anna: I moved to Porto with Bruno."]
+        assert contents(reader) == expected
+        assert contents(reader, "vet")[0] == expected[1]
+        assert sorted(contents(reader, "Bruno")) == sorted(expected)
+
+
+def held_rows(reader: MemoryReader) -> int:
+    """Count the rows of the index that a reader keeps, wherever; points of summaries, which it works out, apart."""
+    segments: dict[int, Segment] = {}
+
+    def look(kept: object) -> None:
+        if isinstance(kept, Segment):
+            segments[id(kept)] = kept
+        elif isinstance(kept, dict | list | tuple):
+            for one in kept.values() if isinstance(kept, dict) else kept:
+                look(one)
+
+    look(vars(reader._resident))
+    return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())
+
+
+def test_no_more_rows_are_held_than_may_be_whatever_is_searched(root: str, models: Models) -> None:
+    write(Lake(root), conversation("I moved to Porto.", "Porto is hilly.", at="2024-03-12T08:00"))
+    run(Lake(root), models)
+    for most in (0, 1, 3, 5, 100):
+        reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=most)
+        for grain in [*Grain, Grain.WORKING, Grain.DAILY]:
+            assert contents(reader, "Porto", now=NOW, grain=grain, maximum_days_ago=1_000)
+            assert held_rows(reader) <= most
+        assert (held_rows(reader) > 0) == (most > 0)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Resident._points keeps summaries that _make_room has let go"
+)
+def test_no_more_rows_are_held_than_may_be_after_a_recall(root: str, models: Models) -> None:
+    write(Lake(root), conversation("I moved to Porto.", at="2024-03-12T08:00"))
+    run(Lake(root), models)
+    for most in (0, 1, 2, 4, 100):
+        reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=most)
+        assert reader.recall("Porto", now=NOW)
+        assert held_rows(reader) <= most
+
+
+def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
+    """Who speaks is told by name, or as user and agent; a question that names somebody finds what they said."""
+    five = ["Anna Lee", "Ben", "Chloé", "Dan O'Neil", "Эмма"]
+    talks = [
+        talk(
+            "nameless",
+            "2024-01-15T08:00",
+            Said(None, "My bicycle is red."),
+            Said(None, "Red bicycles are fast.", "assistant"),
+            Said(None, "Be polite.", "system"),
+            Said(None, '{"bicycles": 1}', "tool"),
+        ),
+        talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")),
+        talk("five", "2024-01-15T10:00", *(Said(name, f"My bicycle is number {n}.") for n, name in enumerate(five))),
+    ]
+    found = readers(tmp_path, models, talks)
+    for way in WAYS:
+        reader = found[way]
+        newest = contents(reader)
+        assert newest[::-1] == [
+            "User: My bicycle is red.",
+            "Agent: Red bicycles are fast.",
+            "Zoe: My bicycle is blue.",
+            "Zoe: It squeaks.",
+            *(f"{name}: My bicycle is number {n}." for n, name in enumerate(five)),
+        ]
+        for n, name in enumerate(five):
+            assert contents(reader, person=name) == [f"{name}: My bicycle is number {n}."]
+            assert contents(reader, f"Which bicycle has {name}?")[0] == f"{name}: My bicycle is number {n}."
+        assert contents(reader, "red bicycle", person="user") == ["User: My bicycle is red."]
+        assert contents(reader, person="AGENT") == ["Agent: Red bicycles are fast."]
+        assert contents(reader, "Zoe", person="zoe")[0] in ("Zoe: My bicycle is blue.", "Zoe: It squeaks.")
+
+
+def test_where_one_alone_speaks_naming_them_tells_nothing_apart(root: str, models: Models) -> None:
+    tell(root, talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")))
+    make_hours(root, models)
+    for rows in (100, 0):
+        reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows)
+        hits = reader.search_memory(query_text="Which colour is Zoe's bicycle?", now=JANUARY, explain=True)
+        assert [hit.content for hit in hits] == ["Zoe: My bicycle is blue.", "Zoe: It squeaks."]
+        assert {(hit.parts or {})["speaker"] for hit in hits} == {0}

@@ -1,0 +1,285 @@
+"""Collections: vectors that an agent brings itself, of documents, tools or images; no pipeline makes them.
+
+::
+
+    vectors = VectorCollection.open("./my-lake", workspace_id="acme", agent_id="support", dimension=384)
+    vectors.upsert([VectorItem(id="doc-1", vector=[…], content="…", metadata={"page": "3"})])
+    for match in vectors.search(query_vector, top_k=10, threshold=0.3):
+        print(match.similarity, match.id, match.content)
+
+A collection is a table of its own in the workspace's database, beside the agents' index tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.errors import ConfigurationError, InputError, shown
+from memory_pipeline.lake.items import id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.lake.items import Row, Value, Vector, VectorItem
+
+#: How many items are written in one commit, and how many are deleted in one.
+BATCH, _DELETED_AT_ONCE = 100, 1_000
+#: Most numbers in a vector, and most matches of a search.
+MAX_DIMENSION, MAX_TOP_K = 65_536, 1_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+#: The columns that a search returns.
+_FOUND = ("id", "content", "metadata")
+#: Similarities are told apart to so many decimals: float32 knows no more.
+_DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class VectorMatch:
+    """What a search found: an item, and the cosine between its vector and the query, -1 to 1, to six decimals."""
+
+    id: str
+    similarity: float
+    content: str
+    metadata: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStats:
+    """What a collection holds.
+
+    Attributes:
+        items: how many.
+        dimension: numbers in each vector.
+        bytes: size of the data, without versions that are kept for readers.
+        versions: commits since it was made: its making, writes, deletions, and now and then a compaction.
+    """
+
+    items: int
+    dimension: int
+    bytes: int
+    versions: int
+
+
+class VectorCollection:
+    """One agent's collection of vectors, compared by cosine. Safe to use from several threads and processes.
+
+    It is made by the first upsert. A search compares all vectors, exactly, and sees every write that was finished
+    before it began.
+
+    Args:
+        lake: where.
+        scope: whose; another agent's collections cannot be reached.
+        dimension: numbers in each vector, 1 to 65,536.
+        name: which of the agent's collections; 1 to 100 letters, digits, ``_``, ``-``.
+
+    Raises:
+        InputError: the dimension or the name is not accepted.
+        ConfigurationError: the collection was made with another dimension.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, dimension: int, name: str = "default") -> None:
+        # A heavy import, which those who use no collection do without.
+        from memory_pipeline.lake.lance import Databases, EventLoop
+
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InputError(
+                f"name {shown(name)} is not accepted; expected 1 to 100 ASCII letters, digits, '_', '-', beginning "
+                "with a letter or digit"
+            )
+        self._dimension = _count("dimension", dimension, MAX_DIMENSION)
+        # No agent's id begins with "_", so this is no index table; no collection's name holds a ".", so it is no other
+        # agent's.
+        self._where = (scope.workspace_id, f"_{scope.agent_id}.{name}")
+        self._called = f"{shown(name)} of agent {shown(scope.agent_id)}"
+        self._loop = EventLoop()
+        self._databases = Databases(lake.storage)
+        self._opened: Any | None = None
+        self._loop.run(self._table())
+
+    @classmethod
+    def open(
+        cls, uri: str, *, workspace_id: str, agent_id: str, dimension: int, name: str = "default"
+    ) -> VectorCollection:
+        """Open a collection in the lake at `uri`, which is made on the first upsert.
+
+        Args:
+            uri: a folder or ``s3://bucket/prefix``.
+            workspace_id: whose; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
+            agent_id: likewise.
+            dimension: numbers in each vector, 1 to 65,536.
+            name: which of the agent's collections; 1 to 100 letters, digits, ``_``, ``-``.
+
+        Raises:
+            InputError: an id, the dimension or the name is not accepted.
+            ConfigurationError: the address is not accepted, or the collection was made with another dimension.
+        """
+        return cls(Lake(uri), Scope(workspace_id, agent_id), dimension, name)
+
+    def upsert(self, items: Iterable[VectorItem]) -> int:
+        """Write items, in the place of those with the same ids; of two with one id the last counts.
+
+        All items are checked before any is written.
+
+        Returns:
+            The number of commits, one for each 100 items.
+
+        Raises:
+            InputError: an item is not accepted; the message names it and the field, and nothing was written.
+            ConfigurationError: the collection has been made with another dimension in the meantime.
+            CommitConflictError: other writers kept winning; batches before were written. Safe to try again.
+        """
+        rows = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
+        return self._loop.run(self._upsert(list({row.id: row for row in rows}.values())))
+
+    def search(self, vector: Vector, top_k: int = 10, threshold: float | None = None) -> list[VectorMatch]:
+        """Return the items most similar to `vector`, best first; those that are equally similar by id.
+
+        Args:
+            vector: as many finite numbers as the collection's dimension, not all zero.
+            top_k: how many at most, 1 to 1,000.
+            threshold: the least similarity wanted, -1 to 1; of it six decimals count.
+
+        Raises:
+            InputError: an argument is not accepted; the message names it.
+            ConfigurationError: the collection has been made with another dimension in the meantime.
+        """
+        query = unit_vector("vector", vector, self._dimension)
+        _count("top_k", top_k, MAX_TOP_K)
+        least = -1 if threshold is None else round(_similarity("threshold", threshold), _DECIMALS)
+        rows = self._loop.run(self._nearest(query, top_k))
+        matches = [
+            VectorMatch(row["id"], row["similarity"], row["content"], json.loads(row["metadata"]))
+            for row in rows
+            if row["similarity"] >= least
+        ]
+        return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top_k]
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete the items with these ids; return how many there were.
+
+        Raises:
+            InputError: an id is not accepted; the message names it, and nothing was deleted.
+            ConfigurationError: the collection has been made with another dimension in the meantime.
+            CommitConflictError: other writers kept winning. Safe to try again.
+        """
+        unique = dict.fromkeys(id_of(name, value) for name, value in numbered("ids", ids))
+        return self._loop.run(self._delete(list(unique)))
+
+    def stats(self) -> CollectionStats:
+        """Return how much the collection holds; one that was never written to holds nothing.
+
+        Raises:
+            ConfigurationError: the collection has been made with another dimension in the meantime.
+        """
+        return self._loop.run(self._stats())
+
+    async def _table(self) -> Any | None:
+        """Return the collection's table; None where nothing was ever written."""
+        if self._opened is None:
+            table = await self._databases.table(*self._where)
+            self._opened = None if table is None else await self._fitting(table)
+        return self._opened
+
+    async def _made_table(self) -> Any:
+        """Return the collection's table, made if there is none."""
+        if self._opened is None:
+            self._opened = await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
+        return self._opened
+
+    async def _fitting(self, table: Any) -> Any:
+        """Return a table; refuse one of another dimension."""
+        made_with = (await table.schema()).field("vector").type.list_size
+        if made_with != self._dimension:
+            raise ConfigurationError(
+                f"dimension {self._dimension:,} does not fit collection {self._called}, which was made with dimension "
+                f"{made_with:,}; open it with that, or give the collection another name"
+            )
+        return table
+
+    async def _upsert(self, rows: list[Row]) -> int:
+        if not rows:
+            return 0
+        table = await self._made_table()
+        batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+        for batch in batches:
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            await self._databases.commit(table, partial(merge.execute, _table_of(batch, self._dimension)))
+        return len(batches)
+
+    async def _delete(self, ids: list[str]) -> int:
+        table = await self._table()
+        if table is None:
+            return 0
+        deleted = 0
+        for start in range(0, len(ids), _DELETED_AT_ONCE):
+            listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids hold no quotes
+            result = await self._databases.commit(table, partial(table.delete, f"id IN ({listed})"))
+            deleted += result.num_deleted_rows
+        return deleted
+
+    async def _nearest(self, query: NDArray[np.float32], top_k: int) -> list[dict[str, Any]]:
+        """Return the nearest rows, and all that are as near as the last of them: which of those count, ids decide."""
+        table = await self._table()
+        if table is None:
+            return []
+        near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
+        limit = top_k + 1
+        while True:
+            rows = await near.limit(limit).to_arrow()
+            distances = rows["_distance"].to_numpy().astype(np.float64)
+            similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # which makes 0 of -0
+            if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
+                break
+            limit *= 4
+        return [
+            {**row, "similarity": similarity}
+            for row, similarity in zip(rows.to_pylist(), similarities.tolist(), strict=True)
+        ]
+
+    async def _stats(self) -> CollectionStats:
+        table = await self._table()
+        if table is None:
+            return CollectionStats(0, self._dimension, 0, 0)
+        stats = await table.stats()
+        return CollectionStats(stats["num_rows"], self._dimension, stats["total_bytes"], await table.version())
+
+
+def _schema(dimension: int) -> pa.Schema:
+    return pa.schema(
+        [
+            # As in index_schema: without a declared key, merges that run at the same time double rows.
+            pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
+            pa.field("content", pa.string()),
+            pa.field("metadata", pa.string()),  # a JSON object
+            pa.field("vector", pa.list_(pa.float32(), dimension)),  # of unit length
+        ]
+    )
+
+
+def _table_of(rows: Sequence[Row], dimension: int) -> pa.Table:
+    *texts, vectors = zip(*rows, strict=True)
+    lists = pa.FixedSizeListArray.from_arrays(np.concatenate(vectors), dimension)
+    return pa.Table.from_arrays([*map(pa.array, texts), lists], schema=_schema(dimension))
+
+
+def _count(name: str, value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {most:,}")
+    return value
+
+
+def _similarity(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a similarity of -1 to 1")
+    return float(value)

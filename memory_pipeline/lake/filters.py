@@ -1,0 +1,133 @@
+"""Which rows of an index to look at: typed terms, all of which must hold, for rows in memory and as LanceDB's SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.words import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.facts import FactKind
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What rows must fulfil, all of it; None leaves a term open.
+
+    Attributes:
+        since, until: `ends_at` lies in [since, until].
+        kind: the fact's kind.
+        person: who said it, or who is named in it; case and accents do not matter, and one word of the name is enough.
+        conversation_id: the conversation that a fact comes from.
+        tag: a tag of that conversation.
+        minimum_importance: 0 to 1.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    kind: FactKind | None = None
+    person: str | None = None
+    conversation_id: str | None = None
+    tag: str | None = None
+    minimum_importance: float | None = None
+
+    def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """Tell of each row of an index whether it passes."""
+        kept = np.ones(rows.num_rows, np.bool_)
+        if self.since is not None:
+            kept &= _flags(pc.greater_equal(rows["ends_at"], pa.scalar(self.since, _TIME)))
+        if self.until is not None:
+            kept &= _flags(pc.less_equal(rows["ends_at"], pa.scalar(self.until, _TIME)))
+        if self.kind is not None:
+            kept &= _flags(pc.equal(rows["kind"], self.kind.value))
+        if self.conversation_id is not None:
+            kept &= _flags(pc.equal(rows["conversation_id"], self.conversation_id))
+        if self.minimum_importance is not None:
+            kept &= _flags(pc.greater_equal(rows["importance"], self.minimum_importance))
+        if self.tag is not None:
+            kept &= _holds(rows["tags"], lambda tag: tag == self.tag)
+        if self.person is not None:
+            name = folded(self.person)
+            spoken = rows["speaker"].combine_chunks().dictionary_encode()
+            speaks = np.array(
+                [_is_called(speaker, name) for speaker in spoken.dictionary.to_pylist()] + [False], np.bool_
+            )
+            codes = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
+            kept &= speaks[codes] | _holds(rows["entities"], lambda entity: _is_called(entity, name))
+        return kept
+
+    def sql(self, names: Iterable[str] = ()) -> str | None:
+        """Return it as LanceDB takes it; None if it lets everything pass.
+
+        Args:
+            names: of all who speak and are named in the rows; among these a person is looked for.
+        """
+        terms = []
+        if self.since is not None:
+            terms.append(f"ends_at >= {_timestamp(self.since)}")
+        if self.until is not None:
+            terms.append(f"ends_at <= {_timestamp(self.until)}")
+        if self.kind is not None:
+            terms.append(f"kind = {_quoted(self.kind.value)}")
+        if self.conversation_id is not None:
+            terms.append(f"conversation_id = {_quoted(self.conversation_id)}")
+        if self.minimum_importance is not None:
+            terms.append(f"importance >= {float(self.minimum_importance)!r}")
+        if self.tag is not None:
+            terms.append(f"array_has(tags, {_quoted(self.tag)})")
+        if self.person is not None:
+            name = folded(self.person)
+            called = ", ".join(sorted(_quoted(full) for full in set(names) if _is_called(full, name)))
+            terms.append(f"(speaker IN ({called}) OR array_has_any(entities, [{called}]))" if called else "FALSE")
+        return " AND ".join(terms) or None
+
+
+def folded(text: str) -> str:
+    """Return a text without case and accents, its blanks single."""
+    return " ".join(plain(text).split())
+
+
+def _is_called(full: str | None, name: str) -> bool:
+    """Tell whether somebody's full name is `name`, folded, or holds it as whole words."""
+    return full is not None and f" {name} " in f" {folded(full)} "
+
+
+def _holds(lists: pa.ChunkedArray, accepts: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Tell of each list whether it holds an accepted text."""
+    column = lists.combine_chunks()
+    parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+    values = column.flatten().dictionary_encode()
+    accepted = np.array([accepts(value) for value in values.dictionary.to_pylist()], np.bool_)
+    found = np.zeros(len(column), np.bool_)
+    if len(accepted):
+        found[parents[accepted[values.indices.to_numpy(zero_copy_only=False)]]] = True
+    return found
+
+
+def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    filled = pc.fill_null(column, False)
+    flags: NDArray[np.bool_] = filled.to_numpy().astype(np.bool_)
+    return flags
+
+
+def _timestamp(instant: datetime) -> str:
+    utc = instant.astimezone(UTC).replace(tzinfo=None)
+    return f"timestamp '{utc.isoformat(sep=' ', timespec='microseconds')}'"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a literal of SQL: a quote in it is doubled, nothing else has a meaning there."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"

@@ -1,0 +1,186 @@
+"""What a collection takes in: checks of ids, vectors, contents and metadata, before anything is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memory_pipeline.domain.conversations import MAX_CONTENT, MAX_ID
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    #: A vector as callers have it.
+    Vector = Sequence[float] | NDArray[np.floating | np.integer]
+
+#: What metadata holds of a key.
+Value = str | int | float | bool | None
+
+#: Longest metadata of one item, in bytes of JSON.
+MAX_METADATA = 65_536
+#: Paths, addresses and hashes pass; what ends a text in SQL, or a line, does not.
+_ID = re.compile(rf"(?!.*\.\.)[\w.:/#@+=~&?,%-]{{1,{MAX_ID}}}")
+_ID_FORMAT = f"1 to {MAX_ID} letters, digits and . _ - : / # @ + = ~ & ? , % without '..'"
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # two arrays are not equal or unequal, but each of their numbers is
+class VectorItem:
+    """What is put into a collection; checked when it is.
+
+    Attributes:
+        id: 1 to 256 letters, digits and ``. _ - : / # @ + = ~ & ? , %`` without ``..``, such as a path or an address.
+        vector: as many finite numbers as the collection's dimension, not all zero; its length does not matter.
+        content: any text, up to 1,000,000 characters.
+        metadata: names of 1 to 256 characters, and for each a text, a number, a truth value or None; up to 64 KiB as
+            JSON.
+    """
+
+    id: str
+    vector: Vector
+    content: str = ""
+    metadata: Mapping[str, Value] = field(default_factory=dict)
+
+
+class Row(NamedTuple):
+    """An item as it is kept: its metadata are a JSON object, its vector has unit length."""
+
+    id: str
+    content: str
+    metadata: str
+    vector: NDArray[np.float32]
+
+
+def row_of(name: str, item: object, dimension: int) -> Row:
+    """Return an item as it is kept.
+
+    Args:
+        name: what to call it in messages.
+        item: whatever was given for one.
+        dimension: the collection's.
+
+    Raises:
+        InputError: it is no item, or one of its fields is not accepted; the message names it.
+    """
+    if not isinstance(item, VectorItem):
+        raise InputError(f"{name} {shown(item)} is not accepted; expected a VectorItem")
+    return Row(
+        id=id_of(f"{name}.id", item.id),
+        content=_content(f"{name}.content", item.content),
+        metadata=_metadata(f"{name}.metadata", item.metadata),
+        vector=unit_vector(f"{name}.vector", item.vector, dimension),
+    )
+
+
+def id_of(name: str, value: object) -> str:
+    """Return an id. It can stand between quotes in SQL.
+
+    Raises:
+        InputError: it is none; the message calls it `name`.
+    """
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected {_ID_FORMAT}")
+    return value
+
+
+def unit_vector(name: str, value: object, dimension: int) -> NDArray[np.float32]:
+    """Return a vector with unit length.
+
+    Raises:
+        InputError: it is not of `dimension` finite numbers, or all zero; the message calls it `name`.
+    """
+    numbers = _numbers(value)
+    if numbers is None:
+        fault = f" {shown(value)} is not accepted"
+    elif len(numbers) != dimension:
+        fault = f" has {len(numbers):,} numbers"
+    elif not (finite := np.isfinite(numbers)).all():
+        fault = f"[{finite.argmin()}] is {numbers[finite.argmin()]}"
+    elif not numbers.any():
+        fault = " is all zero"
+    else:
+        scaled = numbers / np.abs(numbers).max()  # else squares of large numbers are infinite, and of small ones zero
+        unit: NDArray[np.float32] = (scaled / np.linalg.norm(scaled)).astype(np.float32)
+        return unit
+    raise InputError(f"{name}{fault}; expected a list or an array of {dimension:,} finite numbers, not all zero")
+
+
+def numbered(name: str, values: object) -> Iterable[tuple[str, Any]]:
+    """Return each of a list's members with what to call it in messages.
+
+    Raises:
+        InputError: it is no list; the message calls it `name`.
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} {shown(values)} is not accepted; expected a list")
+    return ((f"{name}[{number}]", value) for number, value in enumerate(values))
+
+
+def _numbers(value: object) -> NDArray[np.float64] | None:
+    """Return what a list or an array holds; None if it is neither, or holds anything but numbers."""
+    if isinstance(value, np.ndarray):
+        held: Any = value if value.ndim == 1 and value.dtype.kind in "iuf" else None
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+        held = list(value) if all(map(_is_number, set(map(type, value)))) else None
+    else:
+        held = None
+    try:
+        with np.errstate(over="ignore"):  # what no float64 holds is infinite
+            return None if held is None else np.asarray(held, np.float64)
+    except OverflowError:
+        return None  # a whole number of hundreds of digits
+
+
+def _is_number(kind: type) -> bool:
+    return issubclass(kind, int | float | np.integer | np.floating) and not issubclass(kind, bool)
+
+
+def _content(name: str, value: object) -> str:
+    if not _is_text(value, MAX_CONTENT):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a text of up to {MAX_CONTENT:,} characters")
+    return str(value)
+
+
+def _metadata(name: str, value: object) -> str:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a mapping of names to values")
+    for key, held in value.items():
+        if not key or not _is_text(key, MAX_ID):
+            raise InputError(f"{name} has the name {shown(key)}; expected a text of 1 to {MAX_ID} characters")
+        if not _is_value(held):
+            raise InputError(
+                f"{name}[{shown(key)}] {shown(held)} is not accepted; expected a text, a finite number (a whole one of "
+                "up to 64 bits), True, False or None"
+            )
+    encoded = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if len(encoded.encode()) > MAX_METADATA:
+        raise InputError(f"{name} has {len(encoded.encode()):,} bytes as JSON; expected at most {MAX_METADATA:,}")
+    return encoded
+
+
+def _is_value(value: object) -> bool:
+    match value:
+        case int():
+            return -(2**63) <= value < 2**63
+        case float():
+            return math.isfinite(value)
+        case _:
+            return value is None or _is_text(value, MAX_METADATA)
+
+
+def _is_text(value: object, longest: int) -> bool:
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Checks what callers ask for, before anything is read."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.filters import Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Longest range of days that a search accepts: a century.
+MAX_DAYS_AGO = 36_525
+#: Most results that a search returns, and the last that can be reached.
+MAX_RESULTS, MAX_OFFSET = 100, 10_000
+#: Longest query text in characters.
+MAX_QUERY = 10_000
+
+
+def filter_of(
+    calendar: Calendar,
+    now: datetime,
+    minimum_days_ago: float,
+    maximum_days_ago: float,
+    since: date | None,
+    until: date | None,
+    *,
+    kind: FactKind | str | None,
+    labels: Mapping[str, str | None],
+    minimum_importance: float | None,
+) -> Filter:
+    """Return what a search is limited to.
+
+    Args:
+        calendar: the lake's; decides when a day begins.
+        now: the time from which ages count.
+        minimum_days_ago: age of the newest memory wanted.
+        maximum_days_ago: age of the oldest.
+        since: a date or a time with its zone, in place of the greater age.
+        until: likewise, in place of the lesser; of a date the whole day is meant.
+        kind: of facts.
+        labels: person, conversation_id and tag.
+        minimum_importance: 0 to 1.
+
+    Raises:
+        InputError: one of them is not accepted; the message names it.
+    """
+    if now.tzinfo is None:
+        raise InputError(f"now {now.isoformat()} has no time zone")
+    for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
+        if isinstance(days, bool) or not isinstance(days, int | float) or not math.isfinite(days):
+            raise InputError(f"{name} {shown(days)} is not a number of days")
+        if not 0 <= days <= MAX_DAYS_AGO:
+            raise InputError(f"{name} {days} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
+    if minimum_days_ago > maximum_days_ago:
+        raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
+    Calendar().hour(now)  # refuses years that nobody remembers
+    # What lies a little ahead of this clock is 0 days old.
+    newest = now - timedelta(days=minimum_days_ago) if minimum_days_ago else now + CLOCK_SKEW
+    first = now - timedelta(days=maximum_days_ago) if since is None else _instant("since", since, calendar, end=False)
+    last = newest if until is None else _instant("until", until, calendar, end=True)
+    if since is not None and until is not None and first > last:
+        raise InputError(f"since {since} is later than until {until}")
+    for name, label in labels.items():
+        if label is not None and (not isinstance(label, str) or not label.strip() or len(label) > MAX_ID):
+            raise InputError(f"{name} {shown(label)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    return Filter(
+        since=first,
+        until=last,
+        kind=_kind(kind),
+        minimum_importance=_importance(minimum_importance),
+        **labels,
+    )
+
+
+def query_of(text: str | None) -> str | None:
+    """Return a query as it is compared; None if it is blank, and so asks for nothing in particular.
+
+    Raises:
+        InputError: it is no text, longer than 10,000 characters, or broken Unicode.
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > MAX_QUERY:
+        raise InputError(
+            f"query_text {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"query_text {shown(text)} is not valid Unicode text") from None
+    return text.replace("\x00", " ").strip() or None
+
+
+def count_of(name: str, value: object, least: int, most: int) -> int:
+    """Return a whole number from `least` to `most`.
+
+    Raises:
+        InputError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")
+    return value
+
+
+def _instant(name: str, value: object, calendar: Calendar, *, end: bool) -> datetime:
+    """Return a time in UTC; of a date its first moment, or its last."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InputError(f"{name} {value.isoformat()} has no time zone; a date needs none")
+        return value.astimezone(UTC)
+    if not isinstance(value, date):
+        raise InputError(f"{name} {shown(value)} is neither a date nor a time")
+    start, following = calendar.bounds(Period.containing(Grain.DAILY, value))
+    return following - timedelta(microseconds=1) if end else start
+
+
+def _kind(value: FactKind | str | None) -> FactKind | None:
+    try:
+        return None if value is None else FactKind(value)
+    except ValueError:
+        raise InputError(f"kind {shown(value)} is unknown; accepted: {', '.join(FactKind)}") from None
+
+
+def _importance(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"minimum_importance {shown(value)} is not accepted; expected 0 to 1")
+    return float(value)

@@ -1,0 +1,63 @@
+"""What a search returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import date, datetime
+
+    from memory_pipeline.domain.grains import Grain
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing remembered.
+
+    Attributes:
+        id: of the fact or summary; :meth:`MemoryReader.expand` takes it.
+        grain, period: the partition that it lies in.
+        kind: of a fact (turn, statement, …), or ``summary``.
+        content: the text, beginning with who said it where it is a fact.
+        starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said.
+        date: the first day of that range, in the lake's time zone.
+        source_ids: what it rests on: messages of a fact, facts or finer summaries of a summary.
+        conversation_id: of a fact.
+        score: how well it fits the query, to compare hits of one search; 0 where there was no query.
+        parts: what each signal adds to the score (:class:`memory_pipeline.domain.ranking.Weights`), if it was asked
+            for; they add up to it.
+    """
+
+    id: str
+    grain: Grain
+    period: str
+    kind: str
+    content: str
+    starts_at: datetime
+    ends_at: datetime
+    date: date
+    source_ids: tuple[str, ...]
+    conversation_id: str | None
+    score: float
+    parts: Mapping[str, float] | None = None
+
+    def __str__(self) -> str:
+        """Return the hit as a line: ``[2024-01-15] Anna: I moved to Porto.``."""
+        return f"[{self.date}] {self.content}"
+
+
+class Hits(list[Hit]):
+    """One page of hits, best first (newest first where there was no query).
+
+    Attributes:
+        total: how many memories pass the filters, on all pages together; a message with all that was found in it
+            counts once.
+        offset: how many come before this page.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), total: int = 0, offset: int = 0) -> None:
+        super().__init__(hits)
+        self.total = total
+        self.offset = offset

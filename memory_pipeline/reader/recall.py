@@ -1,0 +1,209 @@
+"""Recall: what all grains remember of a question, within one budget of tokens, nothing told twice.
+
+Facts and the points of summaries are scored together. A summary is made from all that its period holds, so a point is
+never recalled beside something of its own period, nor a fact beside a point that covers its hour. What was said comes
+before what was made of it: facts fill three quarters of the budget, then points tell of the periods of which nothing
+was taken yet, then facts fill the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from memory_pipeline.domain.calls import BYTES_PER_TOKEN, count_tokens
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.ranking import terms
+from memory_pipeline.reader.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.reader.selection import Choice
+
+#: The share of the budget that facts may fill before summaries are asked.
+_FACTS_FIRST: Final = 0.75
+#: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_POINT: Final = re.compile(
+    r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
+)
+#: A fact takes at least so many tokens, with its date: no more of them are considered than could be told.
+_LEAST_TOKENS: Final = 10
+#: So many points of each grain are considered.
+POINTS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One thing recalled.
+
+    Attributes:
+        id: of a fact, or of a point of a summary (``{summary id}#{n}``); :meth:`MemoryReader.expand` takes it.
+        grain, period: the partition that it lies in.
+        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins.
+        content: its text.
+        source_ids: messages of a fact; of a point, the point itself.
+        score: how well it fits the question.
+    """
+
+    id: str
+    grain: Grain
+    period: str
+    date: date
+    content: str
+    source_ids: tuple[str, ...]
+    score: float
+
+    def __str__(self) -> str:
+        """Return it as a line with its date and where it comes from."""
+        where = "" if self.grain is Grain.WORKING else f" ({self.grain} summary of {self.period})"
+        return f"[{self.date}] {self.content}{where}"
+
+
+class Recollection(list[Recalled]):
+    """What was recalled, best first; as a text, a line each.
+
+    Attributes:
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.calls.count_tokens` does.
+    """
+
+    def __str__(self) -> str:
+        """Return all lines."""
+        return "\n".join(map(str, self))
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the text."""
+        return count_tokens(str(self)) if self else 0
+
+
+def considered(budget: int) -> int:
+    """Return how many facts a budget of tokens could hold, from 20 to 1,000."""
+    return min(max(budget // _LEAST_TOKENS, 20), 1_000)
+
+
+def choose(facts: Sequence[Recalled], points: Sequence[Recalled], calendar: Calendar, budget: int) -> Recollection:
+    """Return what fits into a budget of tokens, best first.
+
+    Args:
+        facts: best first.
+        points: of summaries of any grain, best first.
+        calendar: says which period lies in which.
+        budget: tokens that the text of all together may take.
+    """
+
+    @cache
+    def above(period: Period) -> frozenset[Period]:
+        parent = calendar.parent(period)
+        return frozenset() if parent is None else above(parent) | {parent}
+
+    chosen: dict[str, Recalled] = {}
+    taken: set[Period] = set()  # what was chosen lies in these
+    told: set[Period] = set()  # periods of which a point was chosen
+    size = 0  # in bytes: a token is estimated at four of them, rounded up once
+
+    def add(items: Iterable[Recalled], limit: float) -> None:
+        nonlocal size
+        for item in items:
+            period = Period(item.grain, item.period)
+            cost = len(str(item).encode()) + 1
+            if item.id in chosen or -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
+                continue
+            if not told.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
+                continue
+            chosen[item.id] = item
+            size += cost
+            taken.update(above(period))
+            if item.grain is not Grain.WORKING:
+                told.add(period)
+
+    add(facts, budget * _FACTS_FIRST)
+    add(points, budget)
+    add(facts, budget)
+    return Recollection(sorted(chosen.values(), key=lambda item: (-item.score, item.id)))
+
+
+def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> list[Recalled]:
+    """Return rows that were chosen of a grain as what is recalled."""
+    return [
+        Recalled(
+            id=choice.row["id"],
+            grain=grain,
+            period=choice.row["period"],
+            date=calendar.day_of(choice.row["starts_at"]),
+            content=choice.row["content"],
+            source_ids=tuple(choice.row["source_ids"]),
+            score=round(choice.score, 4),
+        )
+        for choice in choices
+    ]
+
+
+class _Point(NamedTuple):
+    """A line of a summary: the summary's row, its own number, its text, when it was said and by whom, if it tells."""
+
+    place: int
+    number: int
+    text: str
+    day: date | None
+    speaker: str | None
+
+    @classmethod
+    def read(cls, place: int, number: int, line: str) -> _Point:
+        match = _POINT.fullmatch(line)
+        assert match is not None, line  # noqa: S101  # every part may be missing
+        return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def points_of(summaries: Segment, calendar: Calendar) -> Segment:
+    """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
+    rows = summaries.rows
+    lines = [
+        _Point.read(place, number, line)
+        for place, content in enumerate(rows["content"].to_pylist())
+        for number, line in enumerate(content.splitlines())
+        if line.strip()
+    ]
+    places = pa.array([line.place for line in lines], pa.int64())
+    ids = rows["id"].take(places)
+    own = [f"{summary}#{line.number}" for summary, line in zip(ids.to_pylist(), lines, strict=True)]
+    whole = zip(rows["starts_at"].take(places).to_pylist(), rows["ends_at"].take(places).to_pylist(), strict=True)
+    times = [
+        bounds if line.day is None else (calendar.bounds(Period.containing(Grain.DAILY, line.day))[0],) * 2
+        for bounds, line in zip(whole, lines, strict=True)
+    ]
+    columns = {name: rows[name].take(places) for name in rows.column_names}
+    columns |= {
+        "id": pa.array(own, pa.string()),
+        "conversation_id": ids,
+        "speaker": pa.array([line.speaker for line in lines], pa.string()),
+        "turn": pa.array([line.number for line in lines], pa.int32()),
+        "content": pa.array([line.text for line in lines], pa.string()),
+        "starts_at": pa.array([start for start, _ in times], _TIME),
+        "ends_at": pa.array([end for _, end in times], _TIME),
+        "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
+        "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
+    }
+    return Segment(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+
+
+def together(*lists: Sequence[Recalled]) -> list[Recalled]:
+    """Return several lists as one, best first."""
+    return sorted(chain.from_iterable(lists), key=lambda item: (-item.score, item.id))

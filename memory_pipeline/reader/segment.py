@@ -1,0 +1,190 @@
+"""Rows of an index, held in memory and laid out for ranking: postings, talks, signals and vectors.
+
+A *slot* is one moment of one talk: a message, with all that was found in it. A *talk* is what was said in one
+conversation on one day (UTC); slots stand in the order in which they were said, so that the neighbours of a slot are
+those before and after it in the same arrays. A summary is a talk of its own.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.lake.rows import vectors_of
+from memory_pipeline.reader.similarity import Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
+_HAS_NUMBER = (
+    r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
+    r"|half)\b"
+)
+_DAY = 86_400_000_000  # microseconds
+
+
+class Segment:
+    """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
+
+    Args:
+        rows: in :func:`memory_pipeline.lake.schemas.index_schema`, without vectors, in any order, each id once.
+        vectors: of the rows, shape (rows, dimension); NaN where a row has none. Kept, not copied.
+
+    Attributes:
+        rows: the same, sorted, without terms.
+        slot: of each row.
+        talk: of each slot; slots of one talk stand together.
+        lengths: words of each row.
+        importance, ends_at, turn: of each row, as in the index; times in microseconds.
+        dated, counted: whether a row names a date, or a number.
+        asks: whether a row ends with a question.
+        message: a number that rows share which rest on the same messages.
+        speakers: names of those who speak here.
+        speaker: of each row, its place in `speakers`; -1 where there is none.
+        vectors: of the rows.
+        dimension: their length.
+    """
+
+    def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
+        rows = rows.combine_chunks()
+        starts = _instants(rows["starts_at"])
+        conversation = _ranks(pc.fill_null(pc.coalesce(rows["conversation_id"], rows["id"]), ""))
+        turn = pc.fill_null(rows["turn"], 0).to_numpy()
+        position = pc.fill_null(rows["position"], 0).to_numpy()
+        order = np.lexsort((position, turn, starts, conversation))
+        self.dimension = vectors.shape[1]
+        self.vectors = Vectors(vectors, order)
+        words = rows["terms"].combine_chunks().take(pa.array(order))
+        self.rows = rows.drop_columns(["terms"]).take(pa.array(order)).combine_chunks()
+
+        conversation, starts, turn = conversation[order], starts[order], turn[order]
+        new_talk = _changes(conversation, starts // _DAY)
+        new_slot = new_talk | _changes(starts, turn)
+        self.slot = (np.cumsum(new_slot) - 1).astype(np.int32)
+        self.talk = (np.cumsum(new_talk) - 1).astype(np.int32)[new_slot]
+        self.first_row = np.flatnonzero(new_slot)
+        self._row_counts = np.diff(self.first_row, append=len(order))
+        self.ends_at = _instants(self.rows["ends_at"])
+        self.importance = self.rows["importance"].to_numpy().astype(np.float32)
+        content = self.rows["content"]
+        self.asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
+        self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
+        self.dated = _flags(pc.is_valid(self.rows["mentioned_at"]))
+        #: Of each slot: whether what is said there ends with a question.
+        self.slot_asks = np.logical_or.reduceat(self.asks, self.first_row) if len(self) else self.asks
+        self.message = _codes(pc.binary_join(self.rows["source_ids"], "\n"))
+        spoken = self.rows["speaker"].combine_chunks().dictionary_encode()
+        self.speakers: list[str] = spoken.dictionary.to_pylist()
+        self.speaker = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
+        self._index(words)
+
+    @classmethod
+    def of(cls, rows: pa.Table, dimension: int) -> Segment:
+        """Lay out rows that have their vectors, of `dimension` numbers, with them."""
+        return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.rows.num_rows)
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self.talk)
+
+    @property
+    def talks(self) -> int:
+        """The number of talks."""
+        return int(self.talk[-1]) + 1 if len(self.talk) else 0
+
+    def _index(self, words: pa.ListArray) -> None:
+        """Make the postings: of each word the rows that hold it, ascending, and how often."""
+        encoded = words.flatten().dictionary_encode()
+        self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
+        counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
+        self.lengths = counts.astype(np.float32)
+        keys = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * max(len(self), 1)
+        keys += np.repeat(np.arange(len(self)), counts)
+        keys.sort()
+        first = np.flatnonzero(_changes(keys))
+        kept = keys[first]
+        self._holding: NDArray[np.int32] = (kept % max(len(self), 1)).astype(np.int32)
+        times = np.diff(first, append=len(keys))
+        self._times: NDArray[np.uint16] = np.minimum(times, np.iinfo(np.uint16).max).astype(np.uint16)
+        self._bounds = np.searchsorted(kept, np.arange(len(self._codes) + 1) * max(len(self), 1))
+
+    @cached_property
+    def vocabulary(self) -> Sequence[str]:
+        """All words, sorted."""
+        return sorted(self._codes)
+
+    def holding(self, word: str) -> NDArray[np.int32]:
+        """Return the rows that hold a word, ascending."""
+        return self._holding[self._place(word)]
+
+    def times(self, word: str) -> NDArray[np.uint16]:
+        """Return how often each row of :meth:`holding` holds it, 65,535 times at most."""
+        return self._times[self._place(word)]
+
+    def _place(self, word: str) -> slice:
+        code = self._codes.get(word)
+        return slice(0) if code is None else slice(self._bounds[code], self._bounds[code + 1])
+
+    def talks_holding(self, word: str) -> int:
+        """Return how many talks hold a word."""
+        rows = self.holding(word)
+        return int(np.count_nonzero(_changes(self.talk[self.slot[rows]]))) if len(rows) else 0
+
+    def rows_of(self, slots: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows of `slots`, slot after slot, and where those of each begin."""
+        first = self.first_row[slots]
+        counts = self._row_counts[slots]
+        bounds = np.cumsum(counts) - counts
+        return np.repeat(first - bounds, counts) + np.arange(int(counts.sum())), bounds
+
+    def neighbours(self, slots: NDArray[np.integer], distance: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return which of `slots` have a slot `distance` further on (or, below 0, back) in their talk, and these."""
+        there = slots + distance
+        inside = np.flatnonzero((there >= 0) & (there < self.slots))
+        inside = inside[self.talk[slots[inside]] == self.talk[there[inside]]]
+        return inside, there[inside]
+
+
+def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
+    """Number the different values of a column."""
+    codes: NDArray[np.int32] = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return codes
+
+
+def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Number the different values of a column in their order, in whatever order they come."""
+    encoded = column.combine_chunks().dictionary_encode()
+    ranks = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()
+    found: NDArray[np.uint64] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _instants(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    instants: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return instants
+
+
+def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = column.combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags
+
+
+def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Tell of each place whether it differs from the one before; the first does."""
+    changed = np.zeros(len(columns[0]), np.bool_)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed

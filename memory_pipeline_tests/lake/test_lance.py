@@ -1,0 +1,245 @@
+"""The door to lancedb: one makes a table, a write that lost is tried again, and tables are compacted now and then."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
+from memory_pipeline.lake.storage import Storage
+
+SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
+CONFLICTS = (
+    "lance error: Retryable commit conflict for version 7: preempted by concurrent transaction Update",
+    "lance error: Too many concurrent writers. Attempted 10 times",
+)
+
+
+class Client:
+    """One who uses a lake's databases, on an event loop of its own."""
+
+    def __init__(self, root: str) -> None:
+        self.loop = EventLoop()
+        self.databases = Databases(Storage(root))
+
+    def table(self, name: str = "table", workspace_id: str = "acme") -> Any | None:
+        return self.loop.run(self.databases.table(workspace_id, name))
+
+    def create(self, name: str = "table", workspace_id: str = "acme") -> Any:
+        return self.loop.run(self.databases.create(workspace_id, name, SCHEMA))
+
+    def add(self, *ids: str) -> Any:
+        table = self.create()
+        return self.loop.run(self.databases.commit(table, lambda: table.add(rows(*ids))))
+
+    def ids(self) -> list[str]:
+        found = self.loop.run(self.create().query().to_arrow())
+        return sorted(found["id"].to_pylist())
+
+    def fragments(self) -> int:
+        return int(self.loop.run(self.create().stats())["fragment_stats"]["num_fragments"])
+
+
+def rows(*ids: str) -> pa.Table:
+    return pa.table({"id": list(ids)}, schema=SCHEMA)
+
+
+@pytest.fixture
+def client(root: str) -> Client:
+    return Client(root)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.lance._LONGEST_PAUSE", 0)
+
+
+def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None = None) -> Callable[[], Awaitable[Any]]:
+    """Return a write that fails a number of times, then does what `write` does, or returns how often it was tried."""
+    tried = 0
+
+    async def attempt() -> Any:
+        nonlocal tried
+        tried += 1
+        if tried <= times:
+            raise RuntimeError(message)
+        return tried if write is None else await write()
+
+    return attempt
+
+
+def test_a_table_that_nobody_made_is_none_and_looking_for_it_makes_nothing(root: str, client: Client) -> None:
+    assert client.table() is None
+    assert not list(Path(root).rglob("*.lance"))
+
+
+def test_a_table_is_made_once_and_lies_in_its_workspace(root: str, client: Client) -> None:
+    client.add("a")
+    client.create()
+    Client(root).create()
+    assert client.ids() == ["a"]
+    assert Path(root, "vectordb", "acme", "table.lance").is_dir()
+    assert client.table(workspace_id="other") is None
+    assert client.table("other") is None
+    assert not list(Path(root, "vectordb", "_claims").glob("*.json"))
+
+
+def test_what_one_wrote_the_others_see_at_once(root: str, client: Client) -> None:
+    other = Client(root)
+    assert other.table() is None
+    for number in range(3):
+        client.add(str(number))
+        assert other.ids() == client.ids() == [str(n) for n in range(number + 1)]
+
+
+def test_who_makes_a_table_waits_for_another_who_is_at_it(root: str, client: Client) -> None:
+    claims = Claims(Storage(root), "vectordb/_claims", lambda: datetime.now(UTC))
+    key = digest("acme", "table")
+    assert claims.claim(key, timedelta(minutes=1))
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(client.create)
+        with pytest.raises(TimeoutError):
+            making.result(timeout=0.2)
+        assert Client(root).table() is None
+        claims.release(key)
+        assert making.result(timeout=5) is not None
+
+
+@pytest.mark.parametrize("left_behind", [b"", b'{"host": "gone", "pid": 1, "until": "2024-01-15T08:00:00+00:00"}'])
+def test_one_who_died_making_a_table_is_not_waited_for(root: str, client: Client, left_behind: bytes) -> None:
+    Storage(root).write(f"vectordb/_claims/{digest('acme', 'table')}.json", left_behind)
+    client.add("a")
+    assert client.ids() == ["a"]
+
+
+def test_threads_that_make_the_same_tables_make_each_once(root: str) -> None:
+    clients = [Client(root) for _ in range(4)]
+    start = threading.Barrier(len(clients))
+
+    def fill(number: int) -> None:
+        start.wait()
+        for name in "abcde":
+            table = clients[number].create(name)
+            clients[number].loop.run(persistent(partial(table.add, rows(str(number)))))
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        list(pool.map(fill, range(len(clients))))
+    for name in "abcde":
+        found = clients[0].loop.run(clients[0].create(name).query().to_arrow())
+        assert sorted(found["id"].to_pylist()) == ["0", "1", "2", "3"]
+
+
+def _fill(root: str, word: str, start: Any) -> None:
+    client = Client(root)
+    start.wait(60)
+    for turn in range(10):
+        client.add(f"{word}-{turn}")
+
+
+def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(2)
+    other = context.Process(target=_fill, args=(root, "theirs", start))
+    other.start()
+    _fill(root, "ours", start)
+    other.join()
+    assert other.exitcode == 0
+    assert Client(root).ids() == sorted(f"{word}-{turn}" for word in ("ours", "theirs") for turn in range(10))
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("message", CONFLICTS)
+def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
+    assert client.loop.run(persistent(losing(3, message))) == 4
+    table = client.create()
+    result = client.loop.run(client.databases.commit(table, losing(3, message, lambda: table.add(rows("a")))))
+    assert result.version == 2
+    assert client.ids() == ["a"]
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("message", CONFLICTS)
+def test_a_write_that_always_loses_is_given_up(client: Client, message: str) -> None:
+    with pytest.raises(CommitConflictError, match="changed by others 20 times; try again") as caught:
+        client.loop.run(persistent(losing(20, message)))
+    assert message in str(caught.value.__cause__)
+    assert client.loop.run(persistent(losing(19, message))) == 20
+
+
+def test_other_errors_are_not_tried_again(client: Client) -> None:
+    with pytest.raises(RuntimeError, match=r"^the disk is full$"):
+        client.loop.run(persistent(losing(1, "the disk is full")))
+
+
+def test_a_table_is_compacted_now_and_then(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 8)
+    for number in range(6):
+        client.add(str(number))
+    assert client.fragments() == 6
+    client.add("6")  # the eighth version
+    assert client.fragments() == 1
+    assert client.ids() == [str(number) for number in range(7)]
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    async def lost(table: Any) -> None:
+        tried.append(table)
+        raise RuntimeError(CONFLICTS[0])
+
+    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 2)
+    monkeypatch.setattr("memory_pipeline.lake.lance.compact", lost)
+    assert client.add("a").version == 2
+    assert len(tried) == 20
+    assert client.ids() == ["a"]
+
+
+def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client) -> None:
+    table = client.create()
+    other = Client(root)
+    for number in range(3):
+        other.add(str(number))
+    client.loop.run(compact(table))
+    assert other.fragments() == 1
+    assert other.ids() == client.ids() == ["0", "1", "2"]
+
+
+def test_a_loop_returns_and_raises_what_coroutines_do_for_many_threads() -> None:
+    loop = EventLoop()
+
+    async def half(number: int) -> int:
+        if number % 2:
+            raise ValueError(f"{number} is odd")
+        return number // 2
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda number: loop.run(half(number)), range(0, 40, 2))) == list(range(20))
+    with pytest.raises(ValueError, match=r"^3 is odd$"):
+        loop.run(half(3))
+
+
+def test_a_loop_that_is_no_longer_used_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    loop = EventLoop()
+    (thread,) = set(threading.enumerate()) - before
+    del loop
+    gc.collect()
+    thread.join(timeout=5)
+    assert not thread.is_alive()

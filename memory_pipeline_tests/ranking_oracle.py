@@ -1,0 +1,170 @@
+"""The score of a memory as :class:`memory_pipeline.domain.ranking.Weights` describes it: slowly, in plain Python."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, B
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.domain.ranking import Question, Weights
+    from memory_pipeline_tests.memories import Row
+
+Signals = dict[str, float]
+#: A message among its neighbours: the rows that say it, and its place in its talk.
+Moment = list["Row"]
+
+_NUMBERS = "one two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice half"
+_NUMBER = re.compile(rf"[0-9]|(?<![a-z0-9_])({_NUMBERS.replace(' ', '|')})(?![a-z0-9_])", re.IGNORECASE)
+_CLOSING = " \t\n\"'”’)]"
+
+
+def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[float] | None) -> dict[str, Signals]:
+    """Return all signals of all rows, by their ids, before weighting."""
+    talks = _talks(rows)
+    words = _Words(rows, talks, question)
+    near = _nearness(rows, vector)
+    best_talk = max((words.of_talk(talk) for talk in talks), default=0.0) or 1.0
+    speakers = {row["speaker"] for row in rows} - {None}
+    found: dict[str, Signals] = {}
+    for talk in talks:
+        for place, moment in enumerate(talk):
+            before = talk[place - 1] if place else []
+            around = [
+                (share, talk[other])
+                for distance, share in enumerate(NEARBY, start=1)
+                for other in (place - distance, place + distance)
+                if 0 <= other < len(talk)
+            ]
+            for row in moment:
+                found[row["id"]] = {
+                    "coverage": words.coverage(moment, around),
+                    "words": words.of_row(row),
+                    "vector": near(row),
+                    "nearby": max([0.0, *(share * max(map(near, other)) for share, other in around)]),
+                    "talk": words.of_talk(talk) / best_talk,
+                    "speaker": _agreement(row["speaker"], question.about, speakers),
+                    "importance": row["importance"],
+                    "answers": max(map(words.of_row, before)) if any(map(_asks, before)) else 0.0,
+                    "asks": float(_asks(row)),
+                    "dated": float(question.asks_when and row["mentioned_at"] is not None),
+                    "counted": float(question.asks_how_many and bool(_NUMBER.search(row["content"]))),
+                }
+    return found
+
+
+def exact_scores(
+    rows: Sequence[Row], question: Question, vector: Sequence[float] | None, weights: Weights = WEIGHTS
+) -> dict[str, float]:
+    """Return the scores of all rows by their ids, without what repeats take away."""
+    factors = asdict(weights)
+    return {
+        id: sum(factors[name] * value for name, value in signals.items())
+        for id, signals in exact_signals(rows, question, vector).items()
+    }
+
+
+def _talks(rows: Sequence[Row]) -> list[list[Moment]]:
+    """Return what was said in one conversation on one day, message after message."""
+    talks: defaultdict[tuple[str, object], defaultdict[tuple[object, int], Moment]]
+    talks = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        talk = talks[row["conversation_id"] or row["id"], row["starts_at"].date()]
+        talk[row["starts_at"], row["turn"] or 0].append(row)
+    return [[talk[moment] for moment in sorted(talk)] for talk in talks.values()]
+
+
+def _rarity(holding: int, total: int) -> float:
+    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+
+
+class _Words:
+    """BM25 of rows and talks, and how much of the question is covered."""
+
+    def __init__(self, rows: Sequence[Row], talks: list[list[Moment]], question: Question) -> None:
+        self._rows = rows
+        self._talks = talks
+        self._mean_length = sum(len(row["terms"]) for row in rows) / len(rows) or 1.0
+        self._row_rarity, self._talk_rarity = cache(self._row_rarity_of), cache(self._talk_rarity_of)
+        vocabulary = sorted({term for row in rows for term in row["terms"]})
+        #: Of each word of the question that is held: the forms that count, with what they count, and its rarity.
+        self._words: list[tuple[dict[str, float], float]] = []
+        for term in question.terms:
+            forms = {term: 1.0, **dict.fromkeys(question.alternatives(term, vocabulary), RELATED)}
+            held = {form: weight for form, weight in forms.items() if form in vocabulary}
+            if term in held:
+                self._words.append((held, self._row_rarity(term)))
+            elif held:
+                self._words.append((held, RELATED * max(map(self._row_rarity, held))))
+        self._most = sum(rarity for _, rarity in self._words) or 1.0
+
+    def _row_rarity_of(self, form: str) -> float:
+        return _rarity(sum(form in row["terms"] for row in self._rows), len(self._rows))
+
+    def _talk_rarity_of(self, form: str) -> float:
+        holding = sum(any(form in row["terms"] for moment in talk for row in moment) for talk in self._talks)
+        return _rarity(holding, len(self._talks))
+
+    def of_row(self, row: Row) -> float:
+        damped = K1 * (1 - B + B * len(row["terms"]) / self._mean_length)
+
+        def strength(form: str, weight: float) -> float:
+            times = float(row["terms"].count(form))
+            return weight * self._row_rarity(form) * (K1 + 1) * times / (times + damped)
+
+        return sum(max(strength(*form) for form in forms.items()) for forms, _ in self._words) / self._most
+
+    def of_talk(self, talk: list[Moment]) -> float:
+        def strength(form: str, weight: float) -> float:
+            rows = sum(form in row["terms"] for moment in talk for row in moment)
+            return weight * self._talk_rarity(form) * (K1 + 1) * rows / (rows + K1)
+
+        return sum(max(strength(*form) for form in forms.items()) for forms, _ in self._words)
+
+    def coverage(self, moment: Moment, around: list[tuple[float, Moment]]) -> float:
+        def held(forms: dict[str, float], there: Moment) -> float:
+            return max([0.0, *(weight for form, weight in forms.items() for row in there if form in row["terms"])])
+
+        return sum(
+            rarity / self._most * max(share * held(forms, there) for share, there in [(1.0, moment), *around])
+            for forms, rarity in self._words
+        )
+
+
+def _nearness(rows: Sequence[Row], vector: Sequence[float] | None) -> Callable[[Row], float]:
+    """Return what tells how much nearer a row is than usual, in standard deviations; 0 where it has no vector."""
+
+    def cosine(row: Row) -> float:
+        return math.fsum(one * other for one, other in zip(row["vector"], vector or (), strict=True))
+
+    usual = [] if vector is None else [cosine(row) for row in rows if row["vector"] is not None]
+    if not usual:
+        return lambda row: 0.0
+    mean = math.fsum(usual) / len(usual)
+    spread = math.sqrt(math.fsum((near - mean) ** 2 for near in usual) / len(usual))
+    return lambda row: 0.0 if row["vector"] is None else (cosine(row) - mean) / (spread if spread > 1e-6 else 1.0)
+
+
+def _agreement(speaker: str | None, about: Sequence[str], speakers: set[str]) -> float:
+    if speaker is None or not about or len(speakers) < 2:
+        return 0.0
+    if speakers <= set(about):
+        return 0.5 if speaker == about[0] else -0.5
+    return 1.0 if speaker in about else -1.0
+
+
+def _asks(row: Row) -> bool:
+    """Tell whether a row ends with a question mark, whatever closes after it: quotes, a note in brackets."""
+    said = row["content"].rstrip()
+    if said.endswith("]") and "[" in said:
+        without_note = said[: said.rindex("[")].rstrip(_CLOSING)
+        if without_note.endswith(("?", "？", "؟")):
+            return True
+    return str(said).rstrip(_CLOSING).endswith(("?", "？", "؟"))

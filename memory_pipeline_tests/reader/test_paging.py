@@ -1,0 +1,234 @@
+"""Pages of a search, how much there is in all, and what scores are made of."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.ranking import Weights
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.make import make
+from memory_pipeline_tests.building import ACME, hours
+from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, readers, talk, tell
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.reader import Hits
+
+#: More of one talk than a page looks at, beside as many talks of one message, which are nearly as good.
+PARCELS, STORMS = 90, 15
+TALKS = [
+    talk(
+        "parcels",
+        "2024-01-15T08:00",
+        *(Said("Anna", f"Zebra parcel number {n} went to Oslo.") for n in range(PARCELS)),
+        seconds=10,
+    ),
+    *(
+        talk(f"storm {n}", f"2024-01-15T09:{n:02}", Said("Ben", f"A zebra ran from storm {n}, as many others did too."))
+        for n in range(STORMS)
+    ),
+    talk("letter", "2024-01-16T09:00", Said("Cleo", "I bought a zebra. I sold a zebra. I painted a zebra in May.")),
+]
+MESSAGES = PARCELS + STORMS + 1
+QUERIES = ["zebra", "zebra parcel 7", "the"]
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory, models: Models) -> dict[str, MemoryReader]:
+    return readers(tmp_path_factory.mktemp("paging"), models, TALKS)
+
+
+def search(reader: MemoryReader, **options: Any) -> Hits:
+    return reader.search_memory(**{"max_results": 100, "now": JANUARY, **options})
+
+
+def paged(reader: MemoryReader, size: int, **options: Any) -> tuple[list[str], set[int]]:
+    """Return the ids of all pages until an empty one, and the totals that they told."""
+    ids: list[str] = []
+    totals = set()
+    for offset in range(0, 1_000, size):
+        page = search(reader, max_results=size, offset=offset, **options)
+        assert page.offset == offset
+        totals.add(page.total)
+        ids += [hit.id for hit in page]
+        if not page:
+            return ids, totals
+    raise AssertionError("there is no end of pages")
+
+
+def _pages_are_one_list(reader: MemoryReader, **options: Any) -> None:
+    longest = [hit.id for hit in search(reader, **options)]
+    for size in (7, 40):
+        ids, totals = paged(reader, size, **options)
+        assert totals == {MESSAGES}
+        assert len(ids) == len(set(ids)) == MESSAGES
+        assert ids[:100] == longest
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pages_of_the_newest_are_disjoint_and_make_one_list(ways: dict[str, MemoryReader], way: str) -> None:
+    _pages_are_one_list(ways[way])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        *("held", "tail", "held and tail"),
+        *(
+            pytest.param(
+                way,
+                marks=pytest.mark.xfail(
+                    strict=True, raises=AssertionError, reason="candidates depend on the page; so do scores"
+                ),
+            )
+            for way in ("disk", "disk and tail")
+        ),
+    ],
+)
+@pytest.mark.parametrize("query", QUERIES)
+def test_pages_of_the_best_are_disjoint_and_make_one_list(ways: dict[str, MemoryReader], way: str, query: str) -> None:
+    _pages_are_one_list(ways[way], query_text=query)
+
+
+@pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
+def test_more_results_begin_with_the_fewer(ways: dict[str, MemoryReader], way: str) -> None:
+    for query in (None, *QUERIES):
+        longest = search(ways[way], query_text=query)
+        for count in (1, 2, 5, 20, 61, 99):
+            assert search(ways[way], query_text=query, max_results=count) == longest[:count]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("query", [None, *QUERIES])
+def test_past_the_last_page_there_is_nothing_and_the_total_is_still_told(
+    ways: dict[str, MemoryReader], way: str, query: str | None
+) -> None:
+    assert len(search(ways[way], query_text=query, offset=MESSAGES - 1, max_results=10)) == 1
+    for offset in (MESSAGES, MESSAGES + 1, 10_000):
+        page = search(ways[way], query_text=query, offset=offset)
+        assert (page, page.total, page.offset) == ([], MESSAGES, offset)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pages_of_what_passes_a_filter(ways: dict[str, MemoryReader], way: str) -> None:
+    for query in (None, "zebra"):
+        for options, count in (({"person": "Ben"}, STORMS), ({"conversation_id": "parcels"}, PARCELS)):
+            ids, totals = paged(ways[way], 12, query_text=query, **options)
+            assert (len(ids), len(set(ids)), totals) == (count, count, {count})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_of_many_facts_counts_once(ways: dict[str, MemoryReader], way: str) -> None:
+    for query in (None, "zebra", "sold"):
+        hits = search(ways[way], query_text=query, person="Cleo")
+        assert (len(hits), hits.total) == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_of_many_facts_of_one_kind_is_one_hit_of_a_query(ways: dict[str, MemoryReader], way: str) -> None:
+    assert len(search(ways[way], query_text="zebra", person="Cleo", kind="event")) == 1
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="selection.newest leaves out equal ids, not equal messages"
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_of_many_facts_of_one_kind_is_one_hit_of_the_newest(ways: dict[str, MemoryReader], way: str) -> None:
+    assert len(search(ways[way], person="Cleo", kind="event")) == 1
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "held",
+        "tail",
+        "held and tail",
+        pytest.param(
+            "disk",
+            marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="_segments counts rows, not messages"),
+        ),
+    ],
+)
+def test_a_message_of_many_facts_of_one_kind_counts_once(ways: dict[str, MemoryReader], way: str) -> None:
+    assert search(ways[way], query_text="zebra", person="Cleo", kind="event").total == 1
+
+
+@pytest.mark.parametrize(
+    "resident_rows",
+    [
+        100,
+        pytest.param(
+            0,
+            marks=pytest.mark.xfail(
+                strict=True, raises=AssertionError, reason="_segments adds the tail's to the table's"
+            ),
+        ),
+    ],
+)
+def test_a_message_in_both_the_tail_and_the_index_counts_once(
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch, resident_rows: int
+) -> None:
+    """As after a run that was killed before it acknowledged what it had made."""
+    tell(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
+    from memory_pipeline.steps import make as steps
+
+    monkeypatch.setattr(steps, "acknowledge", lambda *_: None)
+    lake = Lake(root)
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    assert lake.journal.pending(ACME)
+    assert lake.index.count(ACME, Grain.WORKING)
+    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+    for query in (None, "Porto"):
+        hits = search(reader, query_text=query)
+        assert (len(hits), hits.total) == (2, 2)
+        assert paged(reader, 1, query_text=query)[0] == [hit.id for hit in hits]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "query", ["zebra", "When did Anna's parcel go to Oslo?", "How many zebras has Cleo?", "the", "?"]
+)
+def test_the_parts_add_up_to_the_score(ways: dict[str, MemoryReader], way: str, query: str) -> None:
+    hits = search(ways[way], query_text=query, explain=True)
+    assert hits
+    for hit in hits:
+        assert hit.parts is not None
+        assert hit.parts.keys() == {field.name for field in fields(Weights)}
+        assert sum(hit.parts.values()) == pytest.approx(hit.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("signal", [field.name for field in fields(Weights)])
+def test_each_part_is_documented(signal: str) -> None:
+    assert f"{signal}: " in (Weights.__doc__ or "") or f"{signal}, " in (Weights.__doc__ or "")
+
+
+def test_parts_tell_why(ways: dict[str, MemoryReader]) -> None:
+    def parts(query: str, **options: Any) -> list[dict[str, float]]:
+        return [dict(hit.parts or {}) for hit in search(ways["held"], query_text=query, explain=True, **options)]
+
+    [cleo] = parts("When did Cleo paint?", person="Cleo")
+    assert cleo["dated"] > 0
+    assert cleo["speaker"] > 0
+    assert cleo["words"] > 0
+    assert all(other["speaker"] < 0 for other in parts("What did Cleo paint?", person="Ben"))
+    assert all(other["counted"] > 0 for other in parts("How many parcels?", person="Anna"))
+    assert all(other["counted"] == other["dated"] == 0 for other in parts("parcels", person="Anna"))
+    repeats = [other["repeats"] for other in parts("parcel", conversation_id="parcels")]
+    assert repeats == pytest.approx([-0.1 * n for n in range(PARCELS)])
+    assert {other["repeats"] for other in parts("storm", person="Ben")} == {0}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_scores_are_explained_only_where_it_is_asked_for_and_are_the_same(
+    ways: dict[str, MemoryReader], way: str
+) -> None:
+    plain = search(ways[way], query_text="zebra parcel")
+    explained = search(ways[way], query_text="zebra parcel", explain=True)
+    assert [hit.parts for hit in plain] == [None] * len(plain)
+    assert [(hit.id, hit.score) for hit in plain] == [(hit.id, hit.score) for hit in explained]
+    assert not any(hit.parts or hit.score for hit in search(ways[way], explain=True))

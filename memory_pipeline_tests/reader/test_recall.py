@@ -1,0 +1,184 @@
+"""Recall: all grains within one budget, nothing beside what it was made from, and always the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.models.selection import Models
+from memory_pipeline.reader import MemoryReader, Recalled
+from memory_pipeline.reader.recall import choose, considered, points_of
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.memories import segment, summary
+
+CALENDAR = Calendar()
+
+
+@pytest.fixture
+def reader(root: str, models: Models) -> MemoryReader:
+    return MemoryReader(Lake(root), ACME, models.embedder)
+
+
+def filled(root: str, models: Models) -> Lake:
+    lake = Lake(root)
+    for day, text in (
+        ("2024-01-15", "I moved to Porto with my dog Bruno."),
+        ("2024-01-17", "Bruno has a new vet in Porto, Doctor Silva."),
+        ("2024-03-05", "I play the violin on Tuesdays."),
+        ("2024-06-09", "We booked a ferry to Madeira for 9 August."),
+    ):
+        write(lake, conversation(text, "Nice weather today.", at=f"{day}T08:00", conversation_id=day))
+    run(lake, models)
+    return lake
+
+
+def item(period: Period, score: float = 1.0, text: str = "something", number: int = 0) -> Recalled:
+    name = f"{period.grain}:{period.key}:{number}"
+    return Recalled(name, period.grain, period.key, date(2024, 1, 1), text, (name,), score)
+
+
+def test_facts_come_first_and_no_summary_of_their_periods(root: str, models: Models, reader: MemoryReader) -> None:
+    filled(root, models)
+    found = reader.recall("Where does Bruno live?", now=NOW)
+    assert found[0].content == "Anna: I moved to Porto with my dog Bruno."
+    assert found[0].grain is Grain.WORKING
+    assert found[0].date == date(2024, 1, 15)
+    assert reader.expand(found[0].id).content == found[0].content
+
+
+def test_nothing_stands_beside_what_it_was_made_from(root: str, models: Models, reader: MemoryReader) -> None:
+    lake = filled(root, models)
+    for budget in (30, 60, 120, 1_000):
+        found = reader.recall("Bruno's violin on the ferry to Porto", budget, now=NOW)
+        periods = [Period(one.grain, one.period) for one in found]
+        for one in periods:
+            above = [lake.calendar.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank]
+            assert not set(above) & set(periods)
+
+
+def test_what_only_summaries_remember_is_told_by_them(root: str, models: Models, reader: MemoryReader) -> None:
+    """As after retention has taken the facts: the index of working memory is emptied."""
+    lake = filled(root, models)
+    keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
+    empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
+    lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
+    found = reader.recall("Where does Bruno live?", now=NOW)
+    assert found
+    assert {one.grain for one in found} <= set(SUMMARY_GRAINS)
+    assert any("moved to Porto" in one.content for one in found)
+    point = next(one for one in found if "moved to Porto" in one.content)
+    assert point.date == date(2024, 1, 15)
+    assert str(point).endswith(f"({point.grain} summary of {point.period})")
+    assert reader.expand(point.id).content.endswith(point.content)
+
+
+def test_what_was_written_a_moment_ago_is_recalled(root: str, models: Models, reader: MemoryReader) -> None:
+    filled(root, models)
+    write(Lake(root), conversation("Bruno is afraid of thunder.", at="2024-07-01T08:00", conversation_id="late"))
+    assert reader.recall("What is Bruno afraid of?", now=NOW)[0].content == "Anna: Bruno is afraid of thunder."
+
+
+@pytest.mark.parametrize("budget", [1, 12, 15, 16, 40, 99, 100_000])
+def test_the_budget_is_never_exceeded(root: str, models: Models, reader: MemoryReader, budget: int) -> None:
+    filled(root, models)
+    found = reader.recall("What do you know about Anna and Bruno?", budget, now=NOW)
+    assert found.tokens == count_tokens(str(found)) <= budget
+
+
+def test_the_same_memory_gives_the_same_answer(root: str, models: Models, reader: MemoryReader) -> None:
+    filled(root, models)
+    first = reader.recall("Porto ferry violin", 80, now=NOW)
+    assert first == reader.recall("Porto ferry violin", 80, now=NOW)
+    assert first == MemoryReader(Lake(root), ACME, models.embedder).recall("Porto ferry violin", 80, now=NOW)
+
+
+def test_filters_hold_for_all_grains(root: str, models: Models, reader: MemoryReader) -> None:
+    filled(root, models)
+    found = reader.recall("Porto violin ferry", since=date(2024, 3, 1), until=date(2024, 3, 31), now=NOW)
+    assert found
+    assert all(date(2024, 3, 1) <= one.date <= date(2024, 3, 31) for one in found)
+    assert reader.recall("Porto", person="nobody", now=NOW) == []
+
+
+def test_an_agent_without_memory_recalls_nothing(reader: MemoryReader) -> None:
+    found = reader.recall("Porto", now=NOW)
+    assert (found, str(found), found.tokens) == ([], "", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query": "  "}, "query is blank"),
+        ({"query": "x" * 1_000_000}, "query_text 'xxx.* is not accepted"),
+        ({"query": "x", "max_tokens": 0}, "max_tokens 0 is not accepted"),
+        ({"query": "x", "max_tokens": True}, "max_tokens True"),
+        ({"query": "x", "since": datetime.fromisoformat("2024-01-01T08:00")}, "since .* has no time zone"),
+        ({"query": "x", "minimum_importance": 2}, "minimum_importance 2"),
+    ],
+)
+def test_what_is_not_accepted_is_named(reader: MemoryReader, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        reader.recall(**arguments)
+
+
+def test_a_better_point_gives_way_to_facts_of_its_period() -> None:
+    hour = Period.parse("working", "2024-01-15T08")
+    day = Period.parse("daily", "2024-01-15")
+    other = Period.parse("daily", "2024-02-01")
+    found = choose([item(hour, 1)], [item(day, 9), item(other, 5)], CALENDAR, 1_000)
+    assert [(one.grain, one.period) for one in found] == [(Grain.DAILY, "2024-02-01"), (Grain.WORKING, "2024-01-15T08")]
+
+
+def test_points_of_one_summary_stand_together_and_take_the_place_of_its_facts() -> None:
+    day, hour = Period.parse("daily", "2024-01-15"), Period.parse("working", "2024-01-15T08")
+    # The fact is too long for its share, and comes after the points, which cover its hour.
+    found = choose([item(hour, 1, "x" * 320)], [item(day, 2), item(day, 1, number=1)], CALENDAR, 100)
+    assert [one.grain for one in found] == [Grain.DAILY, Grain.DAILY]
+
+
+hours = st.integers(0, 17_000).map(lambda hour: CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)))
+items = st.lists(
+    st.tuples(hours, st.sampled_from(list(Grain)), st.floats(0, 9), st.text(max_size=80), st.integers(0, 5)),
+    max_size=30,
+)
+
+
+@given(items, st.integers(1, 400))
+def test_whatever_there_is_fits_and_is_told_once(records: list[Any], budget: int) -> None:
+    listed = [item(CALENDAR.ancestor(hour, grain), score, text, n) for hour, grain, score, text, n in records]
+    listed.sort(key=lambda one: (-one.score, one.id))
+    facts = [one for one in listed if one.grain is Grain.WORKING]
+    points = [one for one in listed if one.grain is not Grain.WORKING]
+    found = choose(facts, points, CALENDAR, budget)
+    assert found.tokens <= budget
+    assert len({one.id for one in found}) == len(found)
+    periods = {Period(one.grain, one.period) for one in found}
+    for one in periods:
+        assert not periods & {CALENDAR.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank}
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+def test_points_know_their_day_and_who_said_them() -> None:
+    rows = segment([summary("2024-01-15 Anna: I moved.\n\n2024-13-99 Odd: date.\nIt rained all day.")])
+    points = points_of(rows, CALENDAR)
+    found = {row["id"].rpartition("#")[2]: row for row in points.rows.to_pylist()}
+    assert sorted(found) == ["0", "2", "3"]
+    assert (found["0"]["content"], found["0"]["speaker"]) == ("Anna: I moved.", "Anna")
+    assert found["0"]["starts_at"] == found["0"]["ends_at"] == datetime(2024, 1, 15, tzinfo=UTC)
+    assert found["3"]["speaker"] is None
+    assert found["3"]["ends_at"] - found["3"]["starts_at"] == timedelta(days=1)
+    assert points.slots == 3
+
+
+def test_no_more_facts_are_considered_than_a_budget_could_hold() -> None:
+    assert [considered(budget) for budget in (1, 1_000, 10**6)] == [20, 100, 1_000]

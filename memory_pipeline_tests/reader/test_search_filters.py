@@ -1,0 +1,274 @@
+"""Filters of a search: the same memories pass, wherever they lie: held in memory, in the tail, on disk."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.errors import InputError
+from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, readers, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.reader import MemoryReader
+
+TALKS = [
+    talk(
+        "trip",
+        "2024-01-10T08:00",
+        Said("Anna Lee", "I moved to Porto with my dog Bruno. Nice weather today."),
+        Said("Zoë", "My sister Clara studies marine biology in Bergen."),
+        Said("José María", "I love green tea. I never drink coffee."),
+        tags=["travel", "family"],
+    ),
+    talk(
+        "work: O.Brien",
+        "2024-01-12T09:00",
+        Said("Anna Lee", "Never call me before nine."),
+        Said("Joanna", "I will meet Bruno in Lisbon on 3 May."),
+        Said(None, "Okay."),
+        Said(None, "I noted it: nobody calls Anna early.", "assistant"),
+        tags=["work", "100%", "büro"],
+    ),
+    talk(
+        "late",
+        "2024-01-15T23:30",
+        Said("Sean O'Brien", "I booked a ferry to Madeira."),
+        Said("Sean O'Brien", "It rains in Bergen."),
+    ),
+]
+KOLKATA = timezone(timedelta(hours=5, minutes=30))
+TRIP, WORK, LATE = {"porto", "clara", "tea"}, {"call", "lisbon", "okay", "noted"}, {"ferry", "rain"}
+EVERYTHING = TRIP | WORK | LATE
+QUERY = "Who drinks tea with Bruno in Bergen?"
+#: What passes each filter, without a query and with one.
+EXPECTED: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, EVERYTHING),
+    ({"since": date(2024, 1, 12)}, WORK | LATE),
+    ({"since": datetime(2024, 1, 12, 9, 1, tzinfo=UTC)}, (WORK | LATE) - {"call"}),
+    ({"since": datetime(2024, 1, 12, 14, 31, tzinfo=KOLKATA)}, (WORK | LATE) - {"call"}),
+    ({"since": datetime(2024, 1, 12, 9, 1, 0, 1, tzinfo=UTC)}, (WORK | LATE) - {"call", "lisbon"}),
+    ({"since": date(2024, 1, 16)}, set()),
+    ({"until": date(2024, 1, 12)}, TRIP | WORK),
+    ({"until": date(2024, 1, 9)}, set()),
+    ({"until": datetime(2024, 1, 10, 8, 1, tzinfo=UTC)}, {"porto", "clara"}),
+    ({"until": datetime(2024, 1, 10, 8, 0, 59, 999_999, tzinfo=UTC)}, {"porto"}),
+    ({"maximum_days_ago": 8}, LATE | WORK),
+    ({"minimum_days_ago": 8}, TRIP),
+    ({"person": "Anna Lee"}, {"porto", "call"}),
+    ({"person": "lee"}, {"porto", "call"}),
+    ({"person": "SEAN O'BRIEN"}, LATE),
+    ({"person": "Bruno"}, {"porto", "lisbon"}),
+    ({"person": "Joanna"}, {"lisbon"}),
+    ({"person": "User"}, {"okay"}),
+    ({"person": "Agent"}, {"noted"}),
+    ({"person": "nobody at all"}, set()),
+    ({"kind": "turn"}, EVERYTHING),
+    ({"kind": FactKind.PREFERENCE}, {"tea"}),
+    ({"kind": "instruction"}, {"call"}),
+    ({"kind": "gist"}, set()),
+    ({"conversation_id": "trip"}, TRIP),
+    ({"conversation_id": "work: O.Brien"}, WORK),
+    ({"conversation_id": "Trip"}, set()),
+    ({"conversation_id": "tri"}, set()),
+    ({"conversation_id": "' OR 1=1 --"}, set()),
+    ({"tag": "family"}, TRIP),
+    ({"tag": "100%"}, WORK),
+    ({"tag": "büro"}, WORK),
+    ({"tag": "%"}, set()),
+    ({"tag": "Family"}, set()),
+    ({"minimum_importance": 0}, EVERYTHING),
+    ({"minimum_importance": 1}, set()),
+    ({"person": "Bruno", "tag": "work"}, {"lisbon"}),
+    ({"person": "Anna Lee", "since": date(2024, 1, 11), "until": date(2024, 1, 13)}, {"call"}),
+    ({"conversation_id": "trip", "tag": "work"}, set()),
+    ({"kind": "turn", "person": "Sean", "until": datetime(2024, 1, 15, 23, 30, tzinfo=UTC)}, {"ferry"}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory: pytest.TempPathFactory, models: Models) -> dict[str, MemoryReader]:
+    return readers(tmp_path_factory.mktemp("filters"), models, TALKS)
+
+
+@pytest.fixture(scope="module")
+def messages(ways: dict[str, MemoryReader]) -> dict[tuple[str, ...], str]:
+    """What tests call the messages, by what their hits rest on."""
+    hits = search(ways["tail"])
+    keys = "porto clara tea call lisbon okay noted ferry rain".split()
+    return {hit.source_ids: key for hit, key in zip(reversed(hits), keys, strict=True)}
+
+
+def search(reader: MemoryReader, **options: Any) -> Any:
+    return reader.search_memory(**{"max_results": 100, "now": JANUARY, **options})
+
+
+def _id(value: object) -> str | None:
+    return ", ".join(f"{name} {option}" for name, option in value.items()) if isinstance(value, dict) else ""
+
+
+@pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=_id)
+def test_what_passes_is_found_and_counted(
+    ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
+) -> None:
+    for way in WAYS:
+        for query in (None, QUERY):
+            hits = search(ways[way], query_text=query, **options)
+            assert ({messages[hit.source_ids] for hit in hits}, way) == (expected, way)
+            assert (len(hits), hits.total) == (len(expected), len(expected))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (options, expected)
+        for options, expected in EXPECTED
+        if not {"kind", "conversation_id", "minimum_days_ago", "maximum_days_ago"} & options.keys()
+    ],
+    ids=_id,
+)
+def test_what_passes_is_recalled(
+    ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
+) -> None:
+    for way in ("held", "disk", "held and tail"):
+        found = ways[way].recall(QUERY, 10_000, now=JANUARY, **options)
+        assert ({messages[one.source_ids] for one in found}, way) == (expected, way)
+
+
+def test_importance_is_a_bound_that_is_included(ways: dict[str, MemoryReader]) -> None:
+    held = search(ways["held"], query_text=QUERY, explain=True)
+    weight = 1.4
+    importances = sorted({round(hit.parts["importance"] / weight, 2) for hit in held})
+    assert len(importances) > 2
+    counts = {}
+    for bound in importances:
+        [count] = {search(ways[way], query_text=QUERY, minimum_importance=bound).total for way in WAYS}
+        [same] = {len(search(ways[way], query_text=QUERY, minimum_importance=bound)) for way in WAYS}
+        assert same == count
+        counts[bound] = count
+    assert list(counts.values()) == sorted(counts.values(), reverse=True)
+    assert counts[importances[-1]] >= 1
+
+
+def test_the_newest_are_the_same_hits_in_the_same_order_wherever_they_lie(ways: dict[str, MemoryReader]) -> None:
+    for options, _ in EXPECTED:
+        held = search(ways["held"], **options)
+        assert [hit.starts_at for hit in held] == sorted((hit.starts_at for hit in held), reverse=True)
+        for way in WAYS:
+            assert search(ways[way], **options) == held
+
+
+@pytest.mark.parametrize("way", ["tail", "held and tail"])
+def test_the_best_have_the_same_scores_in_the_tail_as_in_the_index(ways: dict[str, MemoryReader], way: str) -> None:
+    for options, _ in EXPECTED:
+        assert search(ways[way], query_text=QUERY, **options) == search(ways["held"], query_text=QUERY, **options)
+    for query in ("Where does Anna live?", "When did Sean book a ferry?", "tea"):
+        assert search(ways[way], query_text=query) == search(ways["held"], query_text=query)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="vectors._search returns a row twice that both vectors and words find"
+)
+def test_the_best_have_the_same_scores_on_disk_where_all_rows_are_candidates(ways: dict[str, MemoryReader]) -> None:
+    for query in (QUERY, "Where does Anna live?", "When did Sean book a ferry?"):
+        assert search(ways["disk"], query_text=query) == search(ways["held"], query_text=query)
+
+
+@pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
+def test_a_filter_never_changes_a_score(ways: dict[str, MemoryReader], way: str) -> None:
+    everything = search(ways[way], query_text=QUERY, kind="turn", explain=True)
+    own = {hit.id: {name: value for name, value in hit.parts.items() if name != "repeats"} for hit in everything}
+    for options in ({"tag": "family"}, {"person": "Bruno"}, {"since": date(2024, 1, 12)}):
+        hits = search(ways[way], query_text=QUERY, kind="turn", explain=True, **options)
+        assert hits
+        for hit in hits:
+            assert {name: value for name, value in hit.parts.items() if name != "repeats"} == own[hit.id]
+
+
+@pytest.mark.parametrize("person", ["Zoe", "zoë", "ZOE\u0308", "jose maria", "Maria", " Anna  Lee ", "\tSEAN"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "held",
+        "tail",
+        "held and tail",
+        "disk",
+    ],
+)
+def test_case_accents_and_blanks_of_a_name_do_not_matter(ways: dict[str, MemoryReader], way: str, person: str) -> None:
+    [name] = [name for name in ("Zoë", "José María", "Anna Lee", "Sean O'Brien") if _alike(person, name)]
+    expected = [hit.content for hit in search(ways["held"], person=name)]
+    assert expected
+    assert [hit.content for hit in search(ways[way], person=person)] == expected
+
+
+def _alike(person: str, name: str) -> bool:
+    return person.strip()[:2].casefold() == name[:2].casefold() or (person == "Maria" and name == "José María")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "held",
+        "tail",
+        "disk",
+    ],
+)
+def test_a_part_of_a_word_is_nobodys_name_and_hides_nobody(ways: dict[str, MemoryReader], way: str) -> None:
+    hits = search(ways[way], person="Anna", max_results=1)
+    assert [hit.content for hit in hits] == ["Agent: I noted it: nobody calls Anna early."]
+    assert hits.total == 3
+    assert search(ways[way], person="Ann").total == 0
+
+
+@pytest.mark.parametrize("label", ["person", "conversation_id", "tag"])
+@pytest.mark.parametrize(
+    "text", ["a\x00b", "\x01", "a\nb", "'", "''", '"', "\\'", "%", "$1", "\ufffe", "\u202e", "🚲", "x" * 256]
+)
+def test_hostile_labels_find_nothing_or_are_refused(ways: dict[str, MemoryReader], label: str, text: str) -> None:
+    for way in WAYS:
+        for query in (None, QUERY):
+            try:
+                assert search(ways[way], query_text=query, **{label: text}) == []
+            except InputError as error:
+                assert label in str(error)  # noqa: PT017  # either answer is right
+
+
+NAMES = ["Anna Lee", "Bruno", "Joanna", "Sean", "O'Brien", "User", "Agent", "Bergen", "nobody"]
+times = st.integers(0, 8 * 24 * 60).map(lambda minutes: datetime(2024, 1, 9, tzinfo=UTC) + timedelta(minutes=minutes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    since=st.none() | times,
+    until=st.none() | times | times.map(datetime.date),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "person": st.sampled_from(NAMES),
+            "kind": st.sampled_from(FactKind),
+            "conversation_id": st.sampled_from(["trip", "work: O.Brien", "late", "none"]),
+            "tag": st.sampled_from(["travel", "family", "work", "100%", "none"]),
+            "minimum_importance": st.sampled_from([0, 0.1, 0.3, 0.4, 0.5, 0.65, 0.8, 1]),
+        },
+    ),
+    query=st.sampled_from([None, QUERY, "the", "Anna's dog"]),
+)
+def test_any_combination_passes_the_same_everywhere(
+    ways: dict[str, MemoryReader], since: Any, until: Any, options: dict[str, Any], query: str | None
+) -> None:
+    if since is not None and until is not None and (since if isinstance(until, datetime) else since.date()) > until:
+        since = None
+    every = {"since": since, "until": until, "query_text": query, **options}
+    held = search(ways["held"], **every)
+    for way in WAYS:
+        found = search(ways[way], **every)
+        assert {hit.id for hit in found} == {hit.id for hit in held}
+        assert found.total == held.total

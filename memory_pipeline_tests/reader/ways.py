@@ -1,0 +1,81 @@
+"""The ways in which a reader comes by what it searches: rows held in memory, in the journal's tail, on disk, mixed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import ACME, NOW, START
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from memory_pipeline.models.selection import Models
+
+#: A few days after all that tests here write.
+JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)
+WAYS = ("held", "tail", "disk", "held and tail", "disk and tail")
+
+
+class Said(NamedTuple):
+    """A message of a test: who says it, and what."""
+
+    name: str | None
+    text: str
+    role: str = "user"
+
+
+def talk(conversation_id: str, at: str, *said: Said, tags: Sequence[str] = (), seconds: float = 60) -> dict[str, Any]:
+    """Return a conversation of any speakers, from `at` (UTC) on."""
+    start = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    return {
+        "conversation_id": conversation_id,
+        "tags": list(tags),
+        "messages": [
+            {
+                "id": f"m{number}",
+                "role": one.role,
+                "name": one.name,
+                "content": one.text,
+                "timestamp": (start + timedelta(seconds=seconds * number)).isoformat(),
+            }
+            for number, one in enumerate(said)
+        ],
+    }
+
+
+def tell(root: str, *talks: dict[str, Any]) -> list[str]:
+    """Write conversations as an agent does; return the ids of their messages."""
+    writer = MemoryWriter.open(root, workspace_id=ACME.workspace_id, agent_id=ACME.agent_id)
+    return [identifier for one in talks for identifier in writer.write(one, now=NOW).message_ids]
+
+
+def make_hours(root: str, models: Models) -> None:
+    """Bring all that is in the journal into the index of working memory."""
+    lake = Lake(root)
+    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+
+
+def readers(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> dict[str, MemoryReader]:
+    """Return a reader of the same conversations for each of :data:`WAYS`; where two are mixed, the last is the tail."""
+    whole, tail, both = (str(folder / name) for name in ("whole", "tail", "both"))
+    tell(whole, *talks)
+    make_hours(whole, models)
+    tell(tail, *talks)
+    tell(both, *talks[:-1])
+    make_hours(both, models)
+    tell(both, talks[-1])
+    return {
+        "held": MemoryReader(Lake(whole), ACME, models.embedder),
+        "tail": MemoryReader(Lake(tail), ACME, models.embedder),
+        "disk": MemoryReader(Lake(whole), ACME, models.embedder, resident_rows=0),
+        "held and tail": MemoryReader(Lake(both), ACME, models.embedder),
+        "disk and tail": MemoryReader(Lake(both), ACME, models.embedder, resident_rows=0),
+    }
