@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import survival
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import KeyPoint, Material
@@ -161,8 +163,8 @@ def test_more_than_can_be_compared() -> None:
 
 
 def test_the_name_tells_the_settings() -> None:
-    assert SUMMARIZER.name == "extractive-1"
-    assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-1"
+    assert SUMMARIZER.name == "extractive-2"
+    assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-2"
     shorter = ExtractiveSummarizer(budgets={Grain.DAILY: 500})
     other = ExtractiveSummarizer(HashingEmbedder(64))
     assert len({SUMMARIZER.name, shorter.name, other.name}) == 3
@@ -190,3 +192,47 @@ def test_any_material_gives_points_that_cite_it(rows: list[tuple[str, float, int
     cited = [source for point in points for source in point.source_ids]
     assert len(cited) == len(set(cited))
     assert set(cited) <= {item.id for item in items}
+
+
+def test_milestones_come_before_any_amount_of_detail() -> None:
+    milestone = material(
+        "Anna: Ruben and Elise won.", number=999, importance=0.8, entities=("Ruben", "Elise"), hours=90
+    )
+    details = [
+        material(f"Ruben: {n} loaves for Elise on {n % 28 + 1} May.", number=n, importance=0.75, entities=("Elise",))
+        for n in range(400)
+    ]
+    assert "Anna: Ruben and Elise won." in {
+        point.sentence for point in SUMMARIZER.points_of(WEEK, [milestone, *details])
+    }
+
+
+def test_what_is_concrete_comes_before_chatter() -> None:
+    talk = "We are so very happy and proud and thankful that all of this has become such a wonderful {}."
+    places = ("bakery", "harbour", "garden", "market", "winter", "summer", "kitchen", "river", "evening", "journey")
+    chatter = [material(f"Ruben: {talk.format(place)}", number=n) for n, place in enumerate(places)]
+    concrete = material("Ruben: Milo rents 8 Pier Street from 3 May [2024-05-03].", number=99, entities=("Milo",))
+    points = ExtractiveSummarizer(budgets={Grain.WEEKLY: 200}).points_of(WEEK, [*chatter, concrete])
+    assert concrete.text in {point.sentence for point in points}
+
+
+def test_what_is_new_comes_before_what_has_been_said() -> None:
+    said = [
+        material(f"Anna: The {first} oven and the {second} oven bake bread.", number=10 * n + m)
+        for n, first in enumerate(("old", "big", "small", "red", "loud"))
+        for m, second in enumerate(("new", "blue", "quiet", "cheap", "spare"))
+    ]
+    new = material("Anna: The dentist has a canary and a parrot.", number=999)
+    points = ExtractiveSummarizer(budgets={Grain.WEEKLY: 200}).points_of(WEEK, [*said, new])
+    assert new.text in {point.sentence for point in points}
+
+
+def test_more_of_a_year_survives_than_by_plain_ways_at_the_same_size(tmp_path: Path) -> None:
+    """Of the sample's numbers, dates and names; see :mod:`benchmarks.survival`."""
+    (table,) = survival.run(tmp_path, quick=True)
+    for grain in (Grain.MONTHLY, Grain.QUARTERLY, Grain.YEARLY):
+        ours, *plain = (row for row in table.rows if row["grain"] == grain)
+        assert ours["way"] == "extractive"
+        for measure in ("verbatim", "values"):
+            assert float(ours[measure]) > 1.1 * max(float(row[measure]) for row in plain)
+        assert float(ours["characters"]) < 1.1 * min(float(row["characters"]) for row in plain)
