@@ -15,7 +15,7 @@ from memory_pipeline_tests.building import conversation
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ["ingest", "convert", "run", "search", "expand", "status", "sql", "config", "demo"]
+COMMANDS = ["ingest", "convert", "run", "search", "recall", "expand", "eval", "status", "sql", "config", "demo"]
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +68,9 @@ def test_from_file_to_answer(filled: None) -> None:
     assert [(grain["grain"], len(grain["periods"])) for grain in done] == [
         ("working", 2), ("daily", 2), ("weekly", 2), ("monthly", 2), ("quarterly", 1), ("yearly", 1),
     ]  # fmt: skip
-    [hit] = read("search", "Where is the dog's passport?", *SCOPE, "--now", "2024-02-01", "--max-results", "1")
+    [hit] = read("search", "Where is the dog's passport?", *SCOPE, "--now", "2024-02-01", "--max-results", "1")["hits"]
     assert hit["content"] == "Anna: Bruno ate my passport."
-    [year] = read("search", "passport", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")
+    [year] = read("search", "passport", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")["hits"]
     walk = read("expand", f"{year['id']}#2", *SCOPE)
     while walk["sources"]:
         [walk] = walk["sources"]
@@ -238,5 +238,5 @@ def test_an_estimate_says_what_would_be_asked_and_the_run_asks_it(filled: None, 
         report = read("sql", "model_cost")
         assert sum(row["calls"] for row in report) == 10
         assert {(row["workspace_id"], row["agent_id"]) for row in report} == {("acme", "support")}
-        [summary] = read("search", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")
+        [summary] = read("search", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")["hits"]
         assert read("expand", summary["id"], *SCOPE)["provenance"]["model"] == "openai/oracle"

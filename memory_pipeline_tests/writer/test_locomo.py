@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.errors import InputError
-from memory_pipeline.writer.locomo import read_locomo
+from memory_pipeline.writer.locomo import read_locomo, read_samples
 
 FIRST = [
     {"speaker": "Mira", "dia_id": "D1:1", "text": "I bought a kayak."},
@@ -210,3 +210,18 @@ def test_an_agent_named_after_its_file_has_an_acceptable_name(tmp_path: Path) ->
     admission = Admission(date(2018, 1, 1), datetime(2024, 6, 1, tzinfo=UTC))
     [record, _] = convert(tmp_path, TALKS, name="(1) sample.json")
     assert read_messages(record, admission)[1] == []
+
+
+def test_a_sample_keeps_its_questions(tmp_path: Path) -> None:
+    questions = [{"question": "What did Mira buy?", "evidence": ["D1:1"], "category": 4}]
+    path = tmp_path / "sample.json"
+    path.write_text(json.dumps([{"sample_id": "s", "conversation": TALKS, "qa": questions}, TALKS]), encoding="utf-8")
+    first, second = read_samples(path)
+    assert (first.agent_id, first.questions, len(first.conversations)) == ("s", questions, 2)
+    assert (second.agent_id, second.questions) == ("sample-2", None)
+    assert first.where == f"file {path}, sample 1"
+    assert list(read_locomo(path)) == [*first.conversations, *second.conversations]
+
+
+def test_talks_are_converted_whatever_the_questions_are(tmp_path: Path) -> None:
+    assert len(convert(tmp_path, TALKS | {"qa": "none"})) == 2

@@ -1,0 +1,185 @@
+"""The formats of labelled sets: LoCoMo's (Maharana et al., ACL 2024), and JSONL."""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.evaluation.labels import (
+    ADVERSARIAL,
+    UNCATEGORISED,
+    Citation,
+    LabelledSet,
+    Question,
+    labelled_set,
+)
+from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.reader.arguments import MAX_QUERY
+from memory_pipeline.writer.locomo import Sample, read_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+#: The workspace of LoCoMo's talks.
+_WORKSPACE = "locomo"
+_CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "single-hop", "5": ADVERSARIAL}
+#: A turn's id as evidence names it: D8:6; also D:11:26 and D30:05, which the published files hold.
+_TURN = re.compile(r"D:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})")
+
+
+def read_locomo_set(paths: Sequence[Path]) -> LabelledSet:
+    """Read files in LoCoMo's format; each sample becomes an agent.
+
+    Raises:
+        InputError: a file is not readable or not in this format, or two samples have one name.
+    """
+    samples = [sample for path in paths for sample in read_samples(path, _WORKSPACE)]
+    named: dict[str, Sample] = {}
+    for sample in samples:
+        first = named.setdefault(sample.agent_id, sample)
+        if first is not sample:
+            raise InputError(
+                f"{sample.where} and {first.where} are both called {shown(sample.agent_id)}; give each file once, and "
+                "each sample a sample_id of its own"
+            )
+    talks = ((sample.where, talk) for sample in samples for talk in sample.conversations if talk["messages"])
+    return labelled_set(talks, [question for sample in samples for question in _locomo_questions(sample)])
+
+
+def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
+    """Read files of which each line is a conversation or a question; evidence may lie in another of the files.
+
+    Raises:
+        InputError: a file is not readable, or a line is neither; the message names the file and the line.
+    """
+    conversations: list[tuple[str, object]] = []
+    questions: list[Question] = []
+    for path in paths:
+        for where, line in _lines(path):
+            try:
+                record = parse_json(line)
+                if "question" in record and "messages" not in record:
+                    questions.append(_jsonl_question(record, where))
+                elif "messages" in record and "question" not in record:
+                    conversations.append((where, record))
+                else:
+                    raise InputError(
+                        "each line must be a conversation (with messages) or a question (with question and evidence)"
+                    )
+            except InputError as error:
+                raise InputError(f"{where}: {error}; `memory-pipeline eval jsonl --help` shows the format") from None
+    return labelled_set(conversations, questions)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        data = path.read_bytes().removeprefix(BOM_UTF8)
+    except OSError as error:
+        raise InputError(f"file {path} cannot be read: {error.strerror}") from None
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            yield f"file {path}, line {number}", line
+
+
+def _locomo_questions(sample: Sample) -> Iterator[Question]:
+    if not isinstance(sample.questions, list):
+        raise InputError(f"{sample.where} has no questions: qa must be a list, not {shown(sample.questions)}")
+    scope = Scope(_WORKSPACE, sample.agent_id)
+    for number, record in enumerate(sample.questions, start=1):
+        where = f"{sample.where}, question {number}"
+        try:
+            if not isinstance(record, Mapping):
+                raise InputError(f"expected an object with question, evidence and category, not {shown(record)}")
+            yield Question(
+                where=where,
+                scope=scope,
+                text=_text(record),
+                evidence=_turns(record.get("evidence")),
+                category=_CATEGORIES.get(str(record.get("category"))) or _category(record.get("category")),
+                answer=_answer(record),
+            )
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+
+
+def _turns(evidence: object) -> tuple[Citation, ...]:
+    """Return the turns that LoCoMo's evidence names, each once; a piece that names none stands for itself."""
+    pieces = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
+    found = []
+    for piece in map(str, pieces):
+        turns = [f"D{int(talk)}:{int(turn)}" for talk, turn in _TURN.findall(piece)]
+        found += turns or [piece]
+    return tuple(Citation(name) for name in dict.fromkeys(found))
+
+
+def _jsonl_question(record: Mapping[str, Any], where: str) -> Question:
+    evidence = record.get("evidence")
+    if not isinstance(evidence, list):
+        raise InputError(f"evidence must be a list of message ids, not {shown(evidence)}")
+    return Question(
+        where=where,
+        scope=Scope(record.get("workspace_id"), record.get("agent_id")),  # type: ignore[arg-type]  # Scope checks
+        text=_text(record),
+        evidence=tuple(dict.fromkeys(_citation(each) for each in evidence)),
+        category=_category(record.get("category")),
+        answer=_answer(record),
+        now=_time(record.get("now")),
+    )
+
+
+def _citation(value: object) -> Citation:
+    if isinstance(value, str):
+        return Citation(value)
+    if isinstance(value, Mapping) and value.keys() == {"conversation_id", "id"}:
+        talk, name = value["conversation_id"], value["id"]
+        if isinstance(talk, str) and isinstance(name, str):
+            return Citation(name, talk)
+    raise InputError(
+        f'evidence {shown(value)} names no message; expected its id, or {{"conversation_id": "…", "id": "…"}}'
+    )
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """Return what is asked; what a search would refuse is refused here, where the record can be named."""
+    text = record.get("question")
+    try:
+        if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY:
+            raise InputError(f"expected a text that is not blank, of at most {MAX_QUERY:,} characters")
+        text.encode()
+    except ValueError as error:
+        reason = error if isinstance(error, InputError) else "it is not valid Unicode"
+        raise InputError(f"question {shown(text)} is not accepted; {reason}") from None
+    return text
+
+
+def _category(value: object) -> str:
+    if value is None:
+        return UNCATEGORISED
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).isprintable() or value == "":
+        raise InputError(f"category {shown(value)} is not accepted; expected a name, such as multi-hop")
+    return str(value)
+
+
+def _answer(record: Mapping[str, Any]) -> str | None:
+    answer = record.get("answer")
+    return None if answer is None else str(answer).strip() or None
+
+
+def _time(value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]  # what is no text raises TypeError
+        if moment.tzinfo is None:
+            raise ValueError
+        Calendar().hour(moment)  # refuses years that nobody remembers
+        return moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"now {shown(value)} is not a time with its zone, such as 2024-01-15T08:30:00+01:00") from None

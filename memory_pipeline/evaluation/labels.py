@@ -1,0 +1,189 @@
+"""Labelled sets: conversations, questions about them, and the messages that answer each (the evidence)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: The category whose questions have no answer in memory; it is reported apart.
+ADVERSARIAL = "adversarial"
+#: The category of questions that name none.
+UNCATEGORISED = "uncategorised"
+#: The earliest day that a memory may begin on.
+EARLIEST = date(1973, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A message as evidence names it: by its own id, which is unique in its conversation only.
+
+    Attributes:
+        id: the message's own id.
+        conversation_id: its conversation; None where the evidence does not say.
+    """
+
+    id: str
+    conversation_id: str | None = None
+
+    def __str__(self) -> str:
+        return self.id if self.conversation_id is None else f"{self.conversation_id}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as a file holds it.
+
+    Attributes:
+        where: the file and the record, for messages.
+        scope: whose memory is asked.
+        text: what is asked.
+        evidence: the messages that answer it.
+        category: its kind, by which figures are broken down.
+        answer: the expected answer, if the file has one.
+        now: when it is asked, UTC; after the agent's last message if the file does not say.
+    """
+
+    where: str
+    scope: Scope
+    text: str
+    evidence: tuple[Citation, ...]
+    category: str = UNCATEGORISED
+    answer: str | None = None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuestion:
+    """A question that can be asked and judged.
+
+    Attributes:
+        question: as the file holds it.
+        relevant: ids of the rows of its evidence, at least one.
+        unknown: what else its evidence names: no message there is.
+    """
+
+    question: Question
+    relevant: frozenset[str]
+    unknown: tuple[Citation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A question or a message that takes no part, and why."""
+
+    where: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSet:
+    """What labelled files hold, checked.
+
+    Attributes:
+        messages: all messages by the ids of their rows, in the order of the files.
+        questions: what can be asked.
+        questions_set_aside: what cannot, because the evidence names no message.
+        messages_set_aside: messages that memory does not accept.
+    """
+
+    messages: Mapping[str, Message]
+    questions: tuple[JudgedQuestion, ...]
+    questions_set_aside: tuple[SetAside, ...]
+    messages_set_aside: tuple[SetAside, ...]
+
+
+def labelled_set(
+    conversations: Iterable[tuple[str, object]], questions: Iterable[Question], now: datetime | None = None
+) -> LabelledSet:
+    """Check conversations, and find for each question the messages that its evidence names.
+
+    Args:
+        conversations: where each stands, and the conversation as `ingest` takes it.
+        questions: what is to be asked, in any order.
+        now: the time at which the messages are received; the clock's if not given.
+
+    Raises:
+        InputError: a conversation is not acceptable as a whole, or there are no conversations or no questions.
+    """
+    messages, messages_set_aside = _messages(conversations, Admission(EARLIEST, now or datetime.now(UTC)))
+    if not messages:
+        raise InputError(f"the files hold no conversations with messages to ask about{_first(messages_set_aside)}")
+    known: defaultdict[tuple[Scope, str], list[Message]] = defaultdict(list)
+    for message in messages.values():
+        if message.source_id is not None:
+            known[message.scope, message.source_id].append(message)
+    judged, set_aside = [], []
+    for question in questions:
+        try:
+            judged.append(_judge(question, known))
+        except InputError as error:
+            set_aside.append(SetAside(question.where, question.text, str(error)))
+    if not judged and not set_aside:
+        raise InputError("the files hold no questions; `memory-pipeline eval jsonl --help` shows what one looks like")
+    return LabelledSet(messages, tuple(judged), tuple(set_aside), tuple(messages_set_aside))
+
+
+def _messages(
+    conversations: Iterable[tuple[str, object]], admission: Admission
+) -> tuple[dict[str, Message], list[SetAside]]:
+    messages: dict[str, Message] = {}
+    set_aside = []
+    for where, record in conversations:
+        accepted, rejected = read_messages(record, admission)
+        for rejection in rejected:
+            if rejection.record is record:
+                raise InputError(f"{where}, {rejection.where}: {rejection.reason}")
+            set_aside.append(SetAside(f"{where}, {rejection.where}", _content(rejection.record), rejection.reason))
+        for message in accepted:
+            if not messages.setdefault(message.id, message).says_the_same_as(message):
+                reason = same_id_other_content(message)
+                set_aside.append(SetAside(f"{where}, turn {message.turn + 1}", message.content, reason))
+    return messages, set_aside
+
+
+def _judge(question: Question, known: Mapping[tuple[Scope, str], list[Message]]) -> JudgedQuestion:
+    if not question.evidence:
+        raise InputError("it has no evidence; name the messages that answer it")
+    relevant: set[str] = set()
+    unknown: list[Citation] = []
+    for citation in question.evidence:
+        named = [
+            message
+            for message in known.get((question.scope, citation.id), ())
+            if citation.conversation_id in (None, message.conversation_id)
+        ]
+        if len(named) > 1:
+            talks = sorted({message.conversation_id for message in named})
+            raise InputError(
+                f"evidence {shown(str(citation))} names {len(named)} messages, of the conversations "
+                f"{shown(', '.join(talks), 200)}; write it as an object with conversation_id and id, and give each "
+                "message of a conversation an id of its own"
+            )
+        relevant.update(message.id for message in named)
+        if not named:
+            unknown.append(citation)
+    if not relevant:
+        names = ", ".join(str(citation) for citation in unknown)
+        raise InputError(
+            f"evidence {shown(names, 200)} names no message of {question.scope.workspace_id}/{question.scope.agent_id}"
+        )
+    return JudgedQuestion(question, frozenset(relevant), tuple(unknown))
+
+
+def _content(conversation: object) -> str:
+    """Return what the one message of a rejected record says."""
+    [message] = conversation["messages"]  # type: ignore[index]  # read_messages() puts the message into one
+    return str(message.get("content", "")) if isinstance(message, dict) else str(message)
+
+
+def _first(set_aside: list[SetAside]) -> str:
+    return f"; the first of {len(set_aside):,} that were refused: {set_aside[0].reason}" if set_aside else ""

@@ -1,0 +1,193 @@
+"""How an evaluation looks on a screen, and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.errors import shown
+from memory_pipeline.evaluation.labels import ADVERSARIAL
+from memory_pipeline.evaluation.metrics import NDCG_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from memory_pipeline.evaluation.harness import Evaluation, Outcome
+    from memory_pipeline.evaluation.labels import Citation, LabelledSet
+    from memory_pipeline.evaluation.metrics import Coverage, Scores
+    from memory_pipeline.evaluation.survival import Remains
+
+#: Lines shown of what was set aside; JSON has all of them.
+_SHOWN = 10
+
+
+def report_lines(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what was asked, what was found, what it took, what remains, and what was set aside."""
+    labels, overall = evaluation.labels, evaluation.overall
+    adversarial = evaluation.adversarial.questions if evaluation.adversarial else 0
+    apart = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported apart" if adversarial else ""
+    yield f"{_size(labels)}; {_count(overall.questions, 'question')}{apart}"
+    yield ""
+    yield f"{'evidence found':<26}{'any of it':>18}{'all of it':>18}{'recall':>10}"
+    for depth, coverage in overall.at.items():
+        yield _coverage_line(f"in the first {depth} turns" if depth > 1 else "in the first turn", coverage, overall)
+    yield _coverage_line(f"in {evaluation.tokens:,} tokens", overall.within_budget, overall)
+    yield f"MRR {overall.mrr:.3f}, nDCG@{NDCG_DEPTH} {overall.ndcg:.3f}"
+    yield f"a search takes {evaluation.p50:.1f} ms (p50), {evaluation.p95:.1f} ms (p95)"
+    yield ""
+    yield from _category_lines(evaluation)
+    if evaluation.remains:
+        yield ""
+        yield from _survival_lines(evaluation.remains)
+    if evaluation.unfinished:
+        yield ""
+        yield (
+            f"{evaluation.unfinished:,} rows wait for a model, which failed or has no budget left; these figures are "
+            "not the configured models' alone"
+        )
+    yield from _set_aside_lines(labels)
+
+
+def to_record(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the evaluation as plain values; all but the milliseconds are the same each time."""
+    labels = evaluation.labels
+    return {
+        "set": _sizes(labels),
+        "max_results": evaluation.max_results,
+        "tokens": evaluation.tokens,
+        "overall": _scores(evaluation.overall),
+        "categories": {name: _scores(scores) for name, scores in evaluation.categories.items()},
+        ADVERSARIAL: _scores(evaluation.adversarial) if evaluation.adversarial else None,
+        "milliseconds": {"p50": round(evaluation.p50, 2), "p95": round(evaluation.p95, 2)},
+        "survival": evaluation.remains,
+        "unfinished": evaluation.unfinished,
+        "questions_set_aside": labels.questions_set_aside,
+        "messages_set_aside": labels.messages_set_aside,
+        "questions": [_outcome(outcome, labels) for outcome in evaluation.outcomes],
+    }
+
+
+def _sizes(labels: LabelledSet) -> dict[str, int]:
+    messages = labels.messages.values()
+    return {
+        "agents": len({message.scope for message in messages}),
+        "conversations": len({(message.scope, message.conversation_id) for message in messages}),
+        "messages": len(messages),
+        "questions": len(labels.questions),
+        "questions_set_aside": len(labels.questions_set_aside),
+        "messages_set_aside": len(labels.messages_set_aside),
+    }
+
+
+def _size(labels: LabelledSet) -> str:
+    sizes = _sizes(labels)
+    return ", ".join(_count(sizes[f"{name}s"], name) for name in ("agent", "conversation", "message"))
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+
+
+def _coverage_line(what: str, coverage: Coverage, scores: Scores) -> str:
+    counts = "".join(
+        f"{count:>10,} {_percent(count / scores.questions if scores.questions else 0.0)}"
+        for count in (coverage.any, coverage.all)
+    )
+    return f"  {what:<24}{counts}{_percent(coverage.recall):>10}"
+
+
+def _category_lines(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the measures of each category, the adversarial one last."""
+    depths = tuple(evaluation.overall.at)
+    deepest = min(max(depths), NDCG_DEPTH)
+    names = [*(f"any@{depth}" for depth in depths), f"all@{deepest}", f"recall@{deepest}"]
+    names += ["MRR", f"nDCG@{NDCG_DEPTH}", "any@budget", "recall@budget"]
+    width = max(map(len, [*evaluation.categories, "category", f"({ADVERSARIAL})"])) + 2
+    yield f"{'category':<{width}}{'questions':>9}" + "".join(f"{name:>{_column(name)}}" for name in names)
+    rows = dict(evaluation.categories)
+    if evaluation.adversarial:
+        rows[f"({ADVERSARIAL})"] = evaluation.adversarial
+    for category, scores in rows.items():
+        shares = [coverage.any / scores.questions for coverage in scores.at.values()]
+        shares += [scores.at[deepest].all / scores.questions, scores.at[deepest].recall]
+        cells = [*map(_percent, shares), f"{scores.mrr:.3f}", f"{scores.ndcg:.3f}"]
+        budget = scores.within_budget
+        cells += [_percent(budget.any / scores.questions), _percent(budget.recall)]
+        aligned = "".join(f"{cell:>{_column(name)}}" for name, cell in zip(names, cells, strict=True))
+        yield f"{category:<{width}}{scores.questions:>9,}{aligned}"
+
+
+def _survival_lines(remains: Sequence[Remains]) -> Iterator[str]:
+    yield f"what remains of {_count(remains[0].answers, 'answer')} in the text of each grain"
+    yield f"{'grain':<12}{'characters':>12}{'as a text':>12}{'its numbers, dates and names':>31}"
+    for each in remains:
+        yield f"{each.grain:<12}{each.characters:>12,}{_percent(each.verbatim):>12}{_percent(each.values):>31}"
+
+
+def _set_aside_lines(labels: LabelledSet) -> Iterator[str]:
+    partly = [judged for judged in labels.questions if judged.unknown]
+    if partly:
+        yield ""
+        yield f"evidence of {_count(len(partly), 'question')} names, besides messages, what is none:"
+        yield from _first_lines([f"{judged.question.where}: {_names(judged.unknown)}" for judged in partly])
+    for what, set_aside in (("question", labels.questions_set_aside), ("message", labels.messages_set_aside)):
+        if set_aside:
+            yield ""
+            yield f"set aside: {_count(len(set_aside), what)}"
+            yield from _first_lines([f"{each.where}: {each.reason}" for each in set_aside])
+
+
+def _names(citations: Iterable[Citation]) -> str:
+    return ", ".join(shown(str(citation)) for citation in citations)
+
+
+def _first_lines(lines: Sequence[str]) -> Iterator[str]:
+    yield from (f"  {line}" for line in lines[:_SHOWN])
+    if len(lines) > _SHOWN:
+        yield f"  … and {len(lines) - _SHOWN:,} more; --json lists all"
+
+
+def _scores(scores: Scores) -> dict[str, Any]:
+    return {
+        "questions": scores.questions,
+        "at": {str(depth): _coverage(coverage) for depth, coverage in scores.at.items()},
+        "within_budget": _coverage(scores.within_budget),
+        "mrr": round(scores.mrr, 4),
+        f"ndcg@{NDCG_DEPTH}": round(scores.ndcg, 4),
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, float]:
+    return {"any": coverage.any, "all": coverage.all, "recall": round(coverage.recall, 4)}
+
+
+def _outcome(outcome: Outcome, labels: LabelledSet) -> Mapping[str, Any]:
+    """Return one question with the ranks at which its evidence was found, from 1; null where it was not."""
+    question, ranking = outcome.judged.question, outcome.ranking
+    evidence = [labels.messages[row] for row in sorted(ranking.relevant)]
+    ranks = {turn: rank for rank, turn in enumerate(ranking.turns, start=1)}
+    return {
+        "where": question.where,
+        "workspace_id": question.scope.workspace_id,
+        "agent_id": question.scope.agent_id,
+        "question": question.text,
+        "answer": question.answer,
+        "category": question.category,
+        "evidence": [
+            {
+                "conversation_id": message.conversation_id,
+                "id": message.source_id,
+                "rank": ranks.get(message.id),
+                "within_budget": message.id in ranking.within_budget,
+            }
+            for message in evidence
+        ],
+        "unknown_evidence": [str(citation) for citation in outcome.judged.unknown],
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{share:6.1%}"
+
+
+def _column(name: str) -> int:
+    return max(len(name), 6) + 2

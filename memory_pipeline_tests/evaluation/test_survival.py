@@ -1,0 +1,149 @@
+"""Which known answers can still be read in what remains."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.ranking import terms
+from memory_pipeline.evaluation.survival import Memory, Remains, Span, Values, remains, survival
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.selection import Models
+from memory_pipeline_tests.building import ACME, conversation, run, write
+
+MONDAY = date(2024, 1, 15)
+
+
+def memory(*texts: str, said_on: date = MONDAY) -> Memory:
+    return Memory((text, said_on) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("Two cats and a dog", "Anna: we have a dog, and two cats."),
+        ("the Café", "Anna: That CAFE closed!"),
+        ("sunset", "Anna: I paint sunsets."),
+    ],
+)
+def test_an_answer_is_said_in_other_forms_and_orders(answer: str, text: str) -> None:
+    assert memory("Ruben: something else.", text).says(terms(answer))
+
+
+def test_all_words_must_stand_in_one_text() -> None:
+    assert not memory("Anna: I have a dog.", "Ruben: two cats came by.").says(terms("two cats and a dog"))
+    assert not memory().says(terms("dog"))
+    assert not memory("Anna: a dog.").says([])
+
+
+@pytest.mark.parametrize(
+    ("answer", "first", "last"),
+    [
+        ("7 May 2023", date(2023, 5, 7), date(2023, 5, 7)),
+        ("around November 16, 2023", date(2023, 11, 16), date(2023, 11, 16)),
+        ("January, 2023", date(2023, 1, 1), date(2023, 1, 31)),
+        ("The summer of 2022", date(2022, 1, 1), date(2022, 12, 31)),
+        ("2022", date(2022, 1, 1), date(2022, 12, 31)),
+        ("The week before 9 June 2023", date(2023, 5, 29), date(2023, 6, 4)),
+        ("The weekend of 1 July 2023", date(2023, 7, 1), date(2023, 7, 2)),
+        ("the Friday before 15 July 2023", date(2023, 7, 14), date(2023, 7, 14)),
+        ("the day after 1 June 2023", date(2023, 6, 2), date(2023, 6, 2)),
+    ],
+)
+def test_dates_of_answers(answer: str, first: date, last: date) -> None:
+    assert Values.of_answer(answer) == Values(frozenset(), frozenset([Span(first, last)]), frozenset())
+
+
+def test_numbers_and_names_of_answers() -> None:
+    assert Values.of_answer("1,200 euros for three lamps").numbers == {"1200", "3"}
+    assert Values.of_answer("a trip with Ruben to Porto").names == {("ruben",), ("porto",)}
+    assert not Values.of_answer("a trip to the coast")
+    assert not Values.of_answer("")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Anna: I went yesterday.", "14 January 2024"),
+        ("Anna: I went on Sunday [2024-01-14].", "14 January 2024"),
+        ("Anna: It was on 14 January.", "January 14, 2024"),
+        ("Anna: I was away last weekend [2024-01-13/14].", "the week before 15 January 2024"),
+        ("Anna: I was away last weekend [2024-01-13/14].", "January 2024"),
+        ("Anna: I moved in 2019.", "2019"),
+    ],
+)
+def test_a_date_is_held_in_any_spelling(text: str, answer: str) -> None:
+    assert memory(text).holds(Values.of_answer(answer))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Anna: I was away last weekend [2024-01-13/14].", "13 January 2024"),  # which of the two days?
+        ("Anna: I went yesterday [2024-01-14].", "13 January 2024"),
+        ("Anna: I moved last year [2023].", "May 2023"),
+    ],
+)
+def test_a_date_that_is_less_exact_is_not_held(text: str, answer: str) -> None:
+    assert not memory(text).holds(Values.of_answer(answer))
+
+
+def test_the_day_on_which_something_was_said_is_a_date() -> None:
+    texts = memory("Anna: I moved.")
+    assert texts.holds(Values.of_answer("15 January 2024"))
+    assert texts.holds(Values.of_answer("the week of 17 January 2024"))
+    assert not texts.holds(Values.of_answer("January 2024"))
+    assert memory("Anna: I moved today.").holds(Values.of_answer("January 2024"))
+
+
+def test_values_need_not_stand_together_but_all_must_stand() -> None:
+    texts = memory("Anna: Porto is far.", "Ruben: I paid two euros.")
+    assert texts.holds(Values.of_answer("a fare of 2 euros to Porto"))
+    assert not texts.holds(Values.of_answer("a fare of 3 euros to Porto"))
+    assert not texts.holds(Values.of_answer("a fare of 2 euros to Lisbon"))
+    assert not texts.holds(Values.of_answer("a fare to New Porto"))
+
+
+@pytest.mark.parametrize("label", ["2023-13", "2023-02-31", "0000", "2023-W60", "2023-04-30/99"])
+def test_brackets_that_hold_no_date_are_passed_over(label: str) -> None:
+    assert memory(f"Anna: look [{label}] there.").says(["look"])
+
+
+def test_shares() -> None:
+    other = Scope("acme", "other")
+    found = remains(
+        Grain.YEARLY,
+        {ACME: memory("Anna: I moved to Porto.", "Ruben: no.")},
+        {ACME: ["Porto", "a fare to Lisbon", "I moved to Porto", "Yes"], other: ["sunset"]},
+    )
+    assert found == Remains(Grain.YEARLY, len("Anna: I moved to Porto.Ruben: no."), 4, 2 / 4, 1 / 2)
+
+
+def test_no_answers_and_no_memory_divide_nothing_by_zero(lake: Lake) -> None:
+    assert remains(Grain.DAILY, {}, {}) == Remains(Grain.DAILY, 0, 0, 0.0, 0.0)
+    assert survival(lake, {ACME: ["Porto", ""]}) == [Remains(grain, 0, 1, 0.0, 0.0) for grain in Grain]
+
+
+def test_a_lake_is_read_grain_by_grain(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto yesterday.", "How are you?"))
+    write(lake, conversation("We moved to Lisbon.", scope=Scope("acme", "other")))
+    run(lake, models)
+    found = survival(lake, {ACME: ["a flat in Porto", "Porto", "14 January 2024", "Lisbon", "how"]})
+    assert [each.grain for each in found] == list(Grain)
+    assert {(each.answers, each.verbatim) for each in found} == {(4, 1 / 4)}
+    summary = "Anna: I moved to Porto yesterday [2024-01-14]."
+    assert [each.characters for each in found[1:]] == [len(summary)] * 5
+    assert found[0].characters == len(f"{summary}Anna: I moved to Porto yesterday.Anna: How are you?")
+    assert {each.values for each in found} == {1.0}
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_any_text_can_be_looked_through(texts: list[str], answers: list[str]) -> None:
+    found = remains(Grain.DAILY, {ACME: memory(*texts)}, {ACME: answers})
+    assert 0 <= found.verbatim <= 1
+    assert 0 <= found.values <= 1
