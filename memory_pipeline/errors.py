@@ -49,7 +49,10 @@ class ModelError(MemoryPipelineError):
 
 def shown(value: object, limit: int = 80) -> str:
     """Return `value` as an error message may show it: quoted, printable, and short even if it is huge."""
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # Python writes no number of more than a few thousand digits
+        text = f"a {type(value).__name__} too long to be written"
     head = text[: limit + 1]
     quoted = ascii(head[:limit]) if isinstance(value, str) else head[:limit]
     return quoted if len(text) <= limit else f"{quoted}… ({len(text):,} characters)"

@@ -76,7 +76,8 @@ def weights_for(embedder: str) -> Weights:
     return replace(WEIGHTS, vector=0.1, nearby=0.3) if embedder.startswith(_SPELLING_ONLY) else WEIGHTS
 
 
-_TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+#: A word, or a picture: skin tones and what joins pictures are left out.
+_TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
 #: From here on scripts write words without blanks between them: pairs of characters are compared instead.
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
 _WHEN = re.compile(r"\b(?:when|how long|since when|(?:what|which) (?:date|day|week|month|year|time))\b", re.IGNORECASE)

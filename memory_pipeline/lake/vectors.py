@@ -136,7 +136,7 @@ class VectorIndex:
         return self._loop.run(self._search(scope, grain, where, limit, vector, text))
 
     def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
-        """Return the rows whose `ends_at` is latest, newest first."""
+        """Return the rows whose `ends_at` is latest, newest first: those of `limit` different messages, or more."""
         return self._loop.run(self._newest(scope, grain, where, limit))
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
@@ -158,6 +158,10 @@ class VectorIndex:
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
         """Return the number of rows of an agent's table that pass; 0 where there is none."""
         return self._loop.run(self._count(scope, grain, where))
+
+    def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
+        """Return what the rows of an agent's table that pass rest on, each once."""
+        return self._loop.run(self._messages(scope, grain, where))
 
     async def _table(self, scope: Scope, grain: Grain) -> Any | None:
         return await self._databases.table(scope.workspace_id, _name(scope, grain))
@@ -241,7 +245,10 @@ class VectorIndex:
                 for query, score in queries
             )
         )
-        return pa.concat_tables([rows.select(_FOUND) for rows in found])
+        rows = pa.concat_tables([rows.select(_FOUND) for rows in found])
+        # Those that words and vectors both find come twice.
+        once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
+        return rows.take(pa.array(sorted(once.values()), pa.int64()))
 
     async def _newest(self, scope: Scope, grain: Grain, filtered: Filter, limit: int) -> pa.Table:
         table = await self._table(scope, grain)
@@ -249,7 +256,13 @@ class VectorIndex:
             return _NOTHING
         where = await self._sql(scope, grain, filtered)
         query = table.query().where(where) if where else table.query()
-        return await query.order_by([_NEWEST, _BY_ID]).select(_FOUND).limit(limit).to_arrow()
+        query = query.order_by([_NEWEST, _BY_ID]).select(_FOUND)
+        taken = limit
+        while True:
+            rows = await query.limit(taken).to_arrow()
+            if rows.num_rows < taken or len(_messages(rows)) >= limit:
+                return rows
+            taken *= 4
 
     async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str] | None) -> pa.Table:
         table = await self._table(scope, grain)
@@ -279,6 +292,13 @@ class VectorIndex:
     async def _count(self, scope: Scope, grain: Grain, filtered: Filter | None) -> int:
         table = await self._table(scope, grain)
         return 0 if table is None else int(await table.count_rows(await self._sql(scope, grain, filtered)))
+
+    async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
+        return _messages(await self._select(scope, grain, await self._sql(scope, grain, where), ["source_ids"]))
+
+
+def _messages(rows: pa.Table) -> set[tuple[str, ...]]:
+    return set(map(tuple, rows["source_ids"].to_pylist())) if rows.num_rows else set()
 
 
 def _name(scope: Scope, grain: Grain) -> str:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from memory_pipeline.domain.periods import Calendar
 
 #: Longest range of days that a search accepts: a century.
 MAX_DAYS_AGO = 36_525
@@ -52,16 +54,15 @@ def filter_of(
     Raises:
         InputError: one of them is not accepted; the message names it.
     """
-    if now.tzinfo is None:
-        raise InputError(f"now {now.isoformat()} has no time zone")
+    now = _now(now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
-        if isinstance(days, bool) or not isinstance(days, int | float) or not math.isfinite(days):
+        whole = isinstance(days, int) and not isinstance(days, bool)
+        if not whole and not (isinstance(days, float) and math.isfinite(days)):
             raise InputError(f"{name} {shown(days)} is not a number of days")
         if not 0 <= days <= MAX_DAYS_AGO:
-            raise InputError(f"{name} {days} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
-    if minimum_days_ago > maximum_days_ago:
+            raise InputError(f"{name} {shown(days)} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
+    if since is None and until is None and minimum_days_ago > maximum_days_ago:
         raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
-    Calendar().hour(now)  # refuses years that nobody remembers
     # What lies a little ahead of this clock is 0 days old.
     newest = now - timedelta(days=minimum_days_ago) if minimum_days_ago else now + CLOCK_SKEW
     first = now - timedelta(days=maximum_days_ago) if since is None else _instant("since", since, calendar, end=False)
@@ -71,6 +72,7 @@ def filter_of(
     for name, label in labels.items():
         if label is not None and (not isinstance(label, str) or not label.strip() or len(label) > MAX_ID):
             raise InputError(f"{name} {shown(label)} is not valid; expected a text of 1 to {MAX_ID} characters")
+        _unicode(name, label or "")
     return Filter(
         since=first,
         until=last,
@@ -80,8 +82,12 @@ def filter_of(
     )
 
 
-def query_of(text: str | None) -> str | None:
+def query_of(text: str | None, name: str = "query_text") -> str | None:
     """Return a query as it is compared; None if it is blank, and so asks for nothing in particular.
+
+    Args:
+        text: the query.
+        name: what the caller calls it.
 
     Raises:
         InputError: it is no text, longer than 10,000 characters, or broken Unicode.
@@ -89,13 +95,8 @@ def query_of(text: str | None) -> str | None:
     if text is None:
         return None
     if not isinstance(text, str) or len(text) > MAX_QUERY:
-        raise InputError(
-            f"query_text {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters"
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"query_text {shown(text)} is not valid Unicode text") from None
+        raise InputError(f"{name} {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters")
+    _unicode(name, text)
     return text.replace("\x00", " ").strip() or None
 
 
@@ -110,15 +111,37 @@ def count_of(name: str, value: object, least: int, most: int) -> int:
     return value
 
 
+def _now(value: object) -> datetime:
+    """Return the time from which ages count, in UTC."""
+    if not isinstance(value, datetime):
+        raise InputError(f"now {shown(value)} is not a time")
+    if value.tzinfo is None:
+        raise InputError(f"now {value.isoformat()} has no time zone")
+    if not FIRST_YEAR < value.year < LAST_YEAR:  # nobody remembers others
+        raise InputError(f"now {value.isoformat()} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
+    return value.astimezone(UTC)
+
+
+def _unicode(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} {shown(text)} is not valid Unicode text") from None
+
+
 def _instant(name: str, value: object, calendar: Calendar, *, end: bool) -> datetime:
     """Return a time in UTC; of a date its first moment, or its last."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InputError(f"{name} {value.isoformat()} has no time zone; a date needs none")
-        return value.astimezone(UTC)
-    if not isinstance(value, date):
+    elif not isinstance(value, date):
         raise InputError(f"{name} {shown(value)} is neither a date nor a time")
-    start, following = calendar.bounds(Period.containing(Grain.DAILY, value))
+    try:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC)
+        start, following = calendar.bounds(Period.containing(Grain.DAILY, value))
+    except OverflowError:
+        raise InputError(f"{name} {value} is too far away; leave it out for no limit") from None
     return following - timedelta(microseconds=1) if end else start
 
 

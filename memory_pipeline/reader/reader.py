@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
@@ -25,6 +26,7 @@ from memory_pipeline.reader.segment import Segment
 from memory_pipeline.reader.tail import Tail
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.ports import Embedder
@@ -34,7 +36,17 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.selection import Choice
 
 #: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
-_OVERFETCH, _LEAST_CANDIDATES = 5, 200
+_OVERFETCH = 5
+#: So many results are ranked at once; whoever turns to a later page has those before ranked first.
+_RANKED_AT_ONCE = 100
+
+
+class _Passing(NamedTuple):
+    """Rows to choose from, which of them pass, and how many messages pass in all."""
+
+    segments: list[Segment]
+    masks: list[NDArray[np.bool_]]
+    total: int
 
 
 class MemoryReader:
@@ -152,17 +164,32 @@ class MemoryReader:
         query = query_of(query_text)
         if query is None and grain is Grain.WORKING and where.kind is None:
             where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
-        if query is not None:
-            self._lake.index.check(self._embedder)
-        segments, total = self._segments(grain, where, wanted, query)
-        masks = [where.mask(segment.rows) for segment in segments]
         if query is None:
+            segments, masks, total = self._passing(grain, where, wanted, None)
             chosen = selection.newest(segments, masks, wanted)
         else:
-            scored = self._rank(segments, masks, wanted, query)
-            chosen = selection.best(segments, scored, wanted, self._weights, explain=explain)
-        hits = [self._hit(grain, choice) for choice in chosen[offset:]]
-        return Hits(hits, selection.total(segments, masks) if total is None else total, offset)
+            self._lake.index.check(self._embedder)
+            chosen, total = self._best(grain, where, wanted, query, explain=explain)
+        return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
+
+    def _best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
+        """Return the best, and how many there are. More of them begin with the fewer, so that pages are of one list.
+
+        How much is compared follows from how much is wanted. So that this changes no earlier page, a list is continued
+        by what a wider comparison finds besides.
+        """
+        chosen: dict[tuple[str, ...], Choice] = {}
+        at_once = _RANKED_AT_ONCE
+        while True:
+            segments, masks, total = self._passing(grain, where, at_once, query)
+            scored = self._rank(segments, masks, at_once, query)
+            count = at_once if chosen else min(at_once, wanted)
+            for choice in selection.best(segments, scored, count, self._weights, explain=explain):
+                if len(chosen) < at_once:
+                    chosen.setdefault(tuple(choice.row["source_ids"]), choice)
+            if at_once >= wanted or len(chosen) >= total:
+                return list(chosen.values())[:wanted], total
+            at_once *= 2
 
     def recall(
         self,
@@ -195,17 +222,18 @@ class MemoryReader:
             InputError: an argument is not accepted; the message names it.
             ConfigurationError: the index was made with another embedder than the reader's.
         """
-        text = query_of(query)
+        text = query_of(query, "query")
         if text is None:
             raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
         count_of("max_tokens", max_tokens, 1, 1_000_000)
         where = self._filter(0, MAX_DAYS_AGO, since, until, None, person, None, tag, minimum_importance, now)
         self._lake.index.check(self._embedder)
         wanted = considered(max_tokens)
-        facts, _ = self._segments(Grain.WORKING, where, wanted, text)
+        facts, masks, _ = self._passing(Grain.WORKING, where, wanted, text)
         summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self._resident.points(grain)) is not None}
         segments = [*facts, *summaries.values()]
-        ranking = self._rank(segments, [where.mask(segment.rows) for segment in segments], wanted, text)
+        masks += [where.mask(segment.rows) for segment in summaries.values()]
+        ranking = self._rank(segments, masks, wanted, text)
         calendar, weights = self._lake.calendar, self._weights
         said = selection.best(facts, ranking[: len(facts)], wanted, weights)
         points = [
@@ -242,7 +270,7 @@ class MemoryReader:
     ) -> Filter:
         return filter_of(
             self._lake.calendar,
-            now or datetime.now(UTC),
+            datetime.now(UTC) if now is None else now,
             minimum_days_ago,
             maximum_days_ago,
             since,
@@ -252,27 +280,44 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
 
-    def _segments(
-        self, grain: Grain, where: Filter, wanted: int, query: str | None
-    ) -> tuple[list[Segment], int | None]:
-        """Return what to choose from, and, where that is only a part of what passes, how much passes.
+    def _passing(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> _Passing:
+        """Return what to choose from; of a table that is too large to be held, what the index finds.
 
         The tail is read before the index; see :class:`Tail`.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
-        segments = [] if tail is None else [tail]
         held = self._resident.segment(grain)
+        found = self._found(grain, where, wanted, query) if held is None else held
+        segments = [found] if tail is None else [tail, found]
+        masks = [where.mask(segment.rows) for segment in segments]
         if held is not None:
-            return [*segments, held], None
+            return _Passing(segments, masks, selection.total(segments, masks))
+        pending = None if tail is None else tail.rows.filter(masks[0])
+        return _Passing(segments, masks, self._total_on_disk(grain, where, pending))
+
+    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
         index, scope = self._lake.index, self._scope
         if query is None:
-            found = index.newest(scope, grain, where, wanted)
+            rows = index.newest(scope, grain, where, wanted)
         else:
-            limit = max(_LEAST_CANDIDATES, _OVERFETCH * wanted)
-            found = index.search(scope, grain, where, limit, self._embedded(query), query)
-        counted = where if grain is not Grain.WORKING or where.kind else replace(where, kind=FactKind.TURN)
-        total = index.count(scope, grain, counted) + selection.total(segments, [where.mask(s.rows) for s in segments])
-        return [*segments, Segment.of(found, self._embedder.dimension)], total
+            rows = index.search(scope, grain, where, _OVERFETCH * wanted, self._embedded(query), query)
+        return Segment.of(rows, self._embedder.dimension)
+
+    def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
+        """Return how many messages rows of the index and of the tail rest on that pass."""
+        index, scope = self._lake.index, self._scope
+        others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
+        if where.kind not in {None, FactKind.TURN}:
+            return len(index.messages(scope, grain, where) | others)
+        if grain is Grain.WORKING:
+            where = replace(where, kind=FactKind.TURN)  # each message has one
+        total = index.count(scope, grain, where) + len(others)
+        if pending is None or not others:
+            return total
+        # What is in both was said when the tail's messages were.
+        span = pc.min_max(pending["ends_at"]).as_py()
+        beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
+        return total - len(beside & others)
 
     def _rank(self, segments: list[Segment], masks: list[NDArray[np.bool_]], wanted: int, query: str) -> list[Scored]:
         question = Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))

@@ -7,6 +7,7 @@ rows than may be held is searched where it lies, and only what is found there is
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.reader.recall import points_of
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 #: Rows of all grains together that a reader holds, unless it is told otherwise: about 0.3 GB at 384 dimensions.
 DEFAULT_ROWS: Final = 250_000
+
+
+@dataclass(slots=True)
+class _Held:
+    """A table: its version and rows, and the points of its summaries once they were asked for."""
+
+    version: int
+    rows: Segment
+    points: Segment | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 class Resident:
@@ -39,8 +52,7 @@ class Resident:
         self._dimension = dimension
         self._most = most
         self._calendar = calendar
-        self._held: dict[Grain, tuple[int, Segment]] = {}
-        self._points: dict[Grain, tuple[Segment, Segment]] = {}
+        self._held: dict[Grain, _Held] = {}
         self._lock = threading.Lock()
 
     def segment(self, grain: Grain) -> Segment | None:
@@ -48,26 +60,32 @@ class Resident:
         version = self._index.version(self._scope, grain)
         with self._lock:
             held = self._held.pop(grain, None)
-            if held is not None and held[0] == version:
+            if held is not None and held.version == version:
                 self._held[grain] = held  # now the most recently used
-                return held[1]
+                return held.rows
             if self._index.count(self._scope, grain) > self._most:
                 return None
             # The rows may be newer than the version; then the next search reads them once more.
             segment = Segment(*self._index.load(self._scope, grain, self._dimension))
             if version is not None:
-                self._held[grain] = version, segment
+                self._held[grain] = _Held(version, segment)
                 self._make_room()
             return segment
 
     def points(self, grain: Grain) -> Segment | None:
         """Return the points of a grain's summaries; None if there are more summaries than may be held."""
         summaries = self.segment(grain)
+        if summaries is None:
+            return None
         with self._lock:
-            if summaries is not None and self._points.get(grain, (None,))[0] is not summaries:
-                self._points[grain] = summaries, points_of(summaries, self._calendar)
-            return None if summaries is None else self._points[grain][1]
+            held = self._held.get(grain)
+            if held is not None and held.rows is summaries and held.points is not None:
+                return held.points
+            points = points_of(summaries, self._calendar)
+            if held is not None and held.rows is summaries:
+                held.points = points
+            return points
 
     def _make_room(self) -> None:
-        while len(self._held) > 1 and sum(len(segment) for _, segment in self._held.values()) > self._most:
+        while self._held and sum(map(len, self._held.values())) > self._most:
             del self._held[next(iter(self._held))]

@@ -140,18 +140,28 @@ def _rows(
 
 
 def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]], count: int) -> list[Choice]:
-    """Return up to `count` rows that pass, each id once, the newest first, in the order of ids where equal."""
-    rows: dict[str, dict[str, Any]] = {}
+    """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal."""
+    rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
-        passing = np.flatnonzero(mask)
-        ages = -segment.ends_at[passing]
-        if len(passing) > count:
-            # All of the last moment, so that ids decide among them.
-            oldest = np.partition(ages, count - 1)[count - 1]
-            passing = passing[ages <= oldest]
-        rows |= {row["id"]: row for row in segment.rows.take(passing).to_pylist()}
-    ordered = sorted(rows.values(), key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
-    return [Choice(row, 0.0) for row in ordered[:count]]
+        rows += segment.rows.take(_latest(segment, np.flatnonzero(mask), count)).to_pylist()
+    rows.sort(key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
+    unique: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        unique.setdefault(tuple(row["source_ids"]), row)
+    return [Choice(row, 0.0) for row in list(unique.values())[:count]]
+
+
+def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Return the latest of some rows, of at least `count` different messages; all of one moment, or none."""
+    ages = -segment.ends_at[rows]
+    taken = count
+    while taken < len(rows):
+        oldest = np.partition(ages, taken - 1)[taken - 1]
+        latest: NDArray[np.intp] = rows[ages <= oldest]
+        if len(np.unique(segment.message[latest])) >= count:
+            return latest
+        taken *= 4
+    return rows
 
 
 def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]]) -> int:

@@ -54,15 +54,21 @@ def test_letters_that_only_look_special_are_compared_without_case(one: str, othe
         "  \n",
         "I'll, don't, she's",
         "...",
-        "🚲",
-        "👩‍👩‍👧 🇵🇹 ❤️",
         "'",
         "_ __",
         "’’",
     ],
 )
-def test_stop_words_signs_and_emoji_are_no_terms(text: str) -> None:
+def test_stop_words_and_signs_are_no_terms(text: str) -> None:
     assert terms(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "pictures"),
+    [("🚲", ["🚲"]), ("my🚲!🚲", ["🚲", "🚲"]), ("❤️ ❤", ["❤", "❤"]), ("👍🏽 👍", ["👍", "👍"]), ("👩‍👧", ["👩", "👧"])],
+)
+def test_a_picture_is_a_term(text: str, pictures: list[str]) -> None:
+    assert terms(text) == pictures
 
 
 def test_terms_stand_in_order_each_as_often_as_it_is_said() -> None:

@@ -75,21 +75,7 @@ def test_pages_of_the_newest_are_disjoint_and_make_one_list(ways: dict[str, Memo
     _pages_are_one_list(ways[way])
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        *("held", "tail", "held and tail"),
-        *(
-            pytest.param(
-                way,
-                marks=pytest.mark.xfail(
-                    strict=True, raises=AssertionError, reason="candidates depend on the page; so do scores"
-                ),
-            )
-            for way in ("disk", "disk and tail")
-        ),
-    ],
-)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("query", QUERIES)
 def test_pages_of_the_best_are_disjoint_and_make_one_list(ways: dict[str, MemoryReader], way: str, query: str) -> None:
     _pages_are_one_list(ways[way], query_text=query)
@@ -134,42 +120,17 @@ def test_a_message_of_many_facts_of_one_kind_is_one_hit_of_a_query(ways: dict[st
     assert len(search(ways[way], query_text="zebra", person="Cleo", kind="event")) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="selection.newest leaves out equal ids, not equal messages"
-)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_message_of_many_facts_of_one_kind_is_one_hit_of_the_newest(ways: dict[str, MemoryReader], way: str) -> None:
     assert len(search(ways[way], person="Cleo", kind="event")) == 1
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "held",
-        "tail",
-        "held and tail",
-        pytest.param(
-            "disk",
-            marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="_segments counts rows, not messages"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_message_of_many_facts_of_one_kind_counts_once(ways: dict[str, MemoryReader], way: str) -> None:
     assert search(ways[way], query_text="zebra", person="Cleo", kind="event").total == 1
 
 
-@pytest.mark.parametrize(
-    "resident_rows",
-    [
-        100,
-        pytest.param(
-            0,
-            marks=pytest.mark.xfail(
-                strict=True, raises=AssertionError, reason="_segments adds the tail's to the table's"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("resident_rows", [100, 0])
 def test_a_message_in_both_the_tail_and_the_index_counts_once(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, resident_rows: int
 ) -> None:

@@ -103,9 +103,6 @@ def test_words_are_found_in_any_script_case_and_accent(ways: dict[str, MemoryRea
         assert hits[0].score > hits[1].score
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="ranking.terms leaves out emoji, and so does every signal"
-)
 def test_an_emoji_is_found(ways: dict[str, MemoryReader]) -> None:
     assert search(ways["held"], "🚲")[0].content == "Anna: My bike 🚲 is red."
 

@@ -119,7 +119,7 @@ def test_an_agent_without_memory_recalls_nothing(reader: MemoryReader) -> None:
     ("arguments", "message"),
     [
         ({"query": "  "}, "query is blank"),
-        ({"query": "x" * 1_000_000}, "query_text 'xxx.* is not accepted"),
+        ({"query": "x" * 1_000_000}, "query 'xxx.* is not accepted"),
         ({"query": "x", "max_tokens": 0}, "max_tokens 0 is not accepted"),
         ({"query": "x", "max_tokens": True}, "max_tokens True"),
         ({"query": "x", "since": datetime.fromisoformat("2024-01-01T08:00")}, "since .* has no time zone"),

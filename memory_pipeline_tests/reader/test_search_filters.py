@@ -173,9 +173,6 @@ def test_the_best_have_the_same_scores_in_the_tail_as_in_the_index(ways: dict[st
         assert search(ways[way], query_text=query) == search(ways["held"], query_text=query)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="vectors._search returns a row twice that both vectors and words find"
-)
 def test_the_best_have_the_same_scores_on_disk_where_all_rows_are_candidates(ways: dict[str, MemoryReader]) -> None:
     for query in (QUERY, "Where does Anna live?", "When did Sean book a ferry?"):
         assert search(ways["disk"], query_text=query) == search(ways["held"], query_text=query)
