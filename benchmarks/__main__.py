@@ -1,4 +1,4 @@
-"""The command: ``python -m benchmarks [--quick] [--json] [NAME…]``."""
+"""The command: ``python -m benchmarks [--quick] [--json] [NAME…] [--locomo FILE…]``."""
 
 from __future__ import annotations
 
@@ -20,27 +20,38 @@ from benchmarks.measure import progress
 if TYPE_CHECKING:
     from benchmarks.measure import Table
 
-NAMES = ("ingest", "backfill", "search", "size", "models")
+NAMES = ("ingest", "backfill", "search", "peers", "size", "models", "survival")
 _LIBRARIES = ("dagster", "deltalake", "lancedb", "litellm", "numpy", "pyarrow")
 
 
 def main() -> None:
     """Run the benchmarks that are named, or all, and print their tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and size.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed, size and what survives.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(NAMES)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="smaller data: minutes instead of a quarter of an hour")
+    parser.add_argument("--quick", action="store_true", help="smaller data: minutes instead of an hour")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument(
+        "--locomo",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="labelled files, whose answers survival seeks",
+    )
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
 
     os.environ.pop("DAGSTER_HOME", None)  # runs are counted and timed on an instance of their own
+    os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of each partition that it leaves out of an index
     tables: list[Table] = []
     for name in arguments.names or NAMES:
         progress(name)
         started = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="memory-benchmark-", ignore_cleanup_errors=True) as folder:
-            found: list[Table] = importlib.import_module(f"benchmarks.{name}").run(Path(folder), quick=arguments.quick)
+            options = {"files": arguments.locomo} if name == "survival" else {}
+            benchmark = importlib.import_module(f"benchmarks.{name}")
+            found: list[Table] = benchmark.run(Path(folder), quick=arguments.quick, **options)
         progress(f"{name} took {time.perf_counter() - started:.0f} s")
         tables += found
         if not arguments.json:

@@ -1,157 +1,366 @@
-"""How long a search takes, as one agent's memory grows, beside comparing all vectors with NumPy.
+"""How long a search takes as one agent's memory grows, how much of the exact ranking it finds, and what it holds.
 
-One agent's memory grows to about 1,000, 10,000 and 100,000 facts (``--quick``: to 10,000) with generated
-conversations, 50 messages an hour, through the real steps (the journal is written with one call an hour). At each size,
-in one process, after warming up:
+One agent's memory grows to about 1,000, 6,000, 100,000 and 1,000,000 facts (``--quick``: to 100,000) in less than a
+year, 56 messages an hour. Messages, facts, ids and words are those of the real extractor; they are put straight into
+the ``messages`` table and the index, in large batches, without journal, facts table, ledger and summaries, because the
+whole pipeline would take much longer for a million (``ingest`` and ``backfill`` measure it). Vectors are a stand-in for
+those of a trained model (:class:`StandIn`): dense, and with the full weight in ranking.
 
-- ``search_memory(working, query_text=…)``, ten results of the last year: the query's vector, LanceDB by vector and by
-  words, ranking, and the journal's tail, which is empty;
-- the same in a search for the last 7 days of those that the memory has;
-- ``search_memory(working)`` without a text: the newest first;
-- NumPy: the query's vector, all cosines, the ten highest; and once more with the query's vector at hand. It filters
-  nothing, reads no words and returns numbers of rows, not rows: it is what vectors alone cost at least;
-- a message written with ``MemoryWriter.write`` and searched at once, with no pipeline in between.
+At each size, in one process and warm, the ways taking turns query by query so that a busy machine slows them alike:
 
-The ways take turns, query by query, so that a busy machine slows them alike. "as made" is the index as the steps leave
-it; "maintained" after what the pipeline does to a table from time to time: ``optimize()``, and above 50,000 rows an
-approximate index of the vectors (IvfRq).
+- ``search_memory(query_text=…)``, ten results of the last year: the query's vector, the journal's tail, filters and
+  ranking;
+- the same within the last 7 days, and ``search_memory()`` without a text: the newest first;
+- NumPy: the query's vector, all cosines, the ten highest; and once more with the vector at hand. It filters nothing,
+  reads no words and returns numbers of rows: what vectors alone cost at least.
+
+*Held* is a reader that may hold the whole table, *default* one that is opened without saying so: a table of more than
+:data:`DEFAULT_ROWS` rows is then searched on disk, through LanceDB, with the approximate index that it has.
+
+Recall is against an exact run of the same ranking: no sketches, vectors of full precision, and all signals of every
+row instead of some candidates' (three constants are set for that reader alone; no code is changed). ``recall@10``
+counts the ids of the exact ten that are found. ``of equal score`` counts hits that score no less than the exact tenth,
+to 0.001: generated sentences often say the same, and which of equals is the tenth is a matter of the last bit. It means
+nothing for the table on disk, where scores are relative to the rows that were found.
+
+The million needs about 14 GB of memory and 20 GB of disk for the time being.
+
+A new process imports everything, then opens a reader and searches (``open, first search``), the files being in the
+system's cache; after 50 searches it tells what memory it holds, and how much of it came with the imports.
+
+``written, found``: ``MemoryWriter.write`` and the next search together, with no pipeline in between. ``after indexing``
+is the first search after an hour of 56 messages was indexed: the table that is held has changed.
 """
 
 from __future__ import annotations
 
-import asyncio
+import gc
+import json
 import random
+import statistics
+import subprocess
+import sys
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
-import lancedb
 import numpy as np
-from lancedb.index import IvfRq
+import pyarrow as pa
 
-from benchmarks.generator import START, WORKSPACE, agent_name, busy, query, sentence
-from benchmarks.ingest import make_hours, write
-from benchmarks.measure import Cell, Table, milliseconds, p50, p95, progress
-from memory_pipeline.domain.conversations import Scope
+from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query, sentence
+from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
+from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.lake import Lake
-from memory_pipeline.lake.vectors import _APPROXIMATE_FROM
-from memory_pipeline.models.selection import default_models
-from memory_pipeline.reader import MemoryReader
+from memory_pipeline.lake import Lake, vectors
+from memory_pipeline.lake.rows import facts_to_index, facts_to_rows, messages_to_rows, vectors_of
+from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
+from memory_pipeline.reader import MemoryReader, scoring, similarity
+from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-_AGENT = agent_name(0)
-_AN_HOUR = 50
-_RESULTS = 10
-_WARM_UP, _SEARCHES, _WRITES = 5, 60, 10
+    from memory_pipeline.domain.calls import Use
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.reader import Hits
+
+AGENT = agent_name(0)
+SCOPE = Scope(WORKSPACE, AGENT)
+RESULTS = 10
+_SIZES = (1_000, 6_000, 100_000, 1_000_000)
+_AN_HOUR, _FACTS_A_MESSAGE = 56, 2.22
+#: Messages that are put into the index at once.
+_BATCH = 20_000
+_WARM_UP, _SEARCHES, _WRITES, _PROCESSES = 5, 60, 10, 3
+_SEARCHES_OF_A_PROCESS = 50
+#: Beyond so many rows, exact searches and new processes take seconds each: there are fewer of them.
+_MANY = 500_000
+_EXACT, _EXACT_OF_MANY = 60, 20
+_SAME_SCORE = 0.001
+_NEVER = sys.maxsize
 
 
-def run(folder: Path, *, quick: bool) -> list[Table]:
-    """Measure, with a lake below `folder`."""
-    lake = Lake(str(folder / "lake"))
-    latency = Table(
-        "search latency",
-        f"milliseconds of {_SEARCHES} searches, warm; ratio: to the p50 of NumPy with the query's vector",
+class StandIn:
+    """Dense vectors, near each other where texts share words or parts of words; for want of a trained model.
+
+    The project's hashed features, 1,024 of them, are turned onto 384 numbers by a fixed random projection, which nearly
+    keeps angles (Johnson & Lindenstrauss, 1984). No number is zero. Meaning is not in them.
+    """
+
+    name = "benchmark-stand-in-1"
+    dimension = 384
+
+    def __init__(self) -> None:
+        self._inner = HashingEmbedder(1024)
+        random_numbers = np.random.default_rng(1).standard_normal((1024, self.dimension))
+        self._projection = random_numbers.astype(np.float32)
+
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
+        """Return unit vectors, shape (len(texts), dimension)."""
+        projected = self._inner.embed(texts, uses) @ self._projection
+        unit: NDArray[np.float32] = projected / np.linalg.norm(projected, axis=1, keepdims=True)
+        return unit
+
+
+class Growing:
+    """A lake in which one agent's memory grows, without a pipeline.
+
+    Args:
+        folder: where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.uri = str(folder)
+        self.lake = Lake(self.uri)
+        self.lake.ensure()
+        self.embedder = StandIn()
+        self.lake.index.adopt(self.embedder)
+        self.hours = 0
+        self._extractor = DeterministicExtractor("UTC")
+        self._admission = Admission(START.date(), START + timedelta(days=3_660))
+
+    @property
+    def now(self) -> datetime:
+        """When the last hour that is remembered ended."""
+        return START + timedelta(hours=self.hours)
+
+    @property
+    def facts(self) -> int:
+        """How many facts are in the index."""
+        return self.lake.index.count(SCOPE, Grain.WORKING)
+
+    def grow(self, facts: int) -> None:
+        """Add hours until there are about so many facts."""
+        started = time.perf_counter()
+        while (missing := facts - self.facts) > 0.02 * facts:
+            self.add_hours(max(1, round(min(missing / _FACTS_A_MESSAGE, _BATCH) / _AN_HOUR)))
+        progress(f"{self.facts:,} facts, {time.perf_counter() - started:.0f} s")
+
+    def add_hours(self, count: int) -> None:
+        """Put the next hours into the messages table and the index."""
+        messages: list[Message] = []
+        for number in range(self.hours, self.hours + count):
+            talk = conversation(random.Random(number), AGENT, START + timedelta(hours=number), _AN_HOUR)
+            messages += read_messages(talk, self._admission)[0]
+        self.hours += count
+        periods = {message.hour for message in messages}
+        self.lake.tables.replace(MESSAGES, {period.key for period in periods}, messages_to_rows(messages))
+        self._index(messages, periods)
+
+    def _index(self, messages: Sequence[Message], periods: set[Period]) -> None:
+        rows = facts_to_rows(self._extractor.facts_of(messages))
+        numbers = self.embedder.embed(rows["content"].to_pylist())
+        offsets = np.arange(len(numbers) + 1, dtype=np.int32) * self.embedder.dimension
+        made = {
+            "vector": pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers.ravel())),
+            "embed_model": pa.array([self.embedder.name] * len(numbers)),
+        }
+        for name, column in made.items():
+            rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        self.lake.index.replace(Grain.WORKING, periods, {SCOPE: facts_to_index(rows, self.embedder.dimension)})
+
+    def reader(self, resident_rows: int = DEFAULT_ROWS) -> MemoryReader:
+        """Open a reader that may hold so many rows."""
+        return open_reader(self.uri, resident_rows)
+
+
+def open_reader(uri: str, resident_rows: int) -> MemoryReader:
+    """Open a reader of the agent's memory."""
+    return MemoryReader.open(
+        uri, workspace_id=WORKSPACE, agent_id=AGENT, embedder=StandIn(), resident_rows=resident_rows
     )
-    writes = Table("written to searchable", f"milliseconds, p50 of {_WRITES} messages, none of them in the index yet")
-    hour, facts = 0, 0
-    for size in (1_000, 10_000) if quick else (1_000, 10_000, 100_000):
-        while facts < 0.97 * size:
-            # About 2.2 facts a message; in steps, so that the memory comes near its size.
-            more = max(1, round((size - facts) / 2.25 / _AN_HOUR))
-            started = time.perf_counter()
-            write(lake, busy(1, more, more * _AN_HOUR, first_hour=hour))
-            make_hours(lake)
-            hour, facts = hour + more, lake.index.count(Scope(WORKSPACE, _AGENT), Grain.WORKING)
-            progress(f"{facts:,} facts, {time.perf_counter() - started:.0f} s")
-        now = START + timedelta(hours=hour)
-        latency.rows += _latencies(lake, facts, "as made", now)
-        asyncio.run(_maintain(lake, facts))
-        latency.rows += _latencies(lake, facts, "maintained", now)
-        writes.rows.append(_written_to_searchable(folder, lake, facts, now))
-        make_hours(lake)  # what was written meanwhile
-    return [latency, writes]
 
 
-def _reader(lake: Lake) -> MemoryReader:
-    return MemoryReader.open(lake.storage.uri, workspace_id=WORKSPACE, agent_id=_AGENT)
-
-
-def _latencies(lake: Lake, facts: int, state: str, now: datetime) -> list[dict[str, Cell]]:
-    reader, embedder = _reader(lake), default_models().embedder
+def queries(count: int) -> list[str]:
+    """Return questions, the same every time."""
     source = random.Random("queries")
-    queries = [query(source) for _ in range(_SEARCHES)]
-    at_hand = embedder.embed(queries)
-    rows = lake.index.scan(Scope(WORKSPACE, _AGENT), Grain.WORKING)
-    vectors = rows["vector"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, embedder.dimension)
+    return [query(source) for _ in range(count)]
 
-    def search(number: int, days: float = 365) -> object:
-        return reader.search_memory(maximum_days_ago=days, max_results=_RESULTS, query_text=queries[number], now=now)
 
-    ways: dict[str, Callable[[int], object]] = {
-        "NumPy, with the query's vector": lambda n: _highest(vectors, embedder.embed([queries[n]])[0]),
-        "NumPy, vector at hand": lambda n: _highest(vectors, at_hand[n]),
-        "search_memory, text": search,
-        "search_memory, text, 7 days": lambda n: search(n, 7),
-        "search_memory, newest": lambda _: reader.search_memory(max_results=_RESULTS, now=now),
-    }
+def nearest(rows: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Return the rows of the ten highest cosines, highest first; all vectors have length 1."""
+    cosines = rows @ vector
+    best = np.argpartition(cosines, -RESULTS)[-RESULTS:]
+    return best[np.argsort(-cosines[best])]
+
+
+def in_turns(ways: Mapping[str, Callable[[int], object]], count: int) -> dict[str, list[float]]:
+    """Return milliseconds of `count` calls of each way, after a few that do not count."""
     taken: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(-_WARM_UP, _SEARCHES):
+    for number in range(-_WARM_UP, count):
         for way, action in ways.items():
             spent = milliseconds(action, number)
             if number >= 0:
                 taken[way].append(spent)
-    base = p50(next(iter(taken.values())))
+    return taken
+
+
+def run(folder: Path, *, quick: bool) -> list[Table]:
+    """Measure, with a lake below `folder`."""
+    latency = Table(
+        "search latency",
+        f"milliseconds of {_SEARCHES} searches, warm, in turns; ratio: to the p50 of NumPy with the vector at hand",
+    )
+    recall = Table("recall", f"of the {RESULTS} hits of an exact run of the same ranking, mean over the queries")
+    cold = Table(
+        "a new process",
+        f"milliseconds after the imports, megabytes after {_SEARCHES_OF_A_PROCESS} searches; "
+        f"medians of {_PROCESSES} processes; of more than {_MANY:,} facts, of one",
+    )
+    writes = Table(
+        "written, found, indexed",
+        f"milliseconds, p50 of {_WRITES} messages that are not in the index, and of 3 searches after indexing",
+    )
+    memory_of_agent = Growing(folder / "lake")
+    for size in _SIZES[:-1] if quick else _SIZES:
+        memory_of_agent.grow(size)
+        facts = memory_of_agent.facts
+        readers = {"held": memory_of_agent.reader(2 * facts)}
+        if facts > DEFAULT_ROWS:
+            readers["default, on disk"] = memory_of_agent.reader()
+        latency.rows += _latencies(memory_of_agent, readers)
+        recall.rows += _recalls(memory_of_agent, readers)
+        cold.rows += [_cold(memory_of_agent, way, 2 * facts if way == "held" else DEFAULT_ROWS) for way in readers]
+        writes.rows += [_writes(memory_of_agent, way, reader) for way, reader in readers.items()]
+        del readers
+        gc.collect()
+    return [latency, recall, cold, writes]
+
+
+def _latencies(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[str, Cell]]:
+    asked, now = queries(_SEARCHES), grown.now
+    at_hand = grown.embedder.embed(asked)
+    rows = vectors_of(grown.lake.index.scan(SCOPE, Grain.WORKING, ["vector"]), grown.embedder.dimension)
+    ways: dict[str, Callable[[int], object]] = {
+        "NumPy, vector at hand": lambda n: nearest(rows, at_hand[n]),
+        "NumPy, with the query's vector": lambda n: nearest(rows, grown.embedder.embed([asked[n]])[0]),
+    }
+    for name, reader in readers.items():
+        ways[f"search_memory, {name}"] = partial(_nth, reader, asked, now)
+        ways[f"… of 7 days, {name}"] = partial(_nth, reader, asked, now, days=7)
+        ways[f"… newest first, {name}"] = partial(_nth, reader, [None] * _SEARCHES, now)
+    taken = in_turns(ways, _SEARCHES)
+    base = p50(taken["NumPy, vector at hand"])
     return [
-        {"way": way, "facts": facts, "index": state, "p50 ms": p50(ms), "p95 ms": p95(ms), "ratio": p50(ms) / base}
+        {"way": way, "facts": len(rows), "p50 ms": p50(ms), "p95 ms": p95(ms), "ratio": p50(ms) / base}
         for way, ms in taken.items()
     ]
 
 
-def _highest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.intp]:
-    """Return the rows of the ten highest cosines, highest first; all vectors have length 1."""
-    cosines = vectors @ vector
-    best = np.argpartition(cosines, -_RESULTS)[-_RESULTS:]
-    return best[np.argsort(-cosines[best])]
+def _nth(reader: MemoryReader, texts: Sequence[str | None], now: datetime, number: int, *, days: float = 365) -> Hits:
+    return _search(reader, texts[number], now, days)
 
 
-async def _maintain(lake: Lake, facts: int) -> None:
-    database = await lancedb.connect_async(lake.storage.locate(f"vectordb/{WORKSPACE}"))
-    table = await database.open_table(f"{_AGENT}__{Grain.WORKING}")
+def _search(reader: MemoryReader, text: str | None, now: datetime, days: float = 365) -> Hits:
+    return reader.search_memory(maximum_days_ago=days, max_results=RESULTS, query_text=text, now=now)
+
+
+def _recalls(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[str, Cell]]:
+    facts = grown.facts
+    asked = queries(_EXACT_OF_MANY if facts > _MANY else _EXACT)
+    with (
+        patch.object(similarity, "SKETCHED_FROM", _NEVER),
+        patch.object(vectors, "HALVED_FROM", _NEVER),
+        patch.object(scoring, "_CANDIDATES", _NEVER),
+    ):
+        exact = grown.reader(2 * facts)
+        started = time.perf_counter()
+        wanted = [_search(exact, text, grown.now) for text in asked]
+        progress(f"{len(asked)} exact searches took {time.perf_counter() - started:.0f} s")
+    found: list[dict[str, Cell]] = []
+    for name, reader in readers.items():
+        pairs = [(_search(reader, text, grown.now), hits) for text, hits in zip(asked, wanted, strict=True)]
+        found.append(
+            {
+                "reader": name,
+                "facts": facts,
+                "queries": len(asked),
+                "recall@10": statistics.fmean(_share(hits, best) for hits, best in pairs),
+                "of equal score": statistics.fmean(
+                    sum(hit.score >= best[-1].score - _SAME_SCORE for hit in hits) / len(best) for hits, best in pairs
+                ),
+                "same first": f"{sum(hits[0].id == best[0].id for hits, best in pairs)} of {len(pairs)}",
+            }
+        )
+    return found
+
+
+def _share(hits: Hits, wanted: Hits) -> float:
+    return len({hit.id for hit in hits} & {hit.id for hit in wanted}) / len(wanted)
+
+
+def _cold(grown: Growing, way: str, resident_rows: int) -> dict[str, Cell]:
+    """Measure new processes of this module's :func:`_child`."""
+    told: list[dict[str, float]] = []
+    for _ in range(_PROCESSES if grown.facts <= _MANY else 1):
+        arguments = [grown.uri, str(resident_rows), grown.now.isoformat()]
+        command = [sys.executable, "-m", "benchmarks.search", *arguments]
+        told.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return {"reader": way, "facts": grown.facts, **{name: p50([row[name] for row in told]) for name in told[0]}}
+
+
+def _child(uri: str, resident_rows: str, now: str) -> None:
+    """Open a reader in this process, which has imported everything, search, and tell time and memory as JSON."""
+    asked, at = queries(_SEARCHES_OF_A_PROCESS), datetime.fromisoformat(now)
+    imported, _ = memory()
     started = time.perf_counter()
-    if facts >= _APPROXIMATE_FROM and "vector_idx" not in {index.name for index in await table.list_indices()}:
-        await table.create_index("vector", config=IvfRq(distance_type="cosine"))
-    await table.optimize()
-    progress(f"maintenance took {time.perf_counter() - started:.1f} s")
+    reader = open_reader(uri, int(resident_rows))
+    _search(reader, asked[0], at)
+    first = (time.perf_counter() - started) * 1000
+    second = milliseconds(lambda n: _search(reader, asked[n], at), 1)
+    for text in asked[2:]:
+        _search(reader, text, at)
+    now_held, most = memory()
+    told = {
+        "open, first search": first,
+        "second search": second,
+        "MB": now_held,
+        "of imports": imported,
+        "MB at most": most,
+    }
+    json.dump(told, sys.stdout)
 
 
-def _written_to_searchable(folder: Path, lake: Lake, facts: int, now: datetime) -> dict[str, Cell]:
-    writer = MemoryWriter.open(str(folder / "lake"), workspace_id=WORKSPACE, agent_id=_AGENT)
-    reader = _reader(lake)
-    reader.search_memory(query_text="warm up", now=now)
-    source = random.Random(f"writes {facts}")
+def _writes(grown: Growing, way: str, reader: MemoryReader) -> dict[str, Cell]:
+    writer = MemoryWriter.open(grown.uri, workspace_id=WORKSPACE, agent_id=AGENT)
+    facts, now = grown.facts, grown.now
+    source = random.Random(f"writes {way} {facts}")
     written: list[float] = []
     found: list[float] = []
     seen = 0
+    _search(reader, "warm up", now)
     for number in range(_WRITES):
         text = f"Code {facts}-{number}: {sentence(source)}"
         message = {"role": "user", "name": "Nadia", "content": text, "timestamp": now.isoformat()}
         started = time.perf_counter()
-        writer.write({"conversation_id": f"late-{facts}-{number}", "messages": [message]}, now=now)
+        writer.write({"conversation_id": f"late-{way}-{facts}-{number}", "messages": [message]}, now=now)
         written.append((time.perf_counter() - started) * 1000)
-        hits = reader.search_memory(query_text=text, max_results=1, now=now)
+        hits = _search(reader, text, now)
         found.append((time.perf_counter() - started) * 1000)
         seen += bool(hits) and text in hits[0].content
+    journal = grown.lake.journal
+    journal.acknowledge(journal.pending(SCOPE))
+    indexed = []
+    asked = queries(3)
+    for number in range(len(asked)):
+        grown.add_hours(1)
+        indexed.append(milliseconds(partial(_nth, reader, asked, grown.now), number))
     return {
+        "reader": way,
         "facts": facts,
         "write returned": p50(written),
-        "search returned": p50(found),
+        "written, found": p50(found),
         "found first": f"{seen} of {_WRITES}",
+        "after indexing": p50(indexed),
     }
+
+
+if __name__ == "__main__":
+    _child(*sys.argv[1:])

@@ -1,0 +1,177 @@
+"""What of the past survives a week, a month, a quarter and a year, beside three plain ways of shortening it.
+
+Facts are made once. Then every day, week, month, quarter and year is summarized by each of four ways in turn, each
+coarser summary from the finer ones of the same way, all within the product's budgets
+(:data:`~memory_pipeline.models.deterministic.summarization.DEFAULT_BUDGETS`):
+
+- extractive: the product's deterministic summarizer;
+- first: the sentences that were said first;
+- longest: the longest sentences;
+- central: those nearest to all others (mean cosine), as in centroid summaries (Radev et al., 2004).
+
+The plain ways take whole sentences in their order as long as they fit. What is looked for are the answers of labelled
+files, with ``--locomo FILE…`` (LoCoMo's format; none are shipped); adversarial questions have none. Without files it
+is the sample history, and in place of answers every number, date and name in its facts, each once: that shows how much
+detail goes, not whether it is what somebody will ask for.
+
+:mod:`memory_pipeline.evaluation.survival` says how answers are looked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.measure import Cell, Table, progress
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.conversations import Admission, Scope
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.summaries import Condensation, KeyPoint
+from memory_pipeline.evaluation.formats import read_locomo_set
+from memory_pipeline.evaluation.labels import ADVERSARIAL, EARLIEST
+from memory_pipeline.evaluation.survival import survival
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.sample import AFTERWARDS, HISTORY
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.summarize import summarize_periods
+from memory_pipeline.writer.files import ingest_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.summaries import Assignment, Material, Summarizer
+
+_DATE = re.compile(r"\[([0-9]{4}-[0-9]{2}-[0-9]{2})\]")
+_NUMBER = re.compile(r"\b[0-9]+(?:[.,:][0-9]+)*\b")
+
+
+def run(folder: Path, *, quick: bool, files: Sequence[Path] = ()) -> list[Table]:
+    """Measure, with a lake below `folder`; `files` are in LoCoMo's format. It is never more than a minute."""
+    del quick
+    lake = Lake(str(folder / "lake"))
+    answers = _labelled(lake, files) if files else {}
+    if not files:
+        ingest_file(lake, HISTORY, Admission(EARLIEST, AFTERWARDS))
+    models = default_models()
+    for _ in make(lake, models, Grain.WORKING, {file.hour for file in lake.journal.pending()}):
+        pass
+    answers = answers or _details(lake)
+
+    ways: dict[str, Summarizer] = {
+        "extractive": models.summarizer,
+        "first": _InOrder("first", _as_said),
+        "longest": _InOrder("longest", _longest_first),
+        "central": _InOrder("central", lambda texts: _central_first(models.embedder, texts)),
+    }
+    what = f"answers of {len(files)} files" if files else "numbers, dates and names of the sample"
+    table = Table(
+        "survival",
+        f"shares of {sum(map(len, answers.values())):,} {what} that are still there: as words; with all their values",
+    )
+    for name, summarizer in ways.items():
+        _summarize(lake, summarizer, models.embedder)
+        for remains in survival(lake, answers):
+            row: dict[str, Cell] = {"grain": remains.grain.value, "way": name}
+            row |= {"verbatim": remains.verbatim, "values": remains.values, "characters": remains.characters}
+            if remains.grain is not Grain.WORKING or name == "extractive":
+                table.rows.append(row)
+        progress(name)
+    table.rows.sort(key=lambda row: Grain.parse(row["grain"]).rank)  # stable: the ways keep their order
+    return [table]
+
+
+def _labelled(lake: Lake, files: Sequence[Path]) -> dict[Scope, list[str]]:
+    """Write the conversations of labelled files to the journal; return their answers."""
+    labels = read_locomo_set(files)
+    lake.ensure()
+    lake.journal.append(list(labels.messages.values()))
+    answers: defaultdict[Scope, list[str]] = defaultdict(list)
+    for question in (judged.question for judged in labels.questions):
+        if question.answer and question.category != ADVERSARIAL:
+            answers[question.scope].append(question.answer)
+    return dict(answers)
+
+
+def _details(lake: Lake) -> dict[Scope, list[str]]:
+    """Return every number, date and name in the facts of each agent, once."""
+    details: defaultdict[Scope, dict[str, None]] = defaultdict(dict)
+    for row in lake.tables.read(FACTS, columns=["workspace_id", "agent_id", "content", "entities"]).to_pylist():
+        text = row["content"]
+        found = [*_DATE.findall(text), *_NUMBER.findall(_DATE.sub(" ", text)), *row["entities"]]
+        details[Scope(row["workspace_id"], row["agent_id"])].update(dict.fromkeys(found))
+    return {scope: sorted(found) for scope, found in details.items()}
+
+
+def _summarize(lake: Lake, summarizer: Summarizer, embedder: Embedder) -> None:
+    """Summarize all that there is; summaries of another way are replaced."""
+    hours = [Period.parse(Grain.WORKING, key) for key in lake.tables.keys(FACTS)]
+    for grain in SUMMARY_GRAINS:
+        periods = {lake.calendar.ancestor(hour, grain) for hour in hours}
+        summarize_periods(lake, summarizer, embedder, grain, sorted(periods, key=str))
+
+
+@dataclass(frozen=True)
+class _InOrder:
+    """Takes texts in an order as long as they fit; a :class:`memory_pipeline.domain.summaries.Summarizer`.
+
+    Attributes:
+        order: returns the places of texts, in the order in which they are taken.
+    """
+
+    name: str
+    order: Callable[[Sequence[str]], Sequence[int]]
+
+    def method(self, scope: Scope, grain: Grain) -> str:
+        """Name the way."""
+        del scope, grain
+        return self.name
+
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        """Return what remains of each of `assignments`."""
+        return [self._condense(assignment) for assignment in assignments]
+
+    def _condense(self, assignment: Assignment) -> Condensation:
+        material = sorted(assignment.material, key=lambda item: (item.event_at, item.position, item.id))
+        budget = DEFAULT_BUDGETS[assignment.period.grain]
+        taken: list[int] = []
+        for place in self.order([item.text for item in material]):
+            cost = len(material[place].text) + POINT_OVERHEAD
+            if cost <= budget:
+                taken.append(place)
+                budget -= cost
+        points = tuple(_point(material[place]) for place in sorted(taken))
+        return Condensation(
+            points,
+            self.name,
+            sum(count_tokens(item.text) for item in material),
+            sum(count_tokens(point.sentence) for point in points),
+        )
+
+
+def _point(item: Material) -> KeyPoint:
+    return KeyPoint(item.text, (item.id,), item.event_at, item.importance, item.entities)
+
+
+def _as_said(texts: Sequence[str]) -> Sequence[int]:
+    return range(len(texts))
+
+
+def _longest_first(texts: Sequence[str]) -> Sequence[int]:
+    return sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+
+
+def _central_first(embedder: Embedder, texts: Sequence[str]) -> Sequence[int]:
+    vectors = embedder.embed(texts).astype(np.float64)
+    # The sum of the cosines to all texts, by way of the sum of the vectors.
+    centrality = np.round(vectors @ vectors.sum(axis=0), 4)
+    return [int(place) for place in np.argsort(-centrality, kind="stable")]
