@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.facts import FactKind
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -42,6 +43,15 @@ class Filter:
     conversation_id: str | None = None
     tag: str | None = None
     minimum_importance: float | None = None
+
+    def covers(self, first: int, last: int) -> bool:
+        """Tell whether all rows pass whose `ends_at` lie between two times, in microseconds since 1970."""
+        others = (self.kind, self.person, self.conversation_id, self.tag, self.minimum_importance)
+        return (
+            all(term is None for term in others)
+            and (self.since is None or _microseconds(self.since) <= first)
+            and (self.until is None or last <= _microseconds(self.until))
+        )
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Tell of each row of an index whether it passes."""
@@ -120,6 +130,10 @@ def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     filled = pc.fill_null(column, False)
     flags: NDArray[np.bool_] = filled.to_numpy().astype(np.bool_)
     return flags
+
+
+def _microseconds(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _timestamp(instant: datetime) -> str:

@@ -42,10 +42,10 @@ _RANKED_AT_ONCE = 100
 
 
 class _Passing(NamedTuple):
-    """Rows to choose from, which of them pass, and how many messages pass in all."""
+    """Rows to choose from, which of them pass (None: all), and how many messages pass in all."""
 
     segments: list[Segment]
-    masks: list[NDArray[np.bool_]]
+    masks: list[NDArray[np.bool_] | None]
     total: int
 
 
@@ -232,7 +232,7 @@ class MemoryReader:
         facts, masks, _ = self._passing(Grain.WORKING, where, wanted, text)
         summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self._resident.points(grain)) is not None}
         segments = [*facts, *summaries.values()]
-        masks += [where.mask(segment.rows) for segment in summaries.values()]
+        masks += [segment.mask(where) for segment in summaries.values()]
         ranking = self._rank(segments, masks, wanted, text)
         calendar, weights = self._lake.calendar, self._weights
         said = selection.best(facts, ranking[: len(facts)], wanted, weights)
@@ -289,10 +289,10 @@ class MemoryReader:
         held = self._resident.segment(grain)
         found = self._found(grain, where, wanted, query) if held is None else held
         segments = [found] if tail is None else [tail, found]
-        masks = [where.mask(segment.rows) for segment in segments]
+        masks = [segment.mask(where) for segment in segments]
         if held is not None:
             return _Passing(segments, masks, selection.total(segments, masks))
-        pending = None if tail is None else tail.rows.filter(masks[0])
+        pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
         return _Passing(segments, masks, self._total_on_disk(grain, where, pending))
 
     def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
@@ -319,7 +319,9 @@ class MemoryReader:
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
         return total - len(beside & others)
 
-    def _rank(self, segments: list[Segment], masks: list[NDArray[np.bool_]], wanted: int, query: str) -> list[Scored]:
+    def _rank(
+        self, segments: list[Segment], masks: list[NDArray[np.bool_] | None], wanted: int, query: str
+    ) -> list[Scored]:
         question = Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))
         return score(question, segments, self._embedded(question.bare), masks, wanted, self._weights)
 

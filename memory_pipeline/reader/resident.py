@@ -6,12 +6,17 @@ rows than may be held is searched where it lies, and only what is found there is
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from memory_pipeline.reader.recall import points_of
 from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.similarity import SKETCHED_FROM
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
@@ -67,6 +72,8 @@ class Resident:
                 return None
             # The rows may be newer than the version; then the next search reads them once more.
             segment = Segment(*self._index.load(self._scope, grain, self._dimension))
+            if len(segment) >= SKETCHED_FROM:
+                _give_back()
             if version is not None:
                 self._held[grain] = _Held(version, segment)
                 self._make_room()
@@ -89,3 +96,11 @@ class Resident:
     def _make_room(self) -> None:
         while self._held and sum(map(len, self._held.values())) > self._most:
             del self._held[next(iter(self._held))]
+
+
+def _give_back() -> None:
+    """Return freed memory to the system: what reading a large table took would else stay with the process."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:  # glibc alone has it
+        trim(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.segment import Segment
 
 #: Candidates by words, and by vector, at least.
-_CANDIDATES = 400
+_CANDIDATES = 600
+#: So many slots for each candidate are compared by all signals that need no vector, the best by coverage and talk.
+_SLOTS = 8
+#: Whole arrays are added up faster than places one by one, where these are more than one in so many.
+_DENSE = 10
+#: Of more values than this the highest are sought below those of a sample.
+_MANY, _SAMPLE = 50_000, 5_000
 #: A word of more rows than this share tells nothing apart, if they are more than so many.
 _TOO_COMMON, _COMMON_ROWS = 0.25, 2_000
 SIGNALS = tuple(field.name for field in fields(Weights) if field.name != "repeats")
@@ -139,8 +145,36 @@ def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> t
     return mean, spread if spread > 1e-6 else 1.0
 
 
+class _OfWord(NamedTuple):
+    """What one word of the question gives: BM25 of rows, strength in slots, BM25 of talks."""
+
+    rows: NDArray[np.float32]
+    slots: NDArray[np.float32]
+    talks: NDArray[np.float32]
+
+
+def _move(source: NDArray[np.float32], places: NDArray[np.integer], target: NDArray[np.float32], worth: float) -> None:
+    """Add to a target what a source holds at some places, listed once or more, and empty the source there."""
+    if _DENSE * len(places) > len(source):
+        target += source * np.float32(worth)
+        source[:] = 0
+    else:
+        target[places] = target[places] + source[places] * np.float32(worth)
+        source[places] = 0
+
+
+def _runs(values: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the different ones of ascending values, and how often each comes."""
+    first = np.flatnonzero(np.diff(values, prepend=values[0] - 1)) if len(values) else values
+    return values[first], np.diff(first, append=len(values)).astype(np.float32)
+
+
 class _SegmentScorer:
-    """Works out the signals of one segment's rows."""
+    """Works out the signals of one segment's rows.
+
+    What a word gives is added up in arrays that are as long as the segment, but only the rows that hold the word are
+    touched, and their neighbours: a large memory costs what is found in it.
+    """
 
     def __init__(
         self, question: Question, segment: Segment, words: Sequence[_Word], segments: Sequence[Segment]
@@ -149,44 +183,54 @@ class _SegmentScorer:
         self._segment = segment
         self._mean_length = sum(float(s.lengths.sum()) for s in segments) / max(sum(map(len, segments)), 1) or 1.0
         self._speaking = {speaker for s in segments for speaker in s.speakers}
-        most = sum(word.rarity for word in words) or 1.0
-        rows, slots = len(segment), segment.slots
-        self.words = np.zeros(rows, np.float32)
-        self.coverage = np.zeros(slots, np.float32)
+        self.words = np.zeros(len(segment), np.float32)
+        self.coverage = np.zeros(segment.slots, np.float32)
         self.talk = np.zeros(segment.talks, np.float32)
+        most = sum(word.rarity for word in words) or 1.0
+        # Of one word: the greatest that any of its forms gives. Zero again before the next word.
+        of_word = _OfWord(np.zeros_like(self.words), np.zeros_like(self.coverage), np.zeros_like(self.talk))
         for word in words:
-            self._add(word, most, sum(s.talks for s in segments), segments)
+            self._add(word, most, sum(s.talks for s in segments), segments, of_word)
 
-    def _add(self, word: _Word, most: float, talks: int, segments: Sequence[Segment]) -> None:
+    def _add(self, word: _Word, most: float, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
         """Add what one word of the question gives."""
         segment = self._segment
-        found = np.zeros(len(segment), np.float32)
-        strength = np.zeros(segment.slots, np.float32)
-        in_talks = np.zeros(segment.talks, np.float32)
+        in_rows, in_slots, in_talks = [], [], []
         for form, weight, rarity in word.forms:
             rows = segment.holding(form)
             if not len(rows):
                 continue
             times = segment.times(form).astype(np.float32)
             damped = K1 * (1 - B + B * segment.lengths[rows] / self._mean_length)
-            found[rows] = np.maximum(found[rows], weight * rarity * (K1 + 1) * times / (times + damped))
+            best.rows[rows] = np.maximum(best.rows[rows], weight * rarity * (K1 + 1) * times / (times + damped))
             slots = segment.slot[rows]
-            strength[slots] = np.maximum(strength[slots], np.float32(weight))
-            counts = np.bincount(segment.talk[slots], minlength=segment.talks).astype(np.float32)
-            spoken = np.flatnonzero(counts)
+            spoken, counts = _runs(segment.talk[slots])
+            slots, _ = _runs(slots)
+            best.slots[slots] = np.maximum(best.slots[slots], np.float32(weight))
             rare = _rarity(sum(s.talks_holding(form) for s in segments), talks)
-            in_talks[spoken] = np.maximum(
-                in_talks[spoken], weight * rare * (K1 + 1) * counts[spoken] / (counts[spoken] + K1)
+            best.talks[spoken] = np.maximum(
+                best.talks[spoken], weight * rare * (K1 + 1) * counts / (counts + np.float32(K1))
             )
-        self.words += found / most
-        self.talk += in_talks
-        holding = np.flatnonzero(strength)
-        covered = strength.copy()
+            in_rows.append(rows)
+            in_slots.append(slots)
+            in_talks.append(spoken)
+        if in_rows:
+            _move(best.rows, np.concatenate(in_rows), self.words, 1 / most)
+            _move(best.talks, np.concatenate(in_talks), self.talk, 1.0)
+            self._spread(best.slots, np.concatenate(in_slots), word.rarity / most)
+
+    def _spread(self, strength: NDArray[np.float32], slots: NDArray[np.int32], worth: float) -> None:
+        """Add to the coverage what a word gives in `slots` and to their neighbours."""
+        segment = self._segment
+        here = strength[slots]
+        before, after = segment.before[slots], segment.after[slots]
+        touched = [slots]
         for distance, share in enumerate(NEARBY, start=1):
-            for step in (-distance, distance):
-                whose, there = segment.neighbours(holding, step)
-                covered[there] = np.maximum(covered[there], share * strength[holding[whose]])
-        self.coverage += covered * (word.rarity / most)
+            for step, inside in ((-distance, before >= distance), (distance, after >= distance)):
+                there = slots[inside] + np.int32(step)
+                strength[there] = np.maximum(strength[there], share * here[inside])
+                touched.append(there)
+        _move(strength, np.concatenate(touched), self.coverage, worth)
 
     def scored(
         self,
@@ -200,7 +244,7 @@ class _SegmentScorer:
         """Return the best rows with all their signals."""
         segment = self._segment
         factors = np.array([getattr(weights, name) for name in SIGNALS], np.float32)
-        rows = self._candidates(vector, allowed, least, weights)
+        rows = self._candidates(vector, best_talk or 1.0, allowed, least, weights)
         signals = self._signals(rows, vector, usual, best_talk)
         totals = factors @ signals
         if vector is not None:
@@ -227,8 +271,7 @@ class _SegmentScorer:
         given["dated"][:] = segment.dated[rows] & self._question.asks_when
         given["counted"][:] = segment.counted[rows] & self._question.asks_how_many
         given["speaker"][:] = self._agreement()[segment.speaker[rows]]
-        whose, before = segment.neighbours(slots, -1)
-        given["answers"][whose] = np.where(segment.slot_asks[before], self._best_words(before), 0)
+        given["answers"][:] = self._answers(slots)
         if vector is not None:
             given["vector"][:] = self._near(rows, vector, usual)
         return signals
@@ -262,20 +305,52 @@ class _SegmentScorer:
         return found
 
     def _candidates(
-        self, vector: NDArray[np.float32] | None, allowed: NDArray[np.bool_] | None, least: int, weights: Weights
+        self,
+        vector: NDArray[np.float32] | None,
+        best_talk: float,
+        allowed: NDArray[np.bool_] | None,
+        least: int,
+        weights: Weights,
     ) -> NDArray[np.intp]:
+        """Return the rows that may be the best: by all signals that need no vector, and by vector."""
         segment = self._segment
         if len(segment) <= least:
             chosen = np.arange(len(segment))
-        else:
-            rough = weights.coverage * self.coverage[segment.slot] + weights.words * self.words
-            rough += weights.speaker * self._agreement()[segment.speaker] + weights.importance * segment.importance
-            if allowed is not None:
-                rough[~allowed] = -np.inf
-            by_words = np.argpartition(-rough, least)[:least]
-            by_vector = segment.vectors.nearest(vector, least, allowed) if vector is not None else by_words[:0]
-            chosen = np.union1d(by_words, by_vector)
+            return chosen if allowed is None else chosen[allowed]
+        slots = np.flatnonzero(self.coverage)
+        rough = weights.coverage * self.coverage[slots] + weights.talk / best_talk * self.talk[segment.talk[slots]]
+        slots = slots[_highest(rough, _SLOTS * least)]
+        rows, _ = segment.rows_of(slots)
+        rows = rows if allowed is None else rows[allowed[rows]]
+        if len(rows) < least:  # whatever is asked, something is found
+            rows = np.arange(len(segment)) if allowed is None else np.flatnonzero(allowed)
+        by_words = rows[_highest(self._rough(rows, best_talk, weights), least)]
+        if vector is None:
+            return np.sort(by_words)
+        chosen = np.union1d(by_words, segment.vectors.nearest(vector, least, allowed))
         return chosen if allowed is None else chosen[allowed[chosen]]
+
+    def _rough(self, rows: NDArray[np.intp], best_talk: float, weights: Weights) -> NDArray[np.float32]:
+        """Return what rows score without vectors, dates and numbers."""
+        segment = self._segment
+        slots = segment.slot[rows]
+        rough: NDArray[np.float32] = weights.coverage * self.coverage[slots] + weights.words * self.words[rows]
+        rough += (
+            weights.talk / best_talk * self.talk[segment.talk[slots]] + weights.importance * segment.importance[rows]
+        )
+        rough += weights.speaker * self._agreement()[segment.speaker[rows]] + weights.answers * self._answers(slots)
+        return rough
+
+    def _answers(self, slots: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return of each slot the greatest BM25 of the message before, where that ends with a question."""
+        segment = self._segment
+        found = np.zeros(len(slots), np.float32)
+        asked = np.flatnonzero(segment.before[slots] > 0)
+        asked = asked[segment.slot_asks[slots[asked] - 1]]
+        if len(asked):
+            rows, bounds = segment.rows_of(slots[asked] - 1)
+            found[asked] = np.maximum.reduceat(self.words[rows], bounds)
+        return found
 
     def _agreement(self) -> NDArray[np.float32]:
         """Return for each speaker whether the question is about them; the last place is for rows without one."""
@@ -286,9 +361,16 @@ class _SegmentScorer:
             return np.array([0.5 if speaker == about[0] else -0.5 for speaker in speakers] + [0], np.float32)
         return np.array([1 if speaker in about else -1 for speaker in speakers] + [0], np.float32)
 
-    def _best_words(self, slots: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the greatest BM25 among the rows of each slot."""
-        segment = self._segment
-        rows, bounds = segment.rows_of(slots)
-        found: NDArray[np.float32] = np.maximum.reduceat(self.words[rows], bounds) if len(slots) else self.words[:0]
-        return found
+
+def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Return the places of the `count` highest of many values, or of all if there are no more."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    places = np.arange(len(values))
+    if len(values) > _MANY:
+        # Most are far below the highest: a sample tells below what there is none of these, with room to spare.
+        sample = values[:: len(values) // _SAMPLE]
+        wanted = min(len(sample) - 1, 2 * count * len(sample) // len(values) + 20)
+        above = np.flatnonzero(values >= np.partition(sample, -wanted)[-wanted])
+        places = above if len(above) > count else places
+    return places[np.argpartition(-values[places], count)[:count]]

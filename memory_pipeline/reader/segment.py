@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.lake.filters import Filter
+
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
 _HAS_NUMBER = (
     r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
@@ -41,11 +43,13 @@ class Segment:
         rows: the same, sorted, without terms.
         slot: of each row.
         talk: of each slot; slots of one talk stand together.
+        before, after: of each slot, how many of its talk come before and after it, up to 255.
         lengths: words of each row.
         importance, ends_at, turn: of each row, as in the index; times in microseconds.
         dated, counted: whether a row names a date, or a number.
         asks: whether a row ends with a question.
-        message: a number that rows share which rest on the same messages.
+        ids: of the rows.
+        message: a number that rows share which rest on the same messages; below `messages`.
         speakers: names of those who speak here.
         speaker: of each row, its place in `speakers`; -1 where there is none.
         vectors: of the rows.
@@ -69,6 +73,11 @@ class Segment:
         new_slot = new_talk | _changes(starts, turn)
         self.slot = (np.cumsum(new_slot) - 1).astype(np.int32)
         self.talk = (np.cumsum(new_talk) - 1).astype(np.int32)[new_slot]
+        first_slot = np.flatnonzero(_changes(self.talk)) if len(order) else self.talk
+        counts = np.diff(first_slot, append=len(self.talk))
+        before = np.arange(len(self.talk)) - np.repeat(first_slot, counts)
+        self.before = np.minimum(before, 255).astype(np.uint8)
+        self.after = np.minimum(np.repeat(counts, counts) - 1 - before, 255).astype(np.uint8)
         self.first_row = np.flatnonzero(new_slot)
         self._row_counts = np.diff(self.first_row, append=len(order))
         self.ends_at = _instants(self.rows["ends_at"])
@@ -77,9 +86,12 @@ class Segment:
         self.asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
         self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
         self.dated = _flags(pc.is_valid(self.rows["mentioned_at"]))
+        self._first, self._last = (int(self.ends_at.min()), int(self.ends_at.max())) if len(self) else (0, 0)
         #: Of each slot: whether what is said there ends with a question.
         self.slot_asks = np.logical_or.reduceat(self.asks, self.first_row) if len(self) else self.asks
+        self.ids = self.rows["id"].combine_chunks()
         self.message = _codes(pc.binary_join(self.rows["source_ids"], "\n"))
+        self.messages = int(self.message.max(initial=-1)) + 1
         spoken = self.rows["speaker"].combine_chunks().dictionary_encode()
         self.speakers: list[str] = spoken.dictionary.to_pylist()
         self.speaker = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
@@ -93,6 +105,12 @@ class Segment:
     def __len__(self) -> int:
         """Return the number of rows."""
         return int(self.rows.num_rows)
+
+    def mask(self, where: Filter) -> NDArray[np.bool_] | None:
+        """Tell of each row whether it passes; None if all do because they lie in a range of times."""
+        if where.covers(self._first, self._last):
+            return None
+        return where.mask(self.rows)
 
     @property
     def slots(self) -> int:
@@ -149,12 +167,13 @@ class Segment:
         bounds = np.cumsum(counts) - counts
         return np.repeat(first - bounds, counts) + np.arange(int(counts.sum())), bounds
 
-    def neighbours(self, slots: NDArray[np.integer], distance: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return which of `slots` have a slot `distance` further on (or, below 0, back) in their talk, and these."""
-        there = slots + distance
-        inside = np.flatnonzero((there >= 0) & (there < self.slots))
-        inside = inside[self.talk[slots[inside]] == self.talk[there[inside]]]
-        return inside, there[inside]
+    def neighbours(self, slots: NDArray[np.integer], distance: int) -> tuple[NDArray[np.intp], NDArray[np.integer]]:
+        """Return which of `slots` have a slot `distance` further on (or, below 0, back) in their talk, and these.
+
+        The distance is at most 255.
+        """
+        inside = np.flatnonzero((self.before if distance < 0 else self.after)[slots] >= abs(distance))
+        return inside, slots[inside] + distance
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +43,8 @@ class _Candidate(NamedTuple):
 
     score: float
     id: str
-    sources: tuple[str, ...]
-    talk: tuple[str, int]
+    sources: object
+    talk: object
     segment: int
     place: int
 
@@ -82,6 +83,7 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
     """
     candidates: list[_Candidate] = []
     others = -np.inf
+    alone = len(segments) == 1  # then its own numbers tell messages and talks apart
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         order = np.argsort(-part.totals, kind="stable")
         _, first = np.unique(segment.message[part.rows[order]], return_index=True)
@@ -90,33 +92,40 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
             enough = int(np.count_nonzero(part.totals[places] >= part.totals[places[count - 1]]))
             others = max(others, float(part.totals[places[enough]]) if enough < len(places) else -np.inf)
             places = places[:enough]
-        taken = segment.rows.select(["id", "source_ids", "conversation_id", "starts_at"]).take(part.rows[places])
-        ids = taken["id"].to_pylist()
-        days = taken["starts_at"].cast(pa.int64()).to_numpy() // _DAY
-        talks = [
-            conversation or id_ for conversation, id_ in zip(taken["conversation_id"].to_pylist(), ids, strict=True)
-        ]
+        rows = part.rows[places]
         candidates += map(
             _Candidate,
             part.totals[places].tolist(),
-            ids,
-            map(tuple, taken["source_ids"].to_pylist()),
-            zip(talks, days.tolist(), strict=True),
+            segment.ids.take(pa.array(rows)).to_pylist(),
+            segment.message[rows].tolist() if alone else _told(segment, rows),
+            segment.talk[segment.slot[rows]].tolist() if alone else _talks(segment, rows),
             [number] * len(places),
             places.tolist(),
         )
     candidates.sort(key=lambda candidate: (-candidate.score, candidate.id))
     # The tail and the index may both hold a message for a moment.
-    unique: dict[tuple[str, ...], _Candidate] = {}
+    unique: dict[object, _Candidate] = {}
     for candidate in candidates:
         unique.setdefault(candidate.sources, candidate)
     return list(unique.values()), others
 
 
+def _told(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
+    """Return the messages that each row rests on."""
+    return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
+
+
+def _talks(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
+    """Return the conversation and the day of each row; what lies in none is a talk of its own."""
+    taken = segment.rows.select(["id", "conversation_id", "starts_at"]).take(pa.array(rows))
+    conversations = pc.coalesce(taken["conversation_id"], taken["id"]).to_pylist()
+    return list(zip(conversations, (taken["starts_at"].cast(pa.int64()).to_numpy() // _DAY).tolist(), strict=True))
+
+
 def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> list[tuple[_Candidate, float]]:
     """Return up to `count` candidates, the best of those that remain at each step, and what repeats add to each."""
     scores = np.array([candidate.score for candidate in candidates])
-    codes: dict[tuple[str, int], int] = {}
+    codes: dict[object, int] = {}
     talks = np.array([codes.setdefault(candidate.talk, len(codes)) for candidate in candidates])
     chosen: list[tuple[_Candidate, float]] = []
     repeats = np.zeros(len(candidates))
@@ -139,11 +148,11 @@ def _rows(
     return rows
 
 
-def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]], count: int) -> list[Choice]:
+def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
     """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal."""
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
-        rows += segment.rows.take(_latest(segment, np.flatnonzero(mask), count)).to_pylist()
+        rows += segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()
     rows.sort(key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
     unique: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
@@ -164,25 +173,38 @@ def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.
     return rows
 
 
-def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]]) -> int:
+def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None]) -> int:
     """Return how many different messages rows that pass rest on."""
-    found = 0
-    for number, (segment, mask) in enumerate(zip(segments, masks, strict=True)):
-        met = np.zeros(int(segment.message.max(initial=-1)) + 1, np.bool_)
-        met[segment.message[mask]] = True
-        found += int(met.sum())
-        for earlier, passing in zip(segments[:number], masks, strict=False):
-            found -= len(_beside(segment, mask, earlier, passing) & _beside(earlier, passing, segment, mask))
+    found = sum(_messages(segment, mask) for segment, mask in zip(segments, masks, strict=True))
+    fewest_first = sorted(zip(segments, masks, strict=True), key=lambda each: len(each[0]))
+    for number, few in enumerate(fewest_first):
+        for many in fewest_first[number + 1 :]:
+            found -= len(_shared(few, many))
     return found
 
 
-def _beside(
-    segment: Segment, mask: NDArray[np.bool_], other: Segment, others: NDArray[np.bool_]
+def _messages(segment: Segment, mask: NDArray[np.bool_] | None) -> int:
+    if mask is None:
+        return segment.messages
+    met = np.zeros(segment.messages, np.bool_)
+    met[segment.message[mask]] = True
+    return int(np.count_nonzero(met))
+
+
+def _shared(
+    few: tuple[Segment, NDArray[np.bool_] | None], many: tuple[Segment, NDArray[np.bool_] | None]
 ) -> set[tuple[str, ...]]:
-    """Return the messages of rows that pass, of times at which rows of another segment pass too: seldom any."""
-    times = other.ends_at[others]
+    """Return the messages that two segments share; only what was said at the same times is looked at."""
+    (one, mask), (other, others) = few, many
+    rows = _passing(one, mask)
+    times = one.ends_at[rows]
     if not len(times):
         return set()
-    rows = np.flatnonzero(mask & (segment.ends_at >= times.min()) & (segment.ends_at <= times.max()))
-    rows = rows[np.isin(segment.ends_at[rows], times)]
-    return set(map(tuple, segment.rows["source_ids"].take(rows).to_pylist()))
+    within = (other.ends_at >= times.min()) & (other.ends_at <= times.max())
+    beside = np.flatnonzero(within if others is None else within & others)
+    beside = beside[np.isin(other.ends_at[beside], times)]
+    return set(_told(other, beside)) & set(_told(one, rows)) if len(beside) else set()
+
+
+def _passing(segment: Segment, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+    return np.arange(len(segment)) if mask is None else np.flatnonzero(mask)

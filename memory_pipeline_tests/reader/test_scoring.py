@@ -301,7 +301,7 @@ def test_the_best_of_many_rows_are_those_of_the_oracle() -> None:
     asked = question(query, rows)
     exact = exact_scores(rows, asked, vector)
     found = scores(query, rows, vector=vector)
-    assert len(found) == 400
+    assert len(found) == 600
     assert found == pytest.approx({id: exact[id] for id in found}, abs=2e-4)
     best = sorted(exact, key=exact.__getitem__, reverse=True)
     assert len(set(best[:20]) & set(found)) >= 19
