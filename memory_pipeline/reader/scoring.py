@@ -163,10 +163,12 @@ def _move(source: NDArray[np.float32], places: NDArray[np.integer], target: NDAr
         source[places] = 0
 
 
-def _runs(values: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the different ones of ascending values, and how often each comes."""
-    first = np.flatnonzero(np.diff(values, prepend=values[0] - 1)) if len(values) else values
-    return values[first], np.diff(first, append=len(values)).astype(np.float32)
+def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return where runs of equal values begin, in several lists one after the other that begin at `starts`."""
+    begins = np.empty(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    begins[starts] = True
+    return np.flatnonzero(begins)
 
 
 class _SegmentScorer:
@@ -195,29 +197,28 @@ class _SegmentScorer:
     def _add(self, word: _Word, most: float, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
         """Add what one word of the question gives."""
         segment = self._segment
-        in_rows, in_slots, in_talks = [], [], []
-        for form, weight, rarity in word.forms:
-            rows = segment.holding(form)
-            if not len(rows):
-                continue
-            times = segment.times(form).astype(np.float32)
-            damped = K1 * (1 - B + B * segment.lengths[rows] / self._mean_length)
-            best.rows[rows] = np.maximum(best.rows[rows], weight * rarity * (K1 + 1) * times / (times + damped))
-            slots = segment.slot[rows]
-            spoken, counts = _runs(segment.talk[slots])
-            slots, _ = _runs(slots)
-            best.slots[slots] = np.maximum(best.slots[slots], np.float32(weight))
-            rare = _rarity(sum(s.talks_holding(form) for s in segments), talks)
-            best.talks[spoken] = np.maximum(
-                best.talks[spoken], weight * rare * (K1 + 1) * counts / (counts + np.float32(K1))
-            )
-            in_rows.append(rows)
-            in_slots.append(slots)
-            in_talks.append(spoken)
-        if in_rows:
-            _move(best.rows, np.concatenate(in_rows), self.words, 1 / most)
-            _move(best.talks, np.concatenate(in_talks), self.talk, 1.0)
-            self._spread(best.slots, np.concatenate(in_slots), word.rarity / most)
+        forms = [form for form in word.forms if len(segment.holding(form[0]))]
+        if not forms:
+            return
+        held = [segment.holding(form) for form, _, _ in forms]
+        counts = [len(rows) for rows in held]
+        rows = np.concatenate(held)
+        times = np.concatenate([segment.times(form) for form, _, _ in forms]).astype(np.float32)
+        weights = np.repeat(np.array([weight for _, weight, _ in forms], np.float32), counts)
+        worth = np.repeat(np.array([weight * rarity * (K1 + 1) for _, weight, rarity in forms], np.float32), counts)
+        damped = np.float32(K1 * (1 - B)) + np.float32(K1 * B / self._mean_length) * segment.lengths[rows]
+        np.maximum.at(best.rows, rows, worth * times / (times + damped))
+        slots = segment.slot[rows]
+        np.maximum.at(best.slots, slots, weights)
+        starts = np.cumsum([0, *counts[:-1]])
+        first = _first_of_runs(segment.talk[slots], starts)
+        spoken, said = segment.talk[slots[first]], np.diff(first, append=len(rows)).astype(np.float32)
+        rare = [weight * _rarity(sum(s.talks_holding(form) for s in segments), talks) for form, weight, _ in forms]
+        worth = np.array(rare, np.float32)[np.searchsorted(starts, first, "right") - 1]
+        np.maximum.at(best.talks, spoken, worth * np.float32(K1 + 1) * said / (said + np.float32(K1)))
+        _move(best.rows, rows, self.words, 1 / most)
+        _move(best.talks, spoken, self.talk, 1.0)
+        self._spread(best.slots, slots[_first_of_runs(slots, starts)], word.rarity / most)
 
     def _spread(self, strength: NDArray[np.float32], slots: NDArray[np.int32], worth: float) -> None:
         """Add to the coverage what a word gives in `slots` and to their neighbours."""

@@ -125,6 +125,7 @@ class Segment:
     def _index(self, words: pa.ListArray) -> None:
         """Make the postings: of each word the rows that hold it, ascending, and how often."""
         encoded = words.flatten().dictionary_encode()
+        self._talks_holding: dict[str, int] = {}
         self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
         self.lengths = counts.astype(np.float32)
@@ -157,8 +158,11 @@ class Segment:
 
     def talks_holding(self, word: str) -> int:
         """Return how many talks hold a word."""
-        rows = self.holding(word)
-        return int(np.count_nonzero(_changes(self.talk[self.slot[rows]]))) if len(rows) else 0
+        if word not in self._codes:
+            return 0
+        if word not in self._talks_holding:
+            self._talks_holding[word] = int(np.count_nonzero(_changes(self.talk[self.slot[self.holding(word)]])))
+        return self._talks_holding[word]
 
     def rows_of(self, slots: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows of `slots`, slot after slot, and where those of each begin."""
