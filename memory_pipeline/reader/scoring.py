@@ -183,14 +183,14 @@ class _SegmentScorer:
     ) -> None:
         self._question = question
         self._segment = segment
-        self._mean_length = sum(float(s.lengths.sum()) for s in segments) / max(sum(map(len, segments)), 1) or 1.0
+        self._mean_length = sum(s.length for s in segments) / max(sum(map(len, segments)), 1) or 1.0
         self._speaking = {speaker for s in segments for speaker in s.speakers}
         self.words = np.zeros(len(segment), np.float32)
         self.coverage = np.zeros(segment.slots, np.float32)
         self.talk = np.zeros(segment.talks, np.float32)
         most = sum(word.rarity for word in words) or 1.0
         # Of one word: the greatest that any of its forms gives. Zero again before the next word.
-        of_word = _OfWord(np.zeros_like(self.words), np.zeros_like(self.coverage), np.zeros_like(self.talk))
+        of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self.coverage, self.talk)))
         for word in words:
             self._add(word, most, sum(s.talks for s in segments), segments, of_word)
 

@@ -44,7 +44,7 @@ class Segment:
         slot: of each row.
         talk: of each slot; slots of one talk stand together.
         before, after: of each slot, how many of its talk come before and after it, up to 255.
-        lengths: words of each row.
+        lengths, length: words of each row, and of all.
         importance, ends_at, turn: of each row, as in the index; times in microseconds.
         dated, counted: whether a row names a date, or a number.
         asks: whether a row ends with a question.
@@ -129,6 +129,7 @@ class Segment:
         self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
         self.lengths = counts.astype(np.float32)
+        self.length = int(counts.sum())
         keys = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * max(len(self), 1)
         keys += np.repeat(np.arange(len(self)), counts)
         keys.sort()
