@@ -37,7 +37,7 @@ class Segment:
 
     Args:
         rows: in :func:`memory_pipeline.lake.schemas.index_schema`, without vectors, in any order, each id once.
-        vectors: of the rows, shape (rows, dimension); NaN where a row has none. Kept, not copied.
+        vectors: of the rows, shape (rows, dimension); NaN where a row has none.
 
     Attributes:
         rows: the same, sorted, without terms.
