@@ -272,7 +272,7 @@ def test_stopping_releases_whoever_hangs() -> None:
             time.sleep(0.01)
         started = time.monotonic()
     thread.join(5)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     assert len(caught) == 1
     OpenAIServer().stop()  # one that never started
 

