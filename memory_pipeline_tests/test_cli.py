@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from memory_pipeline.cli import cli
-from memory_pipeline.errors import ConfigurationError, InputError, MemoryPipelineError
+from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline_tests.building import conversation
+from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,19 +22,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch, root: str, tmp_path: Path) -> 
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, arguments)
-    if result.exception and not isinstance(result.exception, SystemExit | MemoryPipelineError):
-        raise result.exception
-    return result
-
-
-def read(*arguments: str) -> Any:
-    result = call(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def ingest(path: Path, *conversations: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
     from memory_pipeline.cli.options import Command
     from memory_pipeline.evaluation.labels import LabelledSet
+
+
+class _Options(TypedDict):
+    """What :func:`evaluation_options` gives a command."""
+
+    max_results: int
+    tokens: int
+    plot: Path | None
+    configuration: Path | None
+    root: str | None
+    as_json: bool
 
 
 def evaluation_options(command: Command) -> Command:
@@ -83,36 +94,20 @@ def evaluate() -> None:
 @evaluate.command()
 @FILES
 @evaluation_options
-def locomo(
-    files: tuple[Path, ...],
-    max_results: int,
-    tokens: int,
-    plot: Path | None,
-    configuration: Path | None,
-    root: str | None,
-    as_json: bool,
-) -> None:
+def locomo(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
     """Evaluate on FILES in LoCoMo's format (Maharana et al., ACL 2024).
 
     Each sample is an agent of the workspace `locomo`; its questions stand under `qa`.
     """
     from memory_pipeline.evaluation.formats import read_locomo_set
 
-    _evaluate(read_locomo_set(files), max_results, tokens, plot, configuration, root, as_json=as_json)
+    _evaluate(read_locomo_set(files), **options)
 
 
 @evaluate.command()
 @FILES
 @evaluation_options
-def jsonl(
-    files: tuple[Path, ...],
-    max_results: int,
-    tokens: int,
-    plot: Path | None,
-    configuration: Path | None,
-    root: str | None,
-    as_json: bool,
-) -> None:
+def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
     """Evaluate on FILES of which each line is a conversation, as `ingest` takes it, or a question.
 
     \b
@@ -130,33 +125,25 @@ def jsonl(
     """
     from memory_pipeline.evaluation.formats import read_jsonl_set
 
-    _evaluate(read_jsonl_set(files), max_results, tokens, plot, configuration, root, as_json=as_json)
+    _evaluate(read_jsonl_set(files), **options)
 
 
-def _evaluate(
-    labels: LabelledSet,
-    max_results: int,
-    tokens: int,
-    chart: Path | None,
-    configuration: Path | None,
-    root: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:
     from memory_pipeline.evaluation.harness import evaluate as measure
     from memory_pipeline.evaluation.plot import check_plot, plot
     from memory_pipeline.evaluation.report import report_lines, to_record
 
+    chart, as_json = options["plot"], options["as_json"]
     if chart is not None:
         check_plot(chart)
     show_progress(quiet=as_json)
-    with _settings(root) as settings:
+    with _settings(options["root"]) as settings:
         evaluation = measure(
             labels,
             settings,
-            max_results=max_results,
-            tokens=tokens,
-            configuration=configuration,
+            max_results=options["max_results"],
+            tokens=options["tokens"],
+            configuration=options["configuration"],
             say=lambda line: click.echo(line, err=True),
         )
     if chart is not None:

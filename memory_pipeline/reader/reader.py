@@ -147,24 +147,23 @@ class MemoryReader:
             ConfigurationError: the index was made with another embedder than the reader's.
         """
         grain = Grain.parse(grain)
-        where = self._filter(
+        where = filter_of(
+            self._lake.calendar,
+            _clock(now),
             minimum_days_ago,
             maximum_days_ago,
             since,
             until,
-            kind,
-            person,
-            conversation_id,
-            tag,
-            minimum_importance,
-            now,
+            kind=kind,
+            labels={"person": person, "conversation_id": conversation_id, "tag": tag},
+            minimum_importance=minimum_importance,
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = query_of(query_text)
-        if query is None and grain is Grain.WORKING and where.kind is None:
-            where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
         if query is None:
+            if grain is Grain.WORKING and where.kind is None:
+                where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
             segments, masks, total = self._passing(grain, where, wanted, None)
             chosen = selection.newest(segments, masks, wanted)
         else:
@@ -226,7 +225,17 @@ class MemoryReader:
         if text is None:
             raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
         count_of("max_tokens", max_tokens, 1, 1_000_000)
-        where = self._filter(0, MAX_DAYS_AGO, since, until, None, person, None, tag, minimum_importance, now)
+        where = filter_of(
+            self._lake.calendar,
+            _clock(now),
+            0,
+            MAX_DAYS_AGO,
+            since,
+            until,
+            kind=None,
+            labels={"person": person, "tag": tag},
+            minimum_importance=minimum_importance,
+        )
         self._lake.index.check(self._embedder)
         wanted = considered(max_tokens)
         facts, masks, _ = self._passing(Grain.WORKING, where, wanted, text)
@@ -254,31 +263,6 @@ class MemoryReader:
         from memory_pipeline.reader.lineage import expand
 
         return expand(self._lake, self._scope, id)
-
-    def _filter(
-        self,
-        minimum_days_ago: float,
-        maximum_days_ago: float,
-        since: date | None,
-        until: date | None,
-        kind: FactKind | str | None,
-        person: str | None,
-        conversation_id: str | None,
-        tag: str | None,
-        minimum_importance: float | None,
-        now: datetime | None,
-    ) -> Filter:
-        return filter_of(
-            self._lake.calendar,
-            datetime.now(UTC) if now is None else now,
-            minimum_days_ago,
-            maximum_days_ago,
-            since,
-            until,
-            kind=kind,
-            labels={"person": person, "conversation_id": conversation_id, "tag": tag},
-            minimum_importance=minimum_importance,
-        )
 
     def _passing(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> _Passing:
         """Return what to choose from; of a table that is too large to be held, what the index finds.
@@ -345,3 +329,7 @@ class MemoryReader:
             score=round(choice.score, 4),
             parts=choice.parts,
         )
+
+
+def _clock(now: datetime | None) -> datetime:
+    return datetime.now(UTC) if now is None else now

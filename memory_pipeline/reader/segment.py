@@ -45,7 +45,7 @@ class Segment:
         talk: of each slot; slots of one talk stand together.
         before, after: of each slot, how many of its talk come before and after it, up to 255.
         lengths, length: words of each row, and of all.
-        importance, ends_at, turn: of each row, as in the index; times in microseconds.
+        importance, ends_at: of each row, as in the index; times in microseconds.
         dated, counted: whether a row names a date, or a number.
         asks: whether a row ends with a question.
         ids: of the rows.
@@ -73,7 +73,7 @@ class Segment:
         new_slot = new_talk | _changes(starts, turn)
         self.slot = (np.cumsum(new_slot) - 1).astype(np.int32)
         self.talk = (np.cumsum(new_talk) - 1).astype(np.int32)[new_slot]
-        first_slot = np.flatnonzero(_changes(self.talk)) if len(order) else self.talk
+        first_slot = np.flatnonzero(_changes(self.talk))
         counts = np.diff(first_slot, append=len(self.talk))
         before = np.arange(len(self.talk)) - np.repeat(first_slot, counts)
         self.before = np.minimum(before, 255).astype(np.uint8)

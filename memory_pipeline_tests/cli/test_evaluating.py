@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from memory_pipeline.cli import cli
-from memory_pipeline.errors import InputError, MemoryPipelineError
+from memory_pipeline.errors import InputError
 from memory_pipeline_tests.building import conversation
+from memory_pipeline_tests.invoking import call, read
 
 SAMPLE = {
     "session_1_date_time": "1:56 pm on 8 May, 2023",
@@ -48,27 +46,14 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
-def call(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, ["eval", *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit | MemoryPipelineError):
-        raise result.exception
-    return result
-
-
-def read(*arguments: str) -> Any:
-    result = call(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def test_help_shows_the_format() -> None:
-    assert "recall@k" in call("--help").output
-    assert '"evidence": ["m1"]' in call("jsonl", "--help").output
-    assert "LoCoMo" in call("locomo", "--help").output
+    assert "recall@k" in call("eval", "--help").output
+    assert '"evidence": ["m1"]' in call("eval", "jsonl", "--help").output
+    assert "LoCoMo" in call("eval", "locomo", "--help").output
 
 
 def test_figures_go_to_the_screen_and_progress_to_stderr(temporary: Path, tmp_path: Path) -> None:
-    result = call("locomo", "sample.json")
+    result = call("eval", "locomo", "sample.json")
     assert result.exit_code == 0, result.output
     for text in (
         "1 agent, 1 conversation, 2 messages; 2 questions, and 1 adversarial one, reported apart",
@@ -89,8 +74,8 @@ def test_figures_go_to_the_screen_and_progress_to_stderr(temporary: Path, tmp_pa
 
 
 def test_json_is_one_object_that_is_the_same_each_time() -> None:
-    first, second = read("locomo", "sample.json"), read("locomo", "sample.json", "--root", "kept")
-    third = read("locomo", "sample.json", "--root", "kept")
+    first, second = read("eval", "locomo", "sample.json"), read("eval", "locomo", "sample.json", "--root", "kept")
+    third = read("eval", "locomo", "sample.json", "--root", "kept")
     for found in (first, second, third):
         assert set(found.pop("milliseconds")) == {"p50", "p95"}
     assert first == second == third
@@ -105,7 +90,7 @@ def test_json_is_one_object_that_is_the_same_each_time() -> None:
 
 
 def test_jsonl_is_evaluated_and_drawn() -> None:
-    found = read("jsonl", "set.jsonl", "--plot", "chart.svg", "--max-results", "3", "--tokens", "50")
+    found = read("eval", "jsonl", "set.jsonl", "--plot", "chart.svg", "--max-results", "3", "--tokens", "50")
     assert list(found["overall"]["at"]) == ["1", "3"]
     assert found["overall"]["at"]["1"]["any"] == 1
     assert (found["tokens"], found["adversarial"], found["survival"]) == (50, None, [])
@@ -123,7 +108,7 @@ def test_jsonl_is_evaluated_and_drawn() -> None:
     ],
 )
 def test_errors_name_the_file_and_leave_nothing_behind(temporary: Path, arguments: list[str], message: str) -> None:
-    result = call(*arguments)
+    result = call("eval", *arguments)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
     assert not list(temporary.iterdir())

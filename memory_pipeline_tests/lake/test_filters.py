@@ -270,3 +270,12 @@ def test_no_rows_and_rows_in_chunks_can_be_asked() -> None:
 def test_folding_twice_changes_no_more(text: str) -> None:
     assert folded(folded(text)) == folded(text)
     assert folded(f"  {text}\n") == folded(text)
+
+
+@settings(max_examples=120, deadline=None)
+@given(where=filters)
+def test_what_covers_all_times_lets_all_rows_pass(where: Filter) -> None:
+    ends = [row["ends_at"] for row in ROWS]
+    first, last = (round(end.timestamp() * 1e6) for end in (min(ends), max(ends)))
+    range_alone = where == Filter(since=where.since, until=where.until)
+    assert where.covers(first, last) == (range_alone and len(in_memory(where)) == len(ROWS))

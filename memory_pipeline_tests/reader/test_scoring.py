@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, Question, Weights
+from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
 from memory_pipeline.reader.segment import Segment
 from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary
@@ -365,3 +366,23 @@ def test_the_oracle_agrees_with_itself_on_a_case_worked_by_hand() -> None:
     assert found["a"]["words"] == pytest.approx(rarity * (K1 + 1) / (1 + K1) / rarity)
     assert found["a"]["talk"] == found["a"]["coverage"] == 1
     assert found["b"] == {**dict.fromkeys(SIGNALS, 0.0), "importance": 1}
+
+
+@pytest.mark.parametrize("one_in", [0, 10**9], ids=["place by place", "whole arrays"])
+def test_however_words_are_added_up_the_scores_are_the_same(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, query = many(500), "Anna wordaa wordac wordbb"
+    exact = exact_scores(rows, question(query, rows), axis(2))
+    monkeypatch.setattr(scoring, "_DENSE", one_in)
+    assert scores(query, rows, vector=axis(2)) == pytest.approx(exact, abs=2e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 70))
+def test_the_highest_of_many_values_are_found_by_way_of_a_sample(values: list[int], count: int) -> None:
+    array = np.array(values, np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "_MANY", 10)
+        patch.setattr(scoring, "_SAMPLE", 7)
+        places = scoring._highest(array, count)
+    assert len(set(places.tolist())) == len(places) == min(count, len(values))
+    assert sorted(array[places].tolist(), reverse=True) == sorted(map(float, values), reverse=True)[:count]
