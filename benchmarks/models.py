@@ -300,7 +300,7 @@ def _passages(lake: Lake, number: int) -> list[Passage]:
     agents = -(-number // 4)
     passages = []
     for talk in islice(busy(agents, 4, 12 * agents), number):
-        messages, _ = read_messages(talk, Admission(START.date(), START + timedelta(days=9), lake.calendar))
+        messages = read_messages(talk, Admission(START.date(), START + timedelta(days=9), lake.calendar)).messages
         first = messages[0]
         passages.append(Passage(first.scope, first.hour, first.conversation_id, tuple(messages), first.id))
     return passages

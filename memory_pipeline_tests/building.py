@@ -55,7 +55,7 @@ def write(lake: Lake, *conversations: dict[str, Any], now: datetime = NOW) -> No
     """Put conversations into the journal."""
     lake.ensure()
     for record in conversations:
-        messages, rejected = read_messages(record, Admission(START, now, lake.calendar))
+        messages, rejected, _ = read_messages(record, Admission(START, now, lake.calendar))
         assert not rejected
         lake.journal.append(messages)
 

@@ -21,6 +21,9 @@ Json = dict[str, Any]
 
 _MESSAGE = re.compile(r"^\[(\d+)\] (\d{4}-\d{2}-\d{2}) \w+ \d{2}:\d{2} (\w+) ([^:]+): (.*)$", re.MULTILINE)
 _LINE = re.compile(r"^\[(\d+)\] \d{4}-\d{2}-\d{2} (.*)$", re.MULTILINE)
+_RANKED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
+_PROMPT = re.compile(r"^The prompt: (.*)$", re.MULTILINE)
+_NAME = re.compile(r"(?<=\s)[A-Z]\w+")
 _LIVES = re.compile(r"moved to (\w+)")
 
 CONFIG = """
@@ -29,6 +32,10 @@ defaults:
   completion: {{model: openai/oracle, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                price: {{input: 1.0, output: 2.0}}}}
 """
+#: With this, readers ask as well: what a prompt asks about, and in which order what was found is of use.
+INJECTION = """
+  injection: {{rerank: model, entities: model, attempts: 1}}
+"""
 EMBEDDING = """
   embedding: {{model: openai/vectors, api_base: "{url}", dimension: 16, attempts: 2, backoff_seconds: 0.01,
               timeout_seconds: 5, price: {{input: 0.1}}}}
@@ -36,8 +43,15 @@ EMBEDDING = """
 
 
 def answer(body: Json) -> Json:
-    """Answer as a dutiful model does: a fact of each message, a point of each line."""
+    """Answer as a dutiful model does: a fact of each message, a point of each line, capitals, words in common."""
     text = body["messages"][1]["content"]
+    if name_of(body) == "entities":
+        said = text.partition("\n")[2].rpartition("\n")[0]
+        return {"names": list(dict.fromkeys(_NAME.findall(said)))[:20]}
+    if name_of(body) == "rerank":
+        wanted = _words(" ".join(_PROMPT.findall(text)))
+        lines = [(-len(wanted & _words(line)), int(number)) for number, line in _RANKED.findall(text)]
+        return {"order": [number for _, number in sorted(lines)]}
     if name_of(body) == "extraction":
         messages = _MESSAGE.findall(text)
         facts = [
@@ -74,9 +88,13 @@ def answer(body: Json) -> Json:
 
 
 def name_of(body: Json) -> str:
-    """Return what a question is for: extraction or summary."""
+    """Return what a question is for: extraction, summary, entities or rerank."""
     name: str = body["response_format"]["json_schema"]["name"]
     return name
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def asked(requests: Iterable[Request]) -> list[str]:

@@ -60,6 +60,8 @@ def ingest(
             f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
             f"{result.files:,} journal files; {result.known:,} known already; {result.rejections:,} records set aside"
         )
+        if result.recalled:
+            click.echo(f"  recalled memory dropped from {result.recalled:,} messages: nobody has said it")
         for rejection in result.rejected:
             click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)
         if result.rejections > len(result.rejected):

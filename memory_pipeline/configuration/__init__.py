@@ -14,6 +14,7 @@ from memory_pipeline.configuration.endpoints import (
     Embedding,
     Endpoint,
     Extraction,
+    Injection,
     Price,
     Summarization,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Embedding",
     "Endpoint",
     "Extraction",
+    "Injection",
     "Price",
     "Summarization",
 ]

@@ -13,6 +13,7 @@ from string import Formatter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from memory_pipeline.domain.operations import MAX_TERM, snake_case
 from memory_pipeline.errors import shown
 from memory_pipeline.settings import REFERENCE_FORM, is_secret_reference
 
@@ -26,6 +27,7 @@ MAX_PROMPT = 20_000
 MODEL_FORM = f"{DETERMINISTIC}, or provider/name as LiteLLM has it, such as openai/gpt-5-mini"
 API_KEY_FORM = f"{REFERENCE_FORM}; never the key itself"
 API_BASE_FORM = "an address such as https://models.example.com/v1, without a user, password, ? or #"
+PREDICATES_FORM = f"a list of predicates such as [lives_in, speaks], each of 1 to {MAX_TERM} characters"
 PARAMETERS_FORM = "a mapping of names to texts, numbers, true, false, null, lists and mappings"
 
 #: Longest text that a message shows; keys of models have 32 characters and more.
@@ -156,6 +158,16 @@ def check_prompt(prompt: str, placeholders: tuple[str, ...]) -> str:
                 "a brace that is meant as such is written twice ({{ or }})"
             )
     return prompt
+
+
+def check_predicates(predicates: list[str]) -> list[str]:
+    """Return predicates in snake_case, each once; refuse what holds no letter or digit, and what no table takes."""
+    for predicate in predicates:
+        name = snake_case(predicate)
+        if not name or max(len(name), len(predicate)) > MAX_TERM:
+            seen = described(predicate) if name else "a text without letters and digits"
+            raise ValueError(f"{seen} is not accepted; expected {PREDICATES_FORM}")
+    return list(dict.fromkeys(map(snake_case, predicates)))
 
 
 def _leaves(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], object]]:

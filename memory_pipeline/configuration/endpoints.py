@@ -171,6 +171,33 @@ class Summarization(Completion):
     length: Annotated[int, Field(ge=200, le=100_000)] | None = None
 
 
+class Injection(TextModel):
+    """What of an agent's memory is put before its model with a prompt, and what helps to find it.
+
+    Attributes:
+        enabled: whether anything is.
+        max_results: how many things at most.
+        max_tokens: how long they may be together; not the length of a model's answer, which is `max_output_tokens`.
+        rerank: what puts into order what was found: nothing, so that it stays as the search has it; rules; or the
+            model of this section.
+        entities: what finds the people, places and things that a prompt asks about: rules, or that model.
+    """
+
+    # Somebody waits for the answer.
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    attempts: Annotated[int, Field(ge=1, le=20)] = 1
+    enabled: bool = True
+    max_results: Annotated[int, Field(ge=1, le=50)] = 5
+    max_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 1_000
+    rerank: Literal["none", "deterministic", "model"] = "deterministic"
+    entities: Literal["deterministic", "model"] = "deterministic"
+
+    @property
+    def for_model(self) -> tuple[str, ...]:
+        """The keys that ask for a model."""
+        return tuple(name for name in ("rerank", "entities") if getattr(self, name) == "model")
+
+
 class Embedding(Endpoint):
     """What turns texts into vectors; one for a whole lake, since vectors of two models cannot be compared.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 #: Keys behind ``#`` without a space are switched off; each may be switched on as it stands.
 EXAMPLE = """\
-# Which models make the memory, for whom, and for how much. This file lies in the lake, as config/workspaces.yaml.
+# Which models make and read the memory, for whom, and for how much. In the lake this file is config/workspaces.yaml.
 #
 # All keys may be left out: without this file nothing calls a model. What is said in defaults holds for every workspace,
-# what a workspace says for its agents. `completion` is for extraction and all summaries; what a task says itself goes
-# before it. A later section wins key by key, with one exception: a section that names a model says all about it, and
-# inherits none of api_base, api_key, price, parameters, context_tokens, max_output_tokens and answer_format. So name
-# the key wherever you name a model.
+# what a workspace says for its agents. `completion` is for extraction, all summaries and injection; what a task says
+# itself goes before it. A later section wins key by key, with one exception: a section that names a model says all
+# about it, and inherits none of api_base, api_key, price, parameters, context_tokens, max_output_tokens and
+# answer_format. So name the key wherever you name a model.
 #
 # A key is never written here. It is referred to: env:NAME, or file:/absolute/path.
 
@@ -58,6 +58,22 @@ defaults:
       model: openrouter/openai/gpt-5      # a model is named, so its key is, too
       api_key: env:OPENROUTER_API_KEY
 
+  # The graph of what is known: which predicates hold one value at a time, so that a new one ends the one before, and
+  # which hold many. Beside the built-in ones, and inherited one by one: an agent may take back what its workspace says.
+  graph:
+    single_valued: [on_call, favourite_tool]
+    multi_valued: [speaks, works_for]     # in snake_case; a predicate is in one of the two
+
+  # What of the memory is put before the agent's model with a prompt: any key of completion, and five more.
+  injection:
+    enabled: true                         # false: nothing is, and the answer says so
+    max_results: 5                        # things at most, 1 to 50
+    max_tokens: 1000                      # how long they are together, 50 to 1,000,000
+    rerank: deterministic                 # or none, or model: this section's model puts what was found into order
+    entities: deterministic               # or model, which finds the people, places and things a prompt asks about
+    #timeout_seconds: 5                   # whoever asks waits for so long at most, times attempts
+    #attempts: 1
+
   # What each workspace may spend in a calendar month (UTC); at least one limit.
   budget:
     usd_per_month: 20
@@ -71,9 +87,11 @@ workspaces:
     budget: {usd_per_month: 100}          # the other keys of the budget are the defaults'
     summaries:
       daily: {length: 1500}
-    agents:                               # completion, extraction and summaries, as above
+    agents:                               # completion, extraction, summaries, graph and injection, as above
       support:
         extraction: {known_facts: 50}
+        graph: {multi_valued: [on_call]}  # the other predicates are as above
+        injection: {rerank: model, entities: model}   # of the workspace's completion
       "2024-01-15":                       # ids that look like dates or numbers stand in quotes
         completion: {model: deterministic}    # no model is called for this agent
 """

@@ -29,14 +29,20 @@ _MAY_HOLD_KEYS = frozenset({"api_key", "api_base", "parameters"})
 #: Where a key belongs that is written in another place than its own.
 _BELONGS = {
     "agents": "agents stand under a workspace",
-    "api_key": "an api_key is set in completion, extraction, summaries.GRAIN or embedding",
+    "api_key": "an api_key is set in completion, extraction, summaries.GRAIN, injection or embedding",
     "budget": "a budget is set for a workspace, or in defaults for each",
     "embedding": "the embedder is set in defaults, and its api_key for a workspace",
+    "entities": "entities is set in injection",
     "length": "a length is set in summaries.GRAIN",
     "max_concurrency": "it is set once for the lake, in defaults",
-    "model": "a model is set in completion, extraction, summaries.GRAIN or embedding",
+    "max_results": "max_results is set in injection",
+    "max_tokens": "max_tokens is set in injection; the length of a model's answer is max_output_tokens",
+    "model": "a model is set in completion, extraction, summaries.GRAIN, injection or embedding",
+    "multi_valued": "predicates are declared in graph",
     "prompt": "a prompt is set in extraction or summaries.GRAIN",
-    "temperature": "a temperature is set in completion, extraction or summaries.GRAIN",
+    "rerank": "rerank is set in injection",
+    "single_valued": "predicates are declared in graph",
+    "temperature": "a temperature is set in completion, extraction, summaries.GRAIN or injection",
     "working": "working memory is made by extraction",
     "workspaces": "workspaces stand beside defaults",
 }
@@ -71,7 +77,8 @@ def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, i
     """
     faults = []
     for found in error.errors(include_url=False):
-        path = tuple(str(part) for part in found["loc"])
+        # Of a list only the line of its key is known; what is wrong in it is said of the whole.
+        path = tuple(part for part in found["loc"] if isinstance(part, str))
         is_unknown = found["type"] == "extra_forbidden"
         is_id = path[-1:] == ("[key]",) and not is_unknown
         path = path[:-1] if is_id else path
@@ -190,11 +197,12 @@ def _words(schema: dict[str, Any]) -> str:
     """Say in words what a JSON schema of a single value says."""
     if "enum" in schema:
         return " or ".join(schema["enum"])
-    noun = {"integer": "a whole number", "number": "a number", "null": "null"}.get(schema.get("type", ""), "a text")
+    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
+    noun = nouns.get(schema.get("type", ""), "a text")
     if "exclusiveMinimum" in schema:
-        noun += f" greater than {schema['exclusiveMinimum']:,g}"
+        noun += f" greater than {schema['exclusiveMinimum']:,.12g}"
     if "minimum" in schema and "maximum" in schema:
-        return f"{noun} from {schema['minimum']:,g} to {schema['maximum']:,g}"
+        return f"{noun} from {schema['minimum']:,.12g} to {schema['maximum']:,.12g}"
     if "minimum" in schema:
-        return f"{noun} of at least {schema['minimum']:,g}"
-    return f"{noun}, at most {schema['maximum']:,g}" if "maximum" in schema else noun
+        return f"{noun} of at least {schema['minimum']:,.12g}"
+    return f"{noun}, at most {schema['maximum']:,.12g}" if "maximum" in schema else noun

@@ -1,14 +1,18 @@
 """Who inherits what: from the defaults to a workspace to an agent, and at each level from `completion` to a task.
 
-A task is extraction, or the summaries of one grain. At each level `completion` is applied, then the task's own
-section; a later one wins key by key, `parameters` and `price` as a whole. One thing is kept apart, so that no prompt is
-sent with another provider's key or to another provider's address: **what is said about a model goes with that model**.
+A task is extraction, the summaries of one grain, or injection. At each level `completion` is applied, then the task's
+own section; a later one wins key by key, `parameters` and `price` as a whole. One thing is kept apart, so that no
+prompt is sent with another provider's key or to another provider's address: **what is said about a model goes with that
+model**.
 
 - A section that names a `model` says all about it: of :data:`ABOUT_A_MODEL` it inherits nothing, even if the model is
   the one that it would inherit, since it must not depend on others where its key is sent.
 - A section that names another `api_base` does not inherit the `api_key`.
 - A task that has a model or an address of its own takes nothing of :data:`ABOUT_A_MODEL` from a later `completion` that
   names no model, but for an `api_key` of the same provider at the same address. One that names a model takes its place.
+
+The predicates of `graph` are inherited one by one: a lower level says of a predicate what it says, and of all others
+nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.configuration.checks import DETERMINISTIC
 from memory_pipeline.configuration.sections import given
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.triples import Vocabulary
 
 if TYPE_CHECKING:
-    from memory_pipeline.configuration.sections import Level
+    from memory_pipeline.configuration.sections import Graph, Level
 
 Keys = Mapping[str, object]
 
@@ -40,11 +45,13 @@ ABOUT_A_MODEL = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What holds at one level: the keys that were given, of `completion` and of each task."""
+    """What holds at one level: the keys that were given, of `completion` and of each task; the predicates declared."""
 
     completion: Keys = field(default_factory=dict)
     extraction: Keys = field(default_factory=dict)
     summaries: Mapping[Grain, Keys] = field(default_factory=lambda: {grain: {} for grain in SUMMARY_GRAINS})
+    injection: Keys = field(default_factory=dict)
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
 
     def at(self, level: Level) -> Inherited:
         """Return what holds at the next level, where `level` is said."""
@@ -61,6 +68,8 @@ class Inherited:
                 grain: task(keys, given(getattr(level.summaries, grain.value)))
                 for grain, keys in self.summaries.items()
             },
+            injection=task(self.injection, given(level.injection)),
+            vocabulary=_declared(self.vocabulary, level.graph) if given(level.graph) else self.vocabulary,
         )
 
     def _shared(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -72,6 +81,12 @@ class Inherited:
         if "api_key" in section and _provider(task) == _provider(completion) and _address(task) == _address(completion):
             usable["api_key"] = section["api_key"]
         return {**task, **usable}
+
+
+def _declared(inherited: Vocabulary, graph: Graph) -> Vocabulary:
+    """Return what a level makes of the predicates that it inherits; none of its own is in both lists."""
+    single, multi = frozenset(graph.single_valued), frozenset(graph.multi_valued)
+    return Vocabulary(inherited.single - multi | single, inherited.multi - single | multi)
 
 
 def _joined(inherited: Keys, section: Keys) -> Keys:

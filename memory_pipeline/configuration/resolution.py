@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Summarization
+from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
 from memory_pipeline.configuration.inheritance import Inherited, Keys
 from memory_pipeline.configuration.sections import given
 from memory_pipeline.domain.calls import count_tokens
@@ -13,29 +13,47 @@ from memory_pipeline.domain.calls import count_tokens
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from memory_pipeline.configuration.endpoints import TextModel
     from memory_pipeline.configuration.faults import Path
     from memory_pipeline.configuration.sections import Document, WorkspaceSection
     from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.triples import Vocabulary
 
 #: Tokens that a question needs beside its answer and a prompt of its own: built-in words, and a little to read.
 _LEAST_QUESTION = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class AgentModels:
-    """The models of an agent."""
+class AgentSettings:
+    """What holds for an agent.
+
+    Attributes:
+        extraction, summaries: the models that make its memory.
+        injection: what of it is put before the agent's model, and the model that helps with that, if one does.
+        vocabulary: the predicates that are declared beside those that are built in.
+    """
 
     extraction: Extraction
     summaries: Mapping[Grain, Summarization]
+    injection: Injection
+    vocabulary: Vocabulary
 
     @property
     def tasks(self) -> dict[tuple[str, ...], Extraction | Summarization]:
-        """Each task by the place where it is set."""
+        """Each task that makes memory, by the place where it is set."""
         return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
 
     @property
+    def asked(self) -> dict[tuple[str, ...], TextModel]:
+        """Each task for which a model is asked, by the place where it is set."""
+        tasks: dict[tuple[str, ...], TextModel] = {**self.tasks}
+        if self.injection.for_model:
+            tasks["injection",] = self.injection
+        return {place: task for place, task in tasks.items() if not task.is_deterministic}
+
+    @property
     def uses_models(self) -> bool:
-        """Tell whether anything is not deterministic."""
+        """Tell whether a model makes any of its memory; one that only reads it does not count."""
         return not all(task.is_deterministic for task in self.tasks.values())
 
 
@@ -44,20 +62,20 @@ class Workspace:
     """What holds for a workspace.
 
     Attributes:
-        agents: the models of those that the file names.
-        other_agents: the models of all others.
+        agents: what holds for those that the file names.
+        other_agents: what holds for all others.
         budget: what may be spent in a month.
         embedding_key: where the key for its vectors is found.
     """
 
-    agents: Mapping[str, AgentModels]
-    other_agents: AgentModels
+    agents: Mapping[str, AgentSettings]
+    other_agents: AgentSettings
     budget: Budget | None
     embedding_key: str | None
 
     @property
     def uses_models(self) -> bool:
-        """Tell whether anything is not deterministic."""
+        """Tell whether a model makes any of its memory."""
         return any(agent.uses_models for agent in (self.other_agents, *self.agents.values()))
 
 
@@ -75,9 +93,9 @@ class Resolution:
         defaults = document.defaults
         self._check_embedding(defaults.embedding)
         top = Inherited().at(defaults)
-        models = self._models(("defaults",), top, None)
+        settings = self._settings(("defaults",), top, None)
         budget = self._budget(("defaults", "budget"), {}, given(defaults.budget))
-        self.other_workspaces = Workspace({}, models, budget, defaults.embedding.api_key)
+        self.other_workspaces = Workspace({}, settings, budget, defaults.embedding.api_key)
         self._defaults_budget = given(defaults.budget)
         self.workspaces = {
             workspace_id: self._workspace(("workspaces", workspace_id), section, top)
@@ -87,9 +105,9 @@ class Resolution:
     def _workspace(self, path: Path, section: WorkspaceSection, top: Inherited) -> Workspace:
         others = self.other_workspaces
         inherited = top.at(section)
-        models = self._models(path, inherited, others.other_agents)
+        settings = self._settings(path, inherited, others.other_agents)
         agents = {
-            agent_id: self._models((*path, "agents", agent_id), inherited.at(agent), models)
+            agent_id: self._settings((*path, "agents", agent_id), inherited.at(agent), settings)
             for agent_id, agent in section.agents.items()
         }
         budget, key = others.budget, others.embedding_key
@@ -97,24 +115,39 @@ class Resolution:
             budget = self._budget((*path, "budget"), self._defaults_budget, given(section.budget))
         if given(section.embedding):
             key = section.embedding.api_key
-        return Workspace(agents, models, budget, key)
+        return Workspace(agents, settings, budget, key)
 
-    def _models(self, path: Path, keys: Inherited, parent: AgentModels | None) -> AgentModels:
-        """Return the models of one level; its parent's where they are equal, so that many agents share one object."""
-        models = AgentModels(
+    def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
+        """Return what holds at one level; its parent's where it is equal, so that many agents share one object."""
+        settings = AgentSettings(
             Extraction.model_validate(keys.extraction),
             {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
+            Injection.model_validate(keys.injection),
+            keys.vocabulary,
         )
-        if models == parent:
+        if settings == parent:
             return parent
-        self._check_room(path, models, parent)
-        return models
+        self._check_room(path, settings, parent)
+        self._check_injection(path, settings.injection, parent)
+        return settings
 
-    def _check_room(self, path: Path, models: AgentModels, parent: AgentModels | None) -> None:
+    def _check_injection(self, path: Path, injection: Injection, parent: AgentSettings | None) -> None:
+        """Note what asks for a model where there is none, once for the level that made it so."""
+        before = _lacking_model(parent.injection) if parent else ()
+        for name in _lacking_model(injection):
+            if name not in before:
+                fault = (
+                    "model is not accepted while the section's model is deterministic; "
+                    f"name a model in injection or completion, or set {name}: deterministic"
+                )
+                self.faults.append(((*path, "injection", name), fault))
+
+    def _check_room(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
         """Note answers that leave no room for a question, once for the level that made it so."""
         places: dict[str, list[Path]] = {}
-        for place, task in models.tasks.items():
-            before = parent.tasks[place] if parent else None
+        asked_before = parent.asked if parent else {}
+        for place, task in settings.asked.items():
+            before = asked_before.get(place)
             fault = _lack_of_room(task)
             if fault and (before is None or _lack_of_room(before) != fault):
                 places.setdefault(fault, []).append(place)
@@ -137,9 +170,14 @@ class Resolution:
         return budget
 
 
-def _lack_of_room(task: Extraction | Summarization) -> str | None:
-    prompt = count_tokens(task.prompt or "")
-    if task.is_deterministic or task.context_tokens - task.max_output_tokens - prompt >= _LEAST_QUESTION:
+def _lacking_model(injection: Injection) -> tuple[str, ...]:
+    """Return the keys that ask for a model where there is none."""
+    return injection.for_model if injection.is_deterministic else ()
+
+
+def _lack_of_room(task: TextModel) -> str | None:
+    prompt = count_tokens(getattr(task, "prompt", None) or "")
+    if task.context_tokens - task.max_output_tokens - prompt >= _LEAST_QUESTION:
         return None
     return (
         f"context_tokens {task.context_tokens:,} is not accepted with max_output_tokens {task.max_output_tokens:,}"

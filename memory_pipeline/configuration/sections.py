@@ -12,6 +12,7 @@ from memory_pipeline.configuration.endpoints import (
     Budget,
     Embedding,
     Extraction,
+    Injection,
     Record,
     Summarization,
     TextModel,
@@ -21,6 +22,8 @@ from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pydantic import ValidationInfo
 
 
 def _workspace_id(value: str) -> str:
@@ -50,12 +53,45 @@ class Summaries(Record):
     yearly: Summarization = Summarization()
 
 
+_Predicates = Annotated[list[str], Field(description=checks.PREDICATES_FORM)]
+
+
+class Graph(Record):
+    """Which predicates hold one value at a time, and which many, beside those that are built in.
+
+    Attributes:
+        single_valued, multi_valued: the predicates, in snake_case; none is in both.
+    """
+
+    single_valued: _Predicates = Field(default_factory=list)
+    multi_valued: _Predicates = Field(default_factory=list)
+
+    @field_validator("single_valued", "multi_valued", mode="before")
+    @classmethod
+    def _take_nothing_for_none(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @field_validator("single_valued", "multi_valued")
+    @classmethod
+    def _check_predicates(cls, predicates: list[str], info: ValidationInfo) -> list[str]:
+        names = checks.check_predicates(predicates)
+        for name in info.data.get("single_valued", []):
+            if name in names:
+                raise ValueError(
+                    f"{described(name)} is in single_valued too; expected it in one of the two: "
+                    "a predicate holds one value at a time, or many"
+                )
+        return names
+
+
 class Level(Record):
     """What the defaults, a workspace and an agent can all say; only keys that were given count."""
 
     completion: TextModel = TextModel()
     extraction: Extraction = Extraction()
     summaries: Summaries = Summaries()
+    graph: Graph = Graph()
+    injection: Injection = Injection()
 
 
 class AgentSection(Level):

@@ -17,20 +17,22 @@ from memory_pipeline.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Summarization
-    from memory_pipeline.configuration.resolution import AgentModels, Workspace
+    from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
+    from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.triples import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The models of all workspaces and agents, resolved and checked. How they inherit: :mod:`.inheritance`.
+    """What is set for all workspaces and agents, resolved and checked. How they inherit: :mod:`.inheritance`.
 
     Attributes:
         source: where it was read.
         max_concurrency: how many requests are under way at the same time.
         embedding: the lake's embedder; a workspace may only pay with a key of its own (:meth:`embedding_key`).
-        uses_models: False if everything is deterministic, for everybody.
+        uses_models: False if all memory is made by deterministic models, for everybody; a model that only helps with
+            reading it (:meth:`injection`) does not count.
     """
 
     source: str
@@ -88,6 +90,14 @@ class Configuration:
         except KeyError:
             raise InputError(f"grain {grain} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}") from None
 
+    def vocabulary(self, scope: Scope) -> Vocabulary:
+        """Return the predicates that are declared for an agent beside those that are built in."""
+        return self._agent(scope).vocabulary
+
+    def injection(self, scope: Scope) -> Injection:
+        """Return what of an agent's memory is put before its model."""
+        return self._agent(scope).injection
+
     def budget(self, workspace_id: str) -> Budget | None:
         """Return what a workspace may spend in a month; None if nothing is said."""
         return self._workspace(workspace_id).budget
@@ -99,6 +109,7 @@ class Configuration:
     def describe(self, scope: Scope) -> dict[str, object]:
         """Return all that holds for an agent, as JSON can hold it; keys as references."""
         budget = self.budget(scope.workspace_id)
+        vocabulary = self.vocabulary(scope)
         embedding = {**self.embedding.model_dump(mode="json"), "api_key": self.embedding_key(scope.workspace_id)}
         return {
             "workspace_id": scope.workspace_id,
@@ -111,11 +122,13 @@ class Configuration:
             "summaries": {
                 grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS
             },
+            "graph": {"single_valued": sorted(vocabulary.single), "multi_valued": sorted(vocabulary.multi)},
+            "injection": self.injection(scope).model_dump(mode="json"),
         }
 
     def _workspace(self, workspace_id: str) -> Workspace:
         return self._workspaces.get(workspace_id, self._other_workspaces)
 
-    def _agent(self, scope: Scope) -> AgentModels:
+    def _agent(self, scope: Scope) -> AgentSettings:
         workspace = self._workspace(scope.workspace_id)
         return workspace.agents.get(scope.agent_id, workspace.other_agents)

@@ -31,6 +31,8 @@ class Purpose(StrEnum):
     """What a model is called for."""
 
     EXTRACTION = "extraction"
+    #: What helps to read memory; such calls are not remembered.
+    READING = "reading"
     SUMMARY = "summary"
     EMBEDDING = "embedding"
 

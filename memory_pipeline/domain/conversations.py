@@ -11,6 +11,9 @@ A conversation is a JSON object::
 its conversation, role, name, time and text. Whoever sends a conversation again must send each message with the time it
 had: an id that was used before is recognised in its own hour, and anywhere in the journal, but once landed not in
 another hour.
+
+What memory itself gave to a prompt (:mod:`memory_pipeline.domain.recalled`) is dropped from every message, before
+anything else looks at its content. A message that holds nothing else is none.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.errors import InputError, shown
 
 #: Longest text of one message, in characters.
@@ -37,6 +41,10 @@ _SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "tags")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
+
+
+class NothingSaidError(InputError):
+    """A message holds nothing but what memory recalled. It is no fault of the message, which is to be left out."""
 
 
 class Role(StrEnum):
@@ -100,15 +108,17 @@ class Message:
         """Read and check the flat form that :meth:`to_record` gives; the id is worked out, never believed.
 
         Raises:
+            NothingSaidError: the content is nothing but recalled memory, whatever the other fields are.
             InputError: a field is missing or not acceptable; the message names it.
         """
+        said = _said(record.get("content"))
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
         conversation_id = _label("conversation_id", record.get("conversation_id"))
         source_id = _optional_label("id", record.get("id"))
         role = _role(record.get("role"))
         name = _name(record.get("name"))
-        content = _text(record.get("content"))
-        sent_at = _timestamp("timestamp", record.get("timestamp"))
+        content = _text(said)
+        sent_at = timestamp_of("timestamp", record.get("timestamp"))
         turn = record.get("turn")
         if not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
@@ -128,7 +138,7 @@ class Message:
             name=name,
             content=content,
             sent_at=sent_at,
-            received_at=_timestamp("received_at", record.get("received_at")),
+            received_at=timestamp_of("received_at", record.get("received_at")),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -193,7 +203,22 @@ class Admission:
             raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")
 
 
-def read_messages(conversation: object, admission: Admission) -> tuple[list[Message], list[Rejection]]:
+class Admitted(NamedTuple):
+    """What the door made of a conversation.
+
+    Attributes:
+        messages: what was accepted.
+        rejected: the records that were not, each with its reason.
+        recalled: how many messages came with recalled memory in them, which was dropped; of these, the ones that held
+            nothing else are neither accepted nor rejected.
+    """
+
+    messages: list[Message]
+    rejected: list[Rejection]
+    recalled: int
+
+
+def read_messages(conversation: object, admission: Admission) -> Admitted:
     """Check a conversation and return its messages and the records that were not accepted, each with its reason.
 
     A fault of the conversation itself (its ids) rejects it whole; a fault of a message rejects that message.
@@ -216,10 +241,11 @@ def read_messages(conversation: object, admission: Admission) -> tuple[list[Mess
         if not isinstance(records, Sequence) or isinstance(records, str | bytes) or not records:
             raise InputError(f"messages must be a list of at least one message, not {shown(records)}")
     except InputError as error:
-        return [], [Rejection(str(error), where, conversation)]
+        return Admitted([], [Rejection(str(error), where, conversation)], 0)
 
     accepted: dict[str, Message] = {}
     rejected: list[Rejection] = []
+    recalled = 0
     for turn, record in enumerate(records):
         try:
             if not isinstance(record, Mapping):
@@ -230,10 +256,13 @@ def read_messages(conversation: object, admission: Admission) -> tuple[list[Mess
             known = accepted.setdefault(message.source_id or message.id, message)
             if not known.says_the_same_as(message):
                 raise InputError(same_id_other_content(message))
+            recalled += message.content != record["content"]
+        except NothingSaidError:
+            recalled += 1
         except InputError as error:
             whole = {**conversation, "messages": [record]}
             rejected.append(Rejection(str(error), f"{where}, message {turn + 1}", whole))
-    return list(accepted.values()), rejected
+    return Admitted(list(accepted.values()), rejected, recalled)
 
 
 def same_id_other_content(message: Message) -> str:
@@ -283,6 +312,16 @@ def _labels(name: str, values: object) -> tuple[str, ...]:
     return tuple(sorted({_label(name, value) for value in values}))
 
 
+def _said(value: object) -> object:
+    """Return a content without what memory recalled; one that is no text is left to :func:`_text`."""
+    if not isinstance(value, str):
+        return value
+    said = without_recalled(value)
+    if said is not value and not said.strip():
+        raise NothingSaidError("content holds nothing but what memory recalled; nobody has said it")
+    return said
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"content must be a text that is not blank, not {shown(value)}")
@@ -301,7 +340,12 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _timestamp(name: str, value: object) -> datetime:
+def timestamp_of(name: str, value: object) -> datetime:
+    """Return a time in UTC; from a text in ISO 8601, or a datetime.
+
+    Raises:
+        InputError: `value`, which the caller knows as `name`, is neither, has no zone, or is out of range.
+    """
     expected = "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00"
     if isinstance(value, str):
         try:

@@ -25,6 +25,8 @@ _POINT = re.compile(r"(?:#[0-9]{1,6})?")
 
 #: What ids of messages begin with; ids of memories begin with their grain.
 MESSAGE = "message"
+#: What ids of facts of the graph begin with, and of an agent's own edits of it.
+GRAPH, EDIT = "graph", "edit"
 
 
 def digest(*parts: object) -> str:
@@ -36,6 +38,10 @@ def digest(*parts: object) -> str:
 def digest_of_all(digests: Iterable[str]) -> str:
     """Return one digest over many, whatever their order."""
     return digest(sorted(digests))
+
+
+#: The digest over no digests.
+NOTHING = digest_of_all([])
 
 
 def make_id(what: str, period: Period, *parts: object) -> str:
@@ -54,7 +60,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: object) -> Reference:
-        """Read an id of a message, a fact or a summary, or a citation of a summary's point.
+        """Read an id of a message, an edit, a fact (of the graph too) or a summary, or a citation of a summary's point.
 
         Raises:
             InputError: `text` is not such an id.
@@ -71,7 +77,7 @@ class Reference:
         if not _HEX.fullmatch(hexdigits) or not _POINT.fullmatch(text[len(identifier) :]):
             raise problem
         try:
-            period = Period.parse(Grain.WORKING if what == MESSAGE else what, key)
+            period = Period.parse(Grain.WORKING if what in (MESSAGE, GRAPH, EDIT) else what, key)
         except InputError:
             raise problem from None
         return cls(identifier, what, period, int(point) if point else None)

@@ -1,4 +1,7 @@
-"""The ports by which text becomes vectors. Adapters live in :mod:`memory_pipeline.models`."""
+"""The ports by which text becomes vectors, and by which models help to read memory.
+
+Adapters live in :mod:`memory_pipeline.models`.
+"""
 
 from __future__ import annotations
 
@@ -35,5 +38,37 @@ class Embedder(Protocol):
         Args:
             texts: what to embed.
             uses: for each text whose it is and for which partition, so that its cost can be told; none for a query.
+        """
+        ...
+
+
+class EntityFinder(Protocol):
+    """Finds what a prompt asks about."""
+
+    def find(self, prompt: str) -> list[str]:
+        """Return the names of people, places and things that a prompt asks about, at most 20, each once.
+
+        They are as the prompt has them, and need not be known to anybody's memory.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Puts into order what was found for a prompt."""
+
+    def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
+        """Return the places of `texts`, counted from 0, the most useful first.
+
+        Each place is in it once, whatever the model said: what it left out comes last, in the order in which it was.
+
+        Args:
+            prompt: what the texts are to be of use for.
+            texts: what was found, best first.
+
+        Raises:
+            ModelError: the model did not help.
         """
         ...

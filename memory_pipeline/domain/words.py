@@ -6,6 +6,7 @@ The stemmer follows the idea of Harman's S-stemmer ("How effective is suffixing?
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -33,6 +34,7 @@ STOP_WORDS = word_set(
     """
 )
 
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _IRREGULAR_NEGATIONS = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
@@ -43,6 +45,17 @@ def plain(text: str) -> str:
     # Decomposed first: what looks special may hide an upper case letter, and what is folded may be decomposed further.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
+
+
+def spaced(text: str) -> str:
+    """Return a text with one blank between its words, which are runs of letters, their marks, and digits."""
+    if text.isascii():
+        return " ".join(_ASCII_WORD.findall(text))
+    kept = (
+        character if character.isalnum() or unicodedata.category(character).startswith("M") else " "
+        for character in text
+    )
+    return " ".join("".join(kept).split())
 
 
 @lru_cache(maxsize=4096)

@@ -138,7 +138,7 @@ def _messages(
     messages: dict[str, Message] = {}
     set_aside = []
     for where, record in conversations:
-        accepted, rejected = read_messages(record, admission)
+        accepted, rejected, _ = read_messages(record, admission)
         for rejection in rejected:
             if rejection.record is record:
                 raise InputError(f"{where}, {rejection.where}: {rejection.reason}")

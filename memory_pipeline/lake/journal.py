@@ -2,7 +2,7 @@
 
 ::
 
-    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    one message a line, one hour a file
+    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    a message or an edit a line, one hour a file
     journal/quarantine/{digest}.json                            one record that could not be taken, with its reason
 
 A file stays pending until its rows can be found in the index; then it is acknowledged, that is, deleted.
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ulid import ULID
 
-from memory_pipeline.domain.conversations import Message, Rejection, Scope
+from memory_pipeline.domain.conversations import Message, NothingSaidError, Rejection, Scope
+from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from memory_pipeline.lake.storage import Storage
 
@@ -43,22 +44,30 @@ class JournalFile:
     tag: str
 
 
+class Contents(NamedTuple):
+    """What a file holds: messages, edits of the graph, and lines that cannot be read, with the reasons."""
+
+    messages: list[Message]
+    edits: list[Edit]
+    rejected: list[Rejection]
+
+
 class Journal:
     """Appends, lists, reads and acknowledges journal files."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def append(self, messages: Sequence[Message]) -> list[str]:
-        """Write messages durably, one file for each agent and hour; return the files' paths."""
-        groups: dict[tuple[Scope, Period], list[Message]] = {}
-        for message in messages:
-            groups.setdefault((message.scope, message.hour), []).append(message)
+    def append(self, records: Sequence[Message | Edit]) -> list[str]:
+        """Write messages and edits durably, one file for each agent and hour; return the files' paths."""
+        groups: dict[tuple[Scope, Period], list[Message | Edit]] = {}
+        for record in records:
+            groups.setdefault((record.scope, record.hour), []).append(record)
         paths = []
         for (scope, hour), group in groups.items():
             ulid = ULID.from_datetime(group[0].received_at)
             path = f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}/{hour}__{ulid}.jsonl"
-            lines = [json.dumps(message.to_record(), ensure_ascii=False) for message in group]
+            lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
             paths.append(path)
         return paths
@@ -82,27 +91,32 @@ class Journal:
                 continue
         return files
 
-    def read(self, file: JournalFile) -> tuple[list[Message], list[Rejection]]:
-        """Return a file's messages, and its lines that cannot be read, with the reasons.
-
-        A file that was acknowledged in the meantime has neither.
-        """
-        data = self._storage.read(file.path)
-        messages: list[Message] = []
-        rejected: list[Rejection] = []
-        for number, line in enumerate((data or b"").splitlines(), start=1):
+    def read(self, file: JournalFile) -> Contents:
+        """Return what a file holds. One that was acknowledged in the meantime holds nothing."""
+        found = Contents([], [], [])
+        for number, line in enumerate((self._storage.read(file.path) or b"").splitlines(), start=1):
             if not line.strip():
                 continue
             try:
-                message = Message.from_record(parse_json(line))
-                if (message.scope, message.hour) != (file.scope, file.hour):
-                    raise InputError(f"message of {message.scope} and {message.hour} stands in a file of another")
-                messages.append(message)
+                record = parse_json(line)
+                parsed = Edit.from_record(record) if "edit" in record else Message.from_record(record)
+                if (parsed.scope, parsed.hour) != (file.scope, file.hour):
+                    raise InputError(f"a record of {parsed.scope} and {parsed.hour} stands in a file of another")
+            except NothingSaidError:
+                continue  # nothing but recalled memory
             except InputError as error:
-                rejected.append(
-                    Rejection(str(error), f"{file.path}, line {number}", line.decode(errors="backslashreplace"))
-                )
-        return messages, rejected
+                where = f"{file.path}, line {number}"
+                found.rejected.append(Rejection(str(error), where, line.decode(errors="backslashreplace")))
+                continue
+            if isinstance(parsed, Edit):
+                found.edits.append(parsed)
+            else:
+                found.messages.append(parsed)
+        return found
+
+    def contents(self, hours: Collection[Period]) -> dict[JournalFile, Contents]:
+        """Return the pending files of `hours` with what they hold."""
+        return {file: self.read(file) for file in self.pending() if file.hour in hours}
 
     def acknowledge(self, files: Iterable[JournalFile]) -> None:
         """Delete files whose messages can be found elsewhere."""

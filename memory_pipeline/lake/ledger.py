@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 MESSAGES_ASSET = "messages"
+GRAPH_ASSET = "graph_facts"
 
 
 def table_asset(grain: str) -> str:

@@ -166,6 +166,7 @@ def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:
             confidence=operation["confidence"],
             message_ids=tuple(row["message_ids"]),
             event_at=row["event_at"],
+            conversation_id=row["conversation_id"],
         )
         for operation in row["operations"] or ()
     )

@@ -6,8 +6,12 @@ A field's comment is its description in the Dagster UI too, so it is written for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.conversations import Scope
 
 _TEXT = pa.string()
 _TEXTS = pa.list_(pa.string())
@@ -222,7 +226,70 @@ MODEL_CALLS = TableSpec(
     partition_by=("hour",),
 )
 
-TABLES = {spec.name: spec for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER, ANSWERS, MODEL_CALLS)}
+_OWNER = _field("owner", _TEXT, "Workspace and agent, as acme~support; see owner_of().")
+
+GRAPH_OPERATIONS = TableSpec(
+    "graph_operations",
+    pa.schema(
+        [
+            _OWNER,
+            _field("period", _TEXT, "UTC hour in which it was said, as 2024-01-15T08."),
+            _field("id", _TEXT, "Hash of the operation and what it rests on."),
+            *_SCOPE,
+            _field("verb", _TEXT, "INSERT, UPDATE or DELETE."),
+            _field("subject_id", _TEXT, "Subject, as names are compared, aliases not resolved."),
+            _field("subject", _TEXT, "Subject, as it was said."),
+            _field("predicate", _TEXT, "Predicate, in snake_case."),
+            _field("object", _TEXT, "Object, as it was said; empty where all objects are withdrawn."),
+            _field("confidence", _SCORE, "0 to 1: how sure it is."),
+            _field("weight", _SCORE, "0 to 1: how strong the relationship is, if somebody said so?", nullable=True),
+            _field("evidence_id", _TEXT, "Message or edit that it rests on."),
+            _field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
+            _field("conversation_id", _TEXT, "Conversation in which it was said?", nullable=True),
+            _field("event_at", _TIME, "When it was said."),
+        ]
+    ),
+    partition_by=("owner",),
+    order_by=("subject_id", "predicate", "event_at", "id"),
+)
+
+GRAPH_FACTS = TableSpec(
+    "graph_facts",
+    pa.schema(
+        [
+            _OWNER,
+            _field("id", _TEXT, "Hash of scope, source, label, target and beginning."),
+            *_SCOPE,
+            _field("source_id", _TEXT, "Source, as names are compared: lower case, aliases resolved."),
+            _field("source", _TEXT, "Source, as it was last said."),
+            _field("label", _TEXT, "Predicate, in snake_case."),
+            _field("target_id", _TEXT, "Target, as names are compared."),
+            _field("target", _TEXT, "Target, as it was last said."),
+            _field("confidence", _SCORE, "0 to 1: the highest of its evidence."),
+            _field("weight", _SCORE, "0 to 1: as somebody said, or else 1 - 2^-n for n messages that it rests on."),
+            _field("valid_from", _TIME, "When it was first said."),
+            _field("valid_to", _TIME, "When it ceased to hold; none if it holds?", nullable=True),
+            _field("superseded_by", _TEXT, "Id of the fact that took its place?", nullable=True),
+            _field("evidence", _TEXTS, "Messages, or edits, that assert it; oldest first."),
+            _field("conversation_id", _TEXT, "Conversation of the newest evidence?", nullable=True),
+            _field("updated_at", _TIME, "When it was last said."),
+            _field("source_hour", _TEXT, "UTC hour of valid_from, as 2024-01-15T08."),
+            _field("source_digest", _TEXT, "Changes if the agent's operations or its vocabulary do; one for all rows."),
+        ]
+    ),
+    partition_by=("owner",),
+    order_by=("source_id", "label", "valid_from", "target_id", "id"),
+)
+
+TABLES = {
+    spec.name: spec
+    for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER, ANSWERS, MODEL_CALLS, GRAPH_OPERATIONS, GRAPH_FACTS)
+}
+
+
+def owner_of(scope: Scope) -> str:
+    """Return the name of an agent's partition: no id holds a tilde, and no file system minds one."""
+    return f"{scope.workspace_id}~{scope.agent_id}"
 
 
 def index_schema(dimension: int) -> pa.Schema:

@@ -91,6 +91,11 @@ class Tables:
         table = self._latest(spec)
         return -1 if table is None else table.version()
 
+    def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
+        """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
+        table = self._latest(spec)
+        return frozenset() if table is None else frozenset(_files(table, spec, keys, fixed)["path"].to_pylist())
+
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
         table = self._latest(spec)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.calls import CallStore
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extractor
-    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.ports import Embedder, EntityFinder, Reranker
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.models.hosted.asking import Asker
     from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
@@ -30,6 +31,19 @@ class Models:
     embedder: Embedder
     summarizer: Summarizer
     store: CallStore | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingModels:
+    """What helps to read an agent's memory; None where rules do it, or nothing does.
+
+    Attributes:
+        entity_finder: finds what a prompt asks about.
+        reranker: puts into order what was found.
+    """
+
+    entity_finder: EntityFinder | None = None
+    reranker: Reranker | None = None
 
 
 def default_models(timezone: str = "UTC") -> Models:
@@ -85,6 +99,29 @@ def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]
     from memory_pipeline.models.hosted.asking import Asker
 
     return _embedder(Asker(configuration, None, clock))
+
+
+def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[], datetime]) -> ReadingModels:
+    """Return the models that help to read an agent's memory; what they are asked is neither remembered nor budgeted.
+
+    Keep them for as long as the configuration holds: they remember which server is down, and do not wait for it.
+
+    Args:
+        configuration: of the lake.
+        scope: whose memory is read.
+        clock: tells the time, UTC.
+    """
+    settings = configuration.injection(scope)
+    if not (settings.enabled and settings.for_model):
+        return ReadingModels()
+    from memory_pipeline.models.hosted.asking import Asker
+    from memory_pipeline.models.hosted.reading import HostedEntityFinder, HostedReranker
+
+    asker = Asker(configuration, None, clock)
+    return ReadingModels(
+        HostedEntityFinder(asker, scope) if settings.entities == "model" else None,
+        HostedReranker(asker, scope) if settings.rerank == "model" else None,
+    )
 
 
 def _hosted(asker: Asker, timezone: str) -> Models:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.identity import MESSAGE, Reference
+from memory_pipeline.domain import identity
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.identity import Reference
+from memory_pipeline.domain.operations import Verb
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
+
+    import pyarrow as pa
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake import Lake
@@ -32,7 +36,7 @@ class Node:
 
     Attributes:
         id: its id; of a point, ``{summary id}#{n}``.
-        what: ``message``, ``working`` (a fact), or the summary's grain.
+        what: ``message``, ``working`` (a fact), ``graph`` (a fact of the graph), ``edit``, or the summary's grain.
         period: the partition that it lies in.
         content: its text.
         at: when it was said; of a summary, when its period begins.
@@ -53,7 +57,7 @@ class Node:
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """Yield the tree as indented lines."""
-        label = self.period if self.what in (MESSAGE, Grain.WORKING) else f"{self.what} {self.period}"
+        label = self.period if self.what not in SUMMARY_GRAINS else f"{self.what} {self.period}"
         text = " ".join(self.content.split())
         yield f"{'  ' * depth}{label}  {text if len(text) <= 160 else text[:159] + '…'}"
         for source in self.sources:
@@ -103,7 +107,9 @@ def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> l
     own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
     where = own & pc.field("id").isin([reference.id for reference in references])
     keys = {reference.period.key for reference in references}
-    if what == MESSAGE:
+    if what in (identity.GRAPH, identity.EDIT):
+        return _read_graph(lake, scope, what, references)
+    if what == identity.MESSAGE:
         table = lake.tables.read(MESSAGES, keys, where=where)
     elif what == Grain.WORKING:
         columns = [name for name in FACTS.schema.names if name != "vector"]
@@ -111,33 +117,58 @@ def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> l
     else:
         columns = [name for name in SUMMARIES.schema.names if name != "vector"]
         table = lake.tables.read(SUMMARIES, keys, where=where, columns=columns, grain=what)
+    return _rows(table)
+
+
+def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
+    identifiers = [reference.id for reference in references]
+    owners = [owner_of(scope)]
+    if what == identity.GRAPH:
+        return _rows(lake.tables.read(GRAPH_FACTS, owners, where=pc.field("id").isin(identifiers)))
+    made = pc.field("is_edit") & pc.field("evidence_id").isin(identifiers)
+    rows = _rows(lake.tables.read(GRAPH_OPERATIONS, owners, where=made))
+    # One that replaces something is two operations: the one that asserts tells more.
+    return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
 def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | None:
     """Return a row as a node's parts; None if it has no such point."""
+    method: str | None = None
+    sources: list[str] = []
+    match reference.what:
+        case identity.MESSAGE:
+            content, at = f"{row['sent_at']:%H:%M} {row['name'] or row['role']}: {row['content']}", row["sent_at"]
+        case identity.EDIT:
+            content = f"{row['verb']} {row['subject']} {row['predicate']} {row['object']}".rstrip()
+            at = row["event_at"]
+        case identity.GRAPH:
+            content, at = f"{row['source']} {row['label']} {row['target']}", row["valid_from"]
+            method, sources = "fold", row["evidence"]
+        case Grain.WORKING:
+            content, at = row["content"], row["event_at"]
+            method, sources = row["extraction_method"], row["message_ids"]
+        case _ if reference.point is None:
+            content, at = row["content"], row["period_start"]
+            method = row["summary_method"]
+            sources = [source for point in row["key_points"] for source in point["source_ids"]]
+        case _ if reference.point < len(row["key_points"]):
+            point = row["key_points"][reference.point]
+            content, at = point["sentence"], point["event_at"]
+            method, sources = row["summary_method"], point["source_ids"]
+        case _:
+            return None
     provenance = {name: row[name] for name in _PROVENANCE if row.get(name) is not None}
-    common = {"what": reference.what, "period": row["period"], "provenance": provenance}
-    if reference.what == MESSAGE:
-        speaker = row["name"] or row["role"]
-        content = f"{row['sent_at']:%H:%M} {speaker}: {row['content']}"
-        return {**common, "content": content, "at": row["sent_at"], "method": None, "sources": []}
-    if reference.what == Grain.WORKING:
-        method, sources = row["extraction_method"], row["message_ids"]
-        return {**common, "content": row["content"], "at": row["event_at"], "method": method, "sources": sources}
-    points = row["key_points"]
-    method = row["summary_method"]
-    if reference.point is None:
-        sources = [source for point in points for source in point["source_ids"]]
-        return {**common, "content": row["content"], "at": row["period_start"], "method": method, "sources": sources}
-    if reference.point >= len(points):
-        return None
-    point = points[reference.point]
     return {
-        **common,
-        "content": point["sentence"],
-        "at": point["event_at"],
+        "what": reference.what,
+        "period": reference.period.key,
+        "content": content,
+        "at": at,
         "method": method,
-        "sources": point["source_ids"],
+        "provenance": provenance,
+        "sources": sources,
     }

@@ -9,28 +9,26 @@ import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.lake.rows import facts_to_index, facts_to_rows
-from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.conversations import Scope
+    from collections.abc import Mapping, Sequence
+
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.lake import Lake
+    from memory_pipeline.graph.pending import Pending
 
 
 class Tail:
-    """Keeps the facts of one agent's pending files, each file read and extracted once, by rules: no model is asked.
+    """Keeps the facts of one agent's pending files as rows of the index, each embedded once.
 
     Turns are those that the pipeline will make, with the same ids, and so are facts where it works by rules too:
     whoever has both a fact of the tail and one of the index has the same fact twice and drops one. Read the tail
     before the index: what is acknowledged in between is then found in both, never in neither.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder) -> None:
-        self._lake = lake
-        self._scope = scope
-        self._extractor = DeterministicExtractor(lake.calendar.timezone)
+    def __init__(self, pending: Pending, embedder: Embedder) -> None:
+        self._pending = pending
         self._embedder = embedder
         self._files: dict[str, pa.Table | None] = {}
         self._segment: Segment | None = None
@@ -38,18 +36,12 @@ class Tail:
 
     def segment(self) -> Segment | None:
         """Return the facts of all pending files; None if there are none."""
-        files = self._lake.journal.pending(self._scope)
-        paths = {file.path for file in files}
+        files = self._pending.files()
         with self._lock:
-            if paths == self._files.keys():
+            if files.keys() == self._files.keys():
                 return self._segment
-            new = {
-                file.path: self._extractor.facts_of(self._lake.journal.read(file)[0])
-                for file in files
-                if file.path not in self._files
-            }
-            # A file without facts holds nothing memorable, or was acknowledged since it was listed.
-            kept: dict[str, pa.Table | None] = {path: rows for path, rows in self._files.items() if path in paths}
+            new = {path: file.facts for path, file in files.items() if path not in self._files}
+            kept: dict[str, pa.Table | None] = {path: rows for path, rows in self._files.items() if path in files}
             kept |= dict.fromkeys(new)
             kept |= self._embedded({path: facts for path, facts in new.items() if facts})
             tables = [rows for rows in kept.values() if rows is not None]
@@ -57,7 +49,7 @@ class Tail:
             self._files = kept
             return self._segment
 
-    def _embedded(self, facts: dict[str, list[Fact]]) -> dict[str, pa.Table]:
+    def _embedded(self, facts: Mapping[str, Sequence[Fact]]) -> dict[str, pa.Table]:
         """Return the facts of files as rows of the index, with vectors made in one batch."""
         if not facts:
             return {}

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.journal import JournalFile
+    from memory_pipeline.lake.journal import Contents, JournalFile
 
 
-def acknowledge(lake: Lake, files: Sequence[JournalFile]) -> int:
-    """Acknowledge those of `files`, which have landed, that memory holds in full; return how many.
+def acknowledge(lake: Lake, contents: Mapping[JournalFile, Contents]) -> int:
+    """Acknowledge those of the files, which have landed, that memory holds in full; return how many.
 
-    A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; the caller
-    has indexed the facts. Lines that cannot be read were set aside when their file landed. A file that came later has
-    not landed, and waits for the next run.
+    A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; an edit if
+    it is among the operations of the graph. The caller has indexed the facts. Lines that cannot be read were set aside
+    when their file landed. A file that came later has not landed, and waits for the next run.
     """
-    if not files:
+    if not contents:
         return 0
-    keys = {file.hour.key for file in files}
+    keys = {file.hour.key for file in contents}
     landed = set(lake.tables.read(MESSAGES, keys, columns=["id"])["id"].to_pylist())
     sources = lake.tables.read(FACTS, keys, columns=["message_ids"])["message_ids"]
     remembered = {identifier for ids in sources.to_pylist() for identifier in ids}
+    owners = {owner_of(file.scope) for file, held in contents.items() if held.edits}
+    edits = lake.tables.read(GRAPH_OPERATIONS, owners, columns=["evidence_id"]) if owners else None
+    folded = set() if edits is None else set(edits["evidence_id"].to_pylist())
     held = [
         file
-        for file in files
-        if all(
+        for file, held in contents.items()
+        if all(edit.id in folded for edit in held.edits)
+        and all(
             message.id in landed and (message.id in remembered or not message.role.is_memorable)
-            for message in lake.journal.read(file)[0]
+            for message in held.messages
         )
     ]
     lake.journal.acknowledge(held)

@@ -19,20 +19,19 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.journal import JournalFile
+    from memory_pipeline.lake.journal import Contents
 
 
-def land_messages(lake: Lake, hours: list[Period], files: Sequence[JournalFile]) -> list[Made]:
-    """Bring the messages of journal `files` of `hours` into the ``messages`` table; return what each hour then holds.
+def land_messages(lake: Lake, hours: list[Period], contents: Sequence[Contents]) -> list[Made]:
+    """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
 
     A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
     order they land; one that says something else is set aside with its reason. Nothing is acknowledged here.
     """
     incoming: list[Message] = []
-    for file in files:
-        messages, unreadable = lake.journal.read(file)
-        lake.journal.set_aside(unreadable)
-        incoming += messages
+    for held in contents:
+        lake.journal.set_aside(held.rejected)
+        incoming += held.messages
 
     def merged(old: pa.Table) -> pa.Table:
         kept, contradictions = _merge([*rows_to_messages(old), *incoming])

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
+from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.lake.ledger import GRAPH_ASSET, table_asset
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.extract import extract_facts
+from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.summarize import summarize_periods
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.journal import JournalFile
+    from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.models.selection import Models
     from memory_pipeline.steps.made import Made
 
@@ -58,12 +60,12 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
     lake.index.adopt(models.embedder)
     for batch in batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key)):
         started = time.perf_counter()
-        files: list[JournalFile] = []
+        contents: dict[JournalFile, Contents] = {}
         if grain is Grain.WORKING:
-            hours = set(batch)
-            files = [file for file in lake.journal.pending() if file.hour in hours]
-            made = land_messages(lake, batch, files)
+            contents = lake.journal.contents(set(batch))
+            made = land_messages(lake, batch, list(contents.values()))
             made += extract_facts(lake, models.extractor, models.embedder, batch)
+            made += fold_hours(lake, batch, [edit for held in contents.values() for edit in held.edits])
         else:
             made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
         usage = models.store.settle(batch) if models.store else {}
@@ -71,7 +73,7 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
         made = [*_as_indexed(made, indexed), *indexed]
         # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
         lake.ledger.record(part.entry for part in made if _is_entered(part))
-        acknowledge(lake, files)
+        acknowledge(lake, contents)
         seconds = time.perf_counter() - started
         _log.info("%s: made %s in %.1f s", grain, _span(batch), seconds)
         for part in made:
@@ -80,6 +82,8 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
 
 
 def _is_entered(part: Made) -> bool:
+    if part.asset == GRAPH_ASSET and part.input_digest != NOTHING:
+        return True  # an hour that says nothing of the graph was looked at
     return bool(part.rows or part.changed or part.unfinished) or part.period.grain is not Grain.WORKING
 
 
@@ -87,14 +91,14 @@ def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
     """Return what tables hold as the index last found it: another run may have replaced rows since they were made."""
     found = {part.period: part for part in indexed}
     return [
-        part
-        if part.asset == MESSAGES_ASSET
-        else replace(
+        replace(
             part,
             output_digest=found[part.period].output_digest,
             rows=found[part.period].rows,
             agents=found[part.period].agents,
         )
+        if part.asset == table_asset(part.period.grain)
+        else part
         for part in made
     ]
 

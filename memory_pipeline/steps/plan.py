@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.lake.ledger import index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, index_asset, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,7 +67,12 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         early = {hour for hour, begins in waiting.items() if begins < first}
         still_open = {hour for hour, begins in waiting.items() if begins > now}
         pending = waiting.keys() - early - still_open
-        pending |= {Period(grain, key) for key in table if not _is_complete(table[key], index.get(key))}
+        graph = lake.ledger.entries(GRAPH_ASSET)
+        pending |= {
+            Period(grain, key)
+            for key, entry in table.items()
+            if not (_is_complete(entry, index.get(key)) and _is_level(entry, graph.get(key)))
+        }
     else:
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():
@@ -120,7 +125,12 @@ def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
 
 def _is_complete(table: Entry, index: Entry | None) -> bool:
     """Tell whether the index is level with the table, and nothing waits for a model."""
-    return index is not None and index.input_digest == table.output_digest and not table.unfinished
+    return _is_level(table, index) and not table.unfinished
+
+
+def _is_level(table: Entry, derived: Entry | None) -> bool:
+    """Tell whether what is made from a table was made from what it holds."""
+    return derived is not None and derived.input_digest == table.output_digest
 
 
 def _periods(grain: Grain, keys: Iterable[str]) -> list[Period]:

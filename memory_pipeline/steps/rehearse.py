@@ -60,7 +60,5 @@ def rehearse(
 def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-    hours = set(batch)
-    files = [file for file in lake.journal.pending() if file.hour in hours]
-    landed = land_messages(lake, batch, files)
+    landed = land_messages(lake, batch, list(lake.journal.contents(set(batch)).values()))
     return [*landed, *extract_facts(lake, models.extractor, models.embedder, batch)]

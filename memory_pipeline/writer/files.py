@@ -43,6 +43,7 @@ class Ingestion:
         conversations: conversations of which something was written.
         messages: messages written to the journal.
         known: messages that memory holds already, and that were not written again.
+        recalled: messages that came with recalled memory in them, which was dropped.
         files: journal files written.
         rejections: records set aside.
         rejected: the first of them, with their reasons.
@@ -52,6 +53,7 @@ class Ingestion:
     conversations: int = 0
     messages: int = 0
     known: int = 0
+    recalled: int = 0
     files: int = 0
     rejections: int = 0
     rejected: list[Rejection] = field(default_factory=list)
@@ -109,11 +111,12 @@ def ingest_file(
             result.files += len(lake.journal.append(new))
             result.messages += len(new)
             result.known += len(batch) - len(new) - len(contradictions)
+            batch.clear()
+            progress(result)
+        if accepted:
             # What was set aside before, under another setting say, has now been accepted.
             lake.journal.release(accepted)
             accepted.clear()
-            batch.clear()
-            progress(result)
 
     def set_aside(found: Iterable[Rejection]) -> None:
         rejections = list(found)
@@ -127,13 +130,14 @@ def ingest_file(
             set_aside([record])
             continue
         conversation = {**(default_scope or {}), **record} if isinstance(record, Mapping) else record
-        messages, found = read_messages(conversation, admission)
+        messages, found, recalled = read_messages(conversation, admission)
         batch += messages
+        result.recalled += recalled
         result.conversations += bool(messages)
         _count_ignored(record, result.ignored_keys)
         if found:
             set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
-        if quarantined and messages:
+        if quarantined and (messages or recalled):
             accepted += [part for part in _parts(conversation, found) if record_key(part) in quarantined]
         if len(batch) >= _BATCH:
             flush()

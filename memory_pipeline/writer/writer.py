@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
@@ -15,14 +16,19 @@ from memory_pipeline.writer.known import landed_messages
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.summaries import Summarizer
+    from memory_pipeline.writer.graph import GraphWriter
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a write put into the journal: ids of the messages, and the files that hold them."""
+    """What a write put into the journal: ids of the messages, and the files that hold them.
+
+    `recalled` counts the messages that came with recalled memory in them, which was dropped.
+    """
 
     message_ids: tuple[str, ...]
     files: tuple[str, ...]
+    recalled: int = 0
 
 
 class MemoryWriter:
@@ -62,6 +68,9 @@ class MemoryWriter:
     def write(self, conversation: Mapping[str, object], *, now: datetime | None = None) -> Receipt:
         """Write a conversation, whole or not at all.
 
+        What memory recalled is no part of it: it is dropped from the messages, and one that holds nothing else is left
+        out.
+
         Args:
             conversation: as :mod:`memory_pipeline.domain.conversations` describes; ``workspace_id`` and ``agent_id``
                 may be left out.
@@ -75,13 +84,15 @@ class MemoryWriter:
             if isinstance(conversation, Mapping) and conversation.get(name, mine) != mine:
                 raise InputError(f"{name} {shown(conversation[name])} is another's; this writer writes for {mine}")
         record = {**conversation, **self._own} if isinstance(conversation, Mapping) else conversation
-        messages, rejected = read_messages(record, self._admission(now))
+        messages, rejected, recalled = read_messages(record, self._admission(now))
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
+        if not messages:
+            return Receipt((), (), recalled)
         self._lake.ensure()
         files = self._lake.journal.append(self._known.without_known(messages))
-        return Receipt(tuple(message.id for message in messages), tuple(files))
+        return Receipt(tuple(message.id for message in messages), tuple(files), recalled)
 
     def compact(
         self,
@@ -94,7 +105,7 @@ class MemoryWriter:
         """Return a conversation with all but its last messages replaced by one that sums them up.
 
         It is written first, so nothing that is summed up is lost to memory; and the summary is a message of the system,
-        which never becomes memory.
+        which never becomes memory. Recalled memory is not summed up; in the messages that stay it stays.
 
         Args:
             conversation: as :meth:`write` takes it.
@@ -114,13 +125,26 @@ class MemoryWriter:
         from memory_pipeline.models.selection import configured_models
         from memory_pipeline.writer.compaction import summary_of
 
+        kept = records[len(records) - keep :]
         dropped = {**conversation, **self._own, "messages": records[: len(records) - keep]}
-        messages, _ = read_messages(dropped, self._admission(now))
+        messages = read_messages(dropped, self._admission(now)).messages
+        if not messages:  # nothing but recalled memory, which can be recalled again
+            return {**conversation, "messages": kept or records}
         if summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         summary = summary_of(messages, self._lake.calendar, summarizer)
-        return {**conversation, "messages": [summary, *records[len(records) - keep :]]}
+        return {**conversation, "messages": [summary, *kept]}
+
+    @cached_property
+    def graph(self) -> GraphWriter:
+        """Changes the agent's graph: what it says itself, rather than what is said to it."""
+        from memory_pipeline.graph import Graph
+        from memory_pipeline.graph.pending import Pending
+        from memory_pipeline.writer.graph import GraphWriter
+
+        known = Graph(self._lake, self._scope, Pending(self._lake, self._scope))
+        return GraphWriter(self._lake, self._scope, self._start, known)
 
     @property
     def _own(self) -> dict[str, str]:

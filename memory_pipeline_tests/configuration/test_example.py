@@ -14,10 +14,11 @@ from memory_pipeline.configuration import (
     Configuration,
     Embedding,
     Extraction,
+    Injection,
     Price,
     Summarization,
 )
-from memory_pipeline.configuration.sections import DefaultsSection, Document, Summaries, WorkspaceSection
+from memory_pipeline.configuration.sections import DefaultsSection, Document, Graph, Summaries, WorkspaceSection
 from memory_pipeline.domain.conversations import Scope
 
 #: A key behind "#" without a space is switched off.
@@ -31,18 +32,34 @@ def test_the_example_is_a_configuration(text: str) -> None:
     assert configuration.extraction(Scope("acme", "support")).known_facts == 50
     assert configuration.extraction(Scope("acme", "2024-01-15")).is_deterministic
     assert configuration.embedding_key("acme") == "env:ACME_KEY"
+    injection = configuration.injection(Scope("acme", "support"))
+    assert (injection.for_model, injection.api_key) == (("rerank", "entities"), "env:ACME_KEY")
+    assert configuration.injection(Scope("acme", "2024-01-15")).for_model == ()
+    assert configuration.vocabulary(Scope("acme", "support")).multi == {"speaks", "works_for", "on_call"}
+    assert configuration.vocabulary(Scope("other", "any")).single == {"on_call", "favourite_tool"}
 
 
 def test_no_task_of_the_example_is_without_a_key() -> None:
     configuration = Configuration.parse(EXAMPLE, "example")
     for scope in (Scope("acme", "support"), Scope("other", "any")):
         described = configuration.describe(scope)
-        assert str(described).count("'api_key': 'env:") == 7
+        assert str(described).count("'api_key': 'env:") == 8
 
 
 @pytest.mark.parametrize(
     "record",
-    [Document, DefaultsSection, WorkspaceSection, Embedding, Extraction, Summarization, Price, Budget],
+    [
+        Document,
+        DefaultsSection,
+        WorkspaceSection,
+        Embedding,
+        Extraction,
+        Summarization,
+        Price,
+        Budget,
+        Graph,
+        Injection,
+    ],
 )
 def test_the_example_has_every_key(record: type[Document]) -> None:
     for name in record.model_fields:

@@ -53,14 +53,15 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: there is no such key; "
-                "accepted: completion, extraction, summaries; a budget is set for a workspace, or in defaults for each"
+                "accepted: completion, extraction, summaries, graph, injection; "
+                "a budget is set for a workspace, or in defaults for each"
             ),
         ),
         (
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: there is no such key; accepted: completion, extraction, "
-                "summaries, embedding, budget, agents; it is set once for the lake, in defaults"
+                "summaries, graph, injection, embedding, budget, agents; it is set once for the lake, in defaults"
             ),
         ),
         (
@@ -133,6 +134,78 @@ def refused(text: str) -> list[str]:
             "line 1: defaults.extraction.prompt: a blank text is not accepted; expected 1 to 20,000 characters",
         ),
         (
+            "defaults:\n  graph:\n    single_valued: lives_in",
+            (
+                "line 3: defaults.graph.single_valued: 'lives_in' is not accepted; expected a list of predicates such "
+                "as [lives_in, speaks], each of 1 to 300 characters"
+            ),
+        ),
+        (
+            "defaults:\n  graph:\n    multi_valued:\n      - speaks\n      - 5",
+            (
+                "line 3: defaults.graph.multi_valued: 5 is not accepted; expected a list of predicates such as "
+                "[lives_in, speaks], each of 1 to 300 characters; in quotes it is a text"
+            ),
+        ),
+        (
+            "workspaces:\n  acme:\n    graph:\n      single_valued: [lives_in, ' _-']",
+            (
+                "line 4: workspaces.acme.graph.single_valued: a text without letters and digits is not accepted; "
+                "expected a list of predicates such as [lives_in, speaks], each of 1 to 300 characters"
+            ),
+        ),
+        (
+            f"defaults: {{graph: {{multi_valued: [{'x' * 301}]}}}}",
+            (
+                "line 1: defaults.graph.multi_valued: a text of 301 characters is not accepted; "
+                "expected a list of predicates such as [lives_in, speaks], each of 1 to 300 characters"
+            ),
+        ),
+        (
+            "workspaces:\n  a:\n    graph:\n      multi_valued: [Lives In, speaks]\n      single_valued: [livesIn]",
+            (
+                "line 4: workspaces.a.graph.multi_valued: 'lives_in' is in single_valued too; expected it in one of "
+                "the two: a predicate holds one value at a time, or many"
+            ),
+        ),
+        (
+            "defaults: {graph: {single: []}}",
+            (
+                "line 1: defaults.graph.single: there is no such key; accepted: single_valued, multi_valued; "
+                "is single_valued meant?"
+            ),
+        ),
+        (
+            "defaults: {single_valued: [x]}",
+            (
+                "line 1: defaults.single_valued: there is no such key; accepted: completion, extraction, summaries, "
+                "graph, injection, max_concurrency, embedding, budget; predicates are declared in graph"
+            ),
+        ),
+        (
+            "defaults: {injection: {max_results: 51}}",
+            "line 1: defaults.injection.max_results: 51 is not accepted; expected a whole number from 1 to 50",
+        ),
+        (
+            "defaults: {injection: {max_tokens: 49}}",
+            "line 1: defaults.injection.max_tokens: 49 is not accepted; expected a whole number from 50 to 1,000,000",
+        ),
+        (
+            "defaults: {injection: {enabled: 1}}",
+            "line 1: defaults.injection.enabled: 1 is not accepted; expected true or false",
+        ),
+        (
+            "defaults: {injection: {rerank: none, entities: none}}",
+            "line 1: defaults.injection.entities: 'none' is not accepted; expected deterministic or model",
+        ),
+        (
+            "workspaces:\n  a:\n    injection:\n      rerank: openai/gpt-5-mini",
+            (
+                "line 4: workspaces.a.injection.rerank: 'openai/gpt-5-mini' is not accepted; "
+                "expected none or deterministic or model"
+            ),
+        ),
+        (
             "workspaces:\n  acme:\n    agents:\n      2024-01-15: {}",
             "line 4: workspaces.acme.agents: the key '2024-01-15' is a date to YAML; write it in quotes",
         ),
@@ -144,7 +217,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: there is no such key; accepted: completion, extraction, summaries, "
-                "embedding, budget, agents; is budget meant?"
+                "graph, injection, embedding, budget, agents; is budget meant?"
             ),
         ),
         (
@@ -208,6 +281,10 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
         f"defaults: {{completion: {{price: {SECRET}}}}}",
         f"defaults: {{completion: {{attempts: {SECRET}}}}}",
         f"defaults: {{completion: {{answer_format: {SECRET}}}}}",
+        f"defaults: {{graph: {{single_valued: {SECRET}}}}}",
+        f"defaults: {{graph: {{single_valued: [{SECRET}], multi_valued: [{SECRET}]}}}}",
+        f"defaults: {{graph: {{{SECRET}: [x]}}}}",
+        f"defaults: {{injection: {{rerank: {SECRET}}}}}",
         f"workspaces: {{acme: {{embedding: {SECRET}}}}}",
         f"workspaces: {{acme: {{embedding: {{key: {SECRET}}}}}}}",
         f"workspaces: {{acme: {{agents: {SECRET}}}}}",

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration.inheritance import ABOUT_A_MODEL, Inherited
 from memory_pipeline.configuration.sections import Level
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.operations import snake_case
+from memory_pipeline.domain.triples import Vocabulary
 
 
 def resolved(*levels: dict[str, Any]) -> Inherited:
@@ -38,6 +40,71 @@ def test_completion_is_for_every_task() -> None:
     assert inherited.extraction == A
     assert set(inherited.summaries) == set(SUMMARY_GRAINS)
     assert all(keys == A for keys in inherited.summaries.values())
+
+
+def test_injection_is_a_task_too() -> None:
+    inherited = resolved(
+        {"completion": {**A, "attempts": 4}, "injection": {"attempts": 1, "max_results": 3}},
+        {"completion": {"api_key": "env:ACME", "temperature": 1.0}, "injection": {"rerank": "model"}},
+    )
+    assert inherited.injection == {
+        "model": "anthropic/a",
+        "api_key": "env:ACME",
+        "attempts": 1,
+        "temperature": 1.0,
+        "max_results": 3,
+        "rerank": "model",
+    }
+    assert "rerank" not in inherited.extraction
+
+
+def test_a_model_of_injections_own_takes_no_key_of_another_provider() -> None:
+    inherited = resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}, {"completion": A})
+    assert resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}).injection == {
+        "model": "openai/b"
+    }
+    assert inherited.injection == A  # a later completion that names a model takes its place
+
+
+def test_what_injection_says_is_kept_where_its_model_is_replaced() -> None:
+    levels = ({"injection": {**B, "rerank": "model", "enabled": False}}, {"injection": {"model": "deterministic"}})
+    assert resolved(*levels).injection == {"model": "deterministic", "rerank": "model", "enabled": False}
+
+
+def test_predicates_are_inherited_one_by_one() -> None:
+    levels: list[dict[str, Any]] = [
+        {"graph": {"single_valued": ["lives_in", "drives"], "multi_valued": ["speaks"]}},
+        {"graph": {"single_valued": ["speaks"]}},
+        {"graph": {"multi_valued": ["Lives In", "plays"]}},
+    ]
+    assert resolved(*levels[:2]).vocabulary == Vocabulary(frozenset({"lives_in", "drives", "speaks"}))
+    assert resolved(*levels).vocabulary == Vocabulary(frozenset({"drives", "speaks"}), frozenset({"lives_in", "plays"}))
+
+
+@pytest.mark.parametrize("graph", [{}, None, {"single_valued": None}, {"single_valued": [], "multi_valued": []}])
+def test_a_level_that_declares_nothing_takes_nothing_back(graph: object) -> None:
+    first = {"graph": {"single_valued": ["drives"]}}
+    assert resolved(first, {"graph": graph}).vocabulary == Vocabulary(frozenset({"drives"}))
+    assert resolved(first, {}).vocabulary == Vocabulary(frozenset({"drives"}))
+
+
+PREDICATES = st.lists(st.sampled_from(["drives", "Drives", "lives_in", "livesIn", "speaks", "x"]), max_size=4)
+GRAPHS = st.lists(st.tuples(PREDICATES, PREDICATES), max_size=4)
+
+
+@given(GRAPHS)
+def test_of_a_predicate_the_lowest_level_that_declares_it_is_heard(graphs: list[tuple[list[str], list[str]]]) -> None:
+    wanted: dict[str, bool] = {}
+    levels = []
+    for single, multi in graphs:
+        many = [name for name in multi if snake_case(name) not in map(snake_case, single)]
+        levels.append({"graph": {"single_valued": single, "multi_valued": many}})
+        for name in (*single, *many):
+            wanted[snake_case(name)] = name in single
+    assert resolved(*levels).vocabulary == Vocabulary(
+        frozenset(name for name, is_single in wanted.items() if is_single),
+        frozenset(name for name, is_single in wanted.items() if not is_single),
+    )
 
 
 def test_a_task_goes_before_completion_and_touches_no_other_task() -> None:
@@ -188,7 +255,8 @@ def test_a_key_is_only_sent_where_it_was_named_for(levels: list[tuple[dict[str, 
         owned = dict(own)
         if own == {"api_key": "env:filled_in"}:
             owned["api_key"] = _account(before.extraction)
-        inherited = inherited.at(Level.model_validate({"completion": named, "extraction": owned}))
+        inherited = inherited.at(Level.model_validate({"completion": named, "extraction": owned, "injection": owned}))
+    assert inherited.injection == inherited.extraction
     for keys in (inherited.completion, inherited.extraction, *inherited.summaries.values()):
         assert keys.get("api_key") in (None, _account(keys))
 

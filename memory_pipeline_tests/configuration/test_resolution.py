@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory_pipeline.configuration import Configuration
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import ConfigurationError
 
 
@@ -83,3 +84,52 @@ def test_a_prompt_takes_room_too() -> None:
 
 def test_where_nothing_is_asked_no_room_is_needed() -> None:
     assert not Configuration.parse("defaults: {completion: {context_tokens: 2000}}", "file").uses_models
+
+
+LACKING = (
+    "model is not accepted while the section's model is deterministic; "
+    "name a model in injection or completion, or set {}: deterministic"
+)
+
+
+@pytest.mark.parametrize("name", ["rerank", "entities"])
+def test_a_section_that_asks_for_a_model_needs_one(name: str) -> None:
+    assert refused(f"defaults:\n  injection:\n    {name}: model") == [
+        f"file, line 3: defaults.injection.{name}: {LACKING.format(name)}"
+    ]
+    for model in ("completion: {model: openai/x}, injection: {NAME: model}", "injection: {NAME: model, model: a/b}"):
+        text = f"defaults: {{{model.replace('NAME', name)}}}"
+        assert Configuration.parse(text, "file").injection(Scope("w", "a")).for_model == (name,)
+
+
+def test_a_model_that_injection_needs_is_missed_once_where_it_was_taken_away() -> None:
+    text = """
+defaults:
+  completion: {model: openai/x}
+  injection: {rerank: model, entities: model}
+workspaces:
+  v: {completion: {model: deterministic}, injection: {rerank: none, entities: deterministic}}
+  w:
+    injection: {entities: deterministic}
+    completion: {model: deterministic}
+    agents:
+      a: {extraction: {known_facts: 1}}
+      b: {injection: {entities: model}}
+      c: {injection: {rerank: deterministic}}
+      d: {completion: {model: openai/y}}
+"""
+    assert refused(text) == [
+        f"file, line 8: workspaces.w.injection.rerank: {LACKING.format('rerank')}",
+        f"file, line 12: workspaces.w.agents.b.injection.entities: {LACKING.format('entities')}",
+    ]
+
+
+def test_injection_needs_room_for_its_question_if_it_asks_one() -> None:
+    text = "defaults:\n  injection: {model: openai/x, max_output_tokens: 8000, context_tokens: 8500, RERANK}"
+    assert not Configuration.parse(text.replace("RERANK", "rerank: none"), "file").uses_models
+    assert refused(text.replace("RERANK", "rerank: model")) == [
+        (
+            "file, line 2: defaults.injection: context_tokens 8,500 is not accepted with max_output_tokens 8,000; "
+            "expected 1,000 more than these"
+        )
+    ]

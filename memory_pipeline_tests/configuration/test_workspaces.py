@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration import Budget, Configuration, Embedding, Extraction, Summarization
+from memory_pipeline.configuration import Budget, Configuration, Embedding, Extraction, Injection, Summarization
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.triples import Vocabulary
 from memory_pipeline.errors import ConfigurationError, InputError
 
 SOURCE = "lake/config/workspaces.yaml"
@@ -29,17 +30,24 @@ defaults:
   summaries:
     monthly: {length: 3000, prompt: "Tell of {period} in {length} characters."}
   budget: {usd_per_month: 20, when_spent: wait}
+  graph: {single_valued: [Favourite Colour, drives], multi_valued: [speaks]}
+  injection: {max_results: 8, rerank: model}
 workspaces:
   acme:
     completion: {api_key: env:ACME_KEY}
     embedding: {api_key: env:ACME_KEY}
+    graph: {single_valued: [speaks, owns]}
+    injection: {model: anthropic/small, api_key: env:SMALL_KEY}
     budget: {tokens_per_month: 1000}
     agents:
       support:
         extraction: {model: anthropic/claude, api_key: file:/run/secrets/claude}
         summaries: {daily: {length: 900}}
+        graph: {multi_valued: [drives]}
+        injection: {enabled: false, max_tokens: 500}
       "2024-01-15":
         completion: {model: deterministic}
+        injection: {rerank: none}
   initech:
     budget: {usd_per_month: 5}
 """
@@ -58,6 +66,8 @@ def test_without_a_word_everything_is_deterministic(text: str) -> None:
     assert configuration.embedding == Embedding()
     assert configuration.extraction(SUPPORT) == Extraction()
     assert all(configuration.summarization(SUPPORT, grain) == Summarization() for grain in SUMMARY_GRAINS)
+    assert configuration.injection(SUPPORT) == Injection()
+    assert configuration.vocabulary(SUPPORT) == Vocabulary()
     assert configuration.budget("acme") is None
     assert configuration.embedding_key("acme") is None
 
@@ -74,6 +84,37 @@ def test_an_agent_gets_the_defaults_its_workspace_and_its_own(configuration: Con
     assert configuration.summarization(SALES, Grain.DAILY).length is None
     assert configuration.summarization(SUPPORT, Grain.MONTHLY).length == 3000
     assert configuration.extraction(Scope("acme", "2024-01-15")).is_deterministic
+
+
+def test_an_agent_may_take_back_what_its_workspace_declares(configuration: Configuration) -> None:
+    assert configuration.vocabulary(OTHER) == Vocabulary(
+        frozenset({"favourite_colour", "drives"}), frozenset({"speaks"})
+    )
+    assert configuration.vocabulary(SALES) == Vocabulary(frozenset({"favourite_colour", "drives", "speaks", "owns"}))
+    assert configuration.vocabulary(SUPPORT) == Vocabulary(
+        frozenset({"favourite_colour", "speaks", "owns"}), frozenset({"drives"})
+    )
+
+
+def test_injection_is_inherited_key_by_key_and_its_model_with_its_key(configuration: Configuration) -> None:
+    model: dict[str, Any] = {"model": "openrouter/openai/gpt-5-mini", "api_key": "env:SHARED_KEY", "temperature": 0.0}
+    small: dict[str, Any] = {"model": "anthropic/small", "api_key": "env:SMALL_KEY", "temperature": 0.0}
+    assert configuration.injection(OTHER) == Injection(**model, max_results=8, rerank="model")
+    assert configuration.injection(SALES) == Injection(**small, max_results=8, rerank="model")
+    assert configuration.injection(SUPPORT) == Injection(
+        **small, max_results=8, rerank="model", enabled=False, max_tokens=500
+    )
+    assert configuration.injection(Scope("acme", "2024-01-15")) == Injection(
+        model="deterministic", temperature=0.0, max_results=8, rerank="none"
+    )
+
+
+@pytest.mark.parametrize("place", ["defaults: {", "workspaces: {w: {", "workspaces: {w: {agents: {a: {"])
+def test_a_model_that_only_helps_with_reading_makes_no_memory(place: str) -> None:
+    text = f"{place}injection: {{model: openai/x, rerank: model}}{'}' * place.count('{')}"
+    configuration = Configuration.parse(text, SOURCE)
+    assert configuration.injection(Scope("w", "a")).for_model == ("rerank",)
+    assert not configuration.uses_models
 
 
 def test_the_embedder_is_the_lakes_and_its_key_the_workspaces(configuration: Configuration) -> None:
@@ -144,6 +185,18 @@ def test_a_description_is_json_and_refers_to_keys(
     assert described["extraction"]["api_key"] == "file:/run/secrets/claude"
     assert list(described["summaries"]) == ["daily", "weekly", "monthly", "quarterly", "yearly"]
     assert described["summaries"]["monthly"]["prompt"] == "Tell of {period} in {length} characters."
+    assert described["graph"] == {
+        "single_valued": ["favourite_colour", "owns", "speaks"],
+        "multi_valued": ["drives"],
+    }
+    own = {name: described["injection"][name] for name in ("enabled", "max_results", "max_tokens", "rerank", "api_key")}
+    assert own == {
+        "enabled": False,
+        "max_results": 8,
+        "max_tokens": 500,
+        "rerank": "model",
+        "api_key": "env:SMALL_KEY",
+    }
     assert described["budget"] == {"usd_per_month": 20.0, "tokens_per_month": 1000, "when_spent": "wait"}
     assert "sk-value" not in str(described)
     nobody: Any = Configuration.parse("", SOURCE).describe(SUPPORT)
@@ -165,7 +218,8 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
 KEYS = st.sampled_from(
     "defaults workspaces acme agents support completion extraction summaries embedding budget daily montly model "
     "api_key api_base parameters price prompt dimension max_concurrency usd_per_month when_spent known_facts "
-    "extra_headers input timeout_seconds answer_format apikey temperature length a/b x..y 2024-01-15 no".split()
+    "extra_headers input timeout_seconds answer_format apikey temperature length a/b x..y 2024-01-15 no "
+    "graph single_valued multi_valued injection rerank entities max_tokens".split()
 )
 SCALARS = st.sampled_from(
     [None, True, 0, -1, 1.5, float("nan"), 10**17, "", "openai/x", "deterministic", "env:A", "{agent}", "{", "gpt-5"]

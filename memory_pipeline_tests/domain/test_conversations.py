@@ -14,12 +14,14 @@ from memory_pipeline.domain.conversations import (
     MAX_ID,
     Admission,
     Message,
+    NothingSaidError,
     Rejection,
     Role,
     Scope,
     read_messages,
 )
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
@@ -83,14 +85,14 @@ def conversation(*messages: object, **fields: object) -> Record:
 
 
 def accepted(*messages: object, admission: Admission = ADMISSION, **fields: Any) -> list[Message]:
-    found, rejected = read_messages(conversation(*messages, **fields), admission)
+    found, rejected, _ = read_messages(conversation(*messages, **fields), admission)
     assert rejected == []
     return found
 
 
 def refusal(*messages: object, admission: Admission = ADMISSION, **fields: Any) -> Rejection:
     """Return the one rejection of a conversation of which nothing is accepted."""
-    found, rejected = read_messages(conversation(*messages, **fields), admission)
+    found, rejected, _ = read_messages(conversation(*messages, **fields), admission)
     assert found == []
     assert len(rejected) == 1
     assert rejected[0].reason.isprintable()
@@ -215,7 +217,7 @@ def test_a_message_without_id_is_its_content(other: Record) -> None:
     ],
 )
 def test_an_id_cannot_be_used_for_something_else(other: Record) -> None:
-    found, rejected = read_messages(conversation(message(id="m1"), message(id="m1", **other)), ADMISSION)
+    found, rejected, _ = read_messages(conversation(message(id="m1"), message(id="m1", **other)), ADMISSION)
     assert [each.content for each in found] == ["I moved to Porto."]
     assert [each.where for each in rejected] == ["conversation call, message 2"]
     assert "message id 'm1' of conversation 'call' was already used for other content" in rejected[0].reason
@@ -243,7 +245,7 @@ def test_position_and_reception_do_not_make_another_message() -> None:
 
 
 def test_turns_count_from_zero_and_leave_out_nothing() -> None:
-    found, rejected = read_messages(conversation(message(id="a"), message(content=""), message(id="c")), ADMISSION)
+    found, rejected, _ = read_messages(conversation(message(id="a"), message(content=""), message(id="c")), ADMISSION)
     assert [each.turn for each in found] == [0, 2]
     assert [each.where for each in rejected] == ["conversation call, message 2"]
 
@@ -368,7 +370,7 @@ def test_clocks_may_differ_by_a_day_but_no_more() -> None:
 
 def test_one_bad_message_does_not_cost_the_others() -> None:
     bad = message(id="m2", timestamp="2024-01-15T08:03:00")
-    found, [rejection] = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
+    found, [rejection], _ = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
     assert [each.source_id for each in found] == ["m1", "m3"]
     assert rejection.where == "conversation call, message 2"
     assert rejection.record == conversation(bad, tags=["t"])  # by itself it can be corrected and written again
@@ -379,7 +381,7 @@ def test_one_bad_message_does_not_cost_the_others() -> None:
 
 @pytest.mark.parametrize("value", [None, "hello", 5, [], [{}], b"x"])
 def test_a_conversation_is_an_object(value: object) -> None:
-    [rejection] = read_messages(value, ADMISSION)[1]
+    [rejection] = read_messages(value, ADMISSION).rejected
     assert rejection.reason.startswith("a conversation must be an object, not ")
     assert rejection.record is value
 
@@ -389,7 +391,7 @@ def test_a_conversation_needs_messages(messages: object) -> None:
     record = conversation() | {"messages": messages}
     if messages is ...:
         del record["messages"]
-    found, [rejection] = read_messages(record, ADMISSION)
+    found, [rejection], _ = read_messages(record, ADMISSION)
     assert found == []
     assert rejection.reason.startswith("messages must be a list of at least one message, not ")
     assert rejection.where == "conversation call"
@@ -455,7 +457,7 @@ json_values: st.SearchStrategy[object] = st.recursive(
 )
 def test_nothing_raises_and_nothing_is_lost(header: Record, messages: list[object]) -> None:
     """Whatever JSON says, each message is accepted, dropped as a repetition, or rejected with a reason."""
-    found, rejected = read_messages(conversation(*messages, **header), ADMISSION)
+    found, rejected, _ = read_messages(conversation(*messages, **header), ADMISSION)
     assert all(rejection.reason for rejection in rejected)
     assert found or rejected
     for each in found:
@@ -495,3 +497,67 @@ def test_an_id_is_worked_out_and_never_believed() -> None:
     [read] = accepted(message())
     forged = read.to_record() | {"content": "I moved to Lisbon."}
     assert Message.from_record(forged).id != read.id
+
+
+# --- what memory recalled --------------------------------------------------------------------------------------------
+
+BLOCK = mark("- [2024-01-14] Anna: I live in Lisbon.")
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("content", [f"{BLOCK}\n\nI moved.", f"I moved.\n\n{BLOCK}", f"{BLOCK}I moved.{BLOCK[:-9]}"])
+def test_recalled_memory_is_dropped_and_counted_whoever_sends_it(role: str, content: str) -> None:
+    read = read_messages(conversation(message(content=content, role=role)), ADMISSION)
+    assert [each.content for each in read.messages] == ["I moved."]
+    assert (read.rejected, read.recalled) == ([], 1)
+
+
+@pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
+def test_with_or_without_a_block_it_is_the_same_message(fields: Record) -> None:
+    plain = message(**fields)
+    [read] = accepted(plain, plain | {"content": f"{BLOCK}\n\n{plain['content']}"})
+    assert read == accepted(plain)[0]
+
+
+@pytest.mark.parametrize("content", ["  I moved.\n ", "What is a recalled-memory tag?\n\n"])
+def test_a_message_without_a_block_keeps_its_white_space(content: str) -> None:
+    read = read_messages(conversation(message(content=content)), ADMISSION)
+    assert [each.content for each in read.messages] == [content]
+    assert read.recalled == 0
+
+
+@pytest.mark.parametrize("other", [{}, {"role": "robot"}, {"timestamp": None}, {"id": "../x"}])
+def test_a_message_that_is_recalled_memory_alone_is_left_out(other: Record) -> None:
+    records = [message(id="a"), message(content=BLOCK) | other, message(id="c")]
+    found, rejected, recalled = read_messages(conversation(*records), ADMISSION)
+    assert [(each.source_id, each.turn) for each in found] == [("a", 0), ("c", 2)]
+    assert (rejected, recalled) == ([], 1)
+    assert read_messages(conversation(records[1], records[1]), ADMISSION) == ([], [], 2)
+
+
+def test_what_was_left_out_takes_no_id() -> None:
+    read = read_messages(conversation(message(id="m1", content=BLOCK), message(id="m1")), ADMISSION)
+    assert [each.content for each in read.messages] == ["I moved to Porto."]
+    assert read.rejected == []
+
+
+def test_what_is_not_said_does_not_count_for_the_length() -> None:
+    long = "x" * (MAX_CONTENT - 10)
+    read = read_messages(conversation(message(content=f"{long}\n{mark(long)}\x00 cut")), ADMISSION)
+    assert "is not valid Unicode text" in read.rejected[0].reason
+    read = read_messages(conversation(message(content=f"{long}\n{mark(long)}")), ADMISSION)
+    assert ([each.content for each in read.messages], read.recalled) == ([long], 1)
+
+
+def test_a_rejected_message_is_kept_as_it_came() -> None:
+    bad = message(content=f"{BLOCK}\nI moved.", timestamp=None)
+    [rejection] = read_messages(conversation(bad), ADMISSION).rejected
+    assert rejection.record == conversation(bad)
+
+
+def test_a_line_of_a_journal_is_rid_of_it_too() -> None:
+    [read] = accepted(message())
+    record = read.to_record()
+    assert Message.from_record(record | {"content": f"I moved to Porto.\n\n{BLOCK}"}) == read
+    with pytest.raises(NothingSaidError, match="nothing but what memory recalled"):
+        Message.from_record(record | {"content": BLOCK})

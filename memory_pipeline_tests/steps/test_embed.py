@@ -41,7 +41,7 @@ class Embedder:
 
 
 def rows(*texts: str, scope: Scope = ACME) -> pa.Table:
-    messages, _ = read_messages(conversation(*texts, scope=scope), Admission(START, NOW))
+    messages = read_messages(conversation(*texts, scope=scope), Admission(START, NOW)).messages
     facts = DeterministicExtractor().facts_of(messages)
     return facts_to_rows([fact for fact in facts if fact.kind == "turn"])
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
@@ -80,3 +81,29 @@ def test_the_configured_model_sums_up_and_rules_where_it_fails(writer: MemoryWri
         other = conversation(*TEXTS, conversation_id="other")
         failed: Any = writer.compact(other, now=NOW)
         assert "I bought 0 canoes" in failed["messages"][0]["content"]
+
+
+def test_recalled_memory_is_neither_summed_up_nor_lost_nor_doubled(
+    writer: MemoryWriter, root: str, models: Models
+) -> None:
+    block = mark("- Anna: I sold 99 kayaks in Lisbon.")
+    texts = [f"{block}\n\n{text}" if number % 2 else text for number, text in enumerate(TEXTS)]
+    texts[2:2] = [block]
+    talk = conversation(*texts)
+    short: Any = writer.compact(talk, now=NOW)
+    summary, *rest = short["messages"]
+    assert rest == talk["messages"][5:]  # as they were, with what was recalled
+    assert "Summary of the 4 messages before" in summary["content"]
+    assert "kayaks" not in summary["content"]
+    assert "I bought 3 canoes" in summary["content"]
+    writer.write(short, now=NOW)
+    run(Lake(root), models)
+    turns = [row["content"] for row in Lake(root).tables.read(FACTS).to_pylist() if row["kind"] == "turn"]
+    assert sorted(turns) == sorted(f"Anna: {text}" for text in TEXTS)
+
+
+def test_where_only_recalled_memory_is_dropped_there_is_nothing_to_sum_up(writer: MemoryWriter) -> None:
+    talk = conversation(*[mark(text) for text in TEXTS[:4]], *TEXTS[4:])
+    assert writer.compact(talk, now=NOW) == talk | {"messages": talk["messages"][4:]}
+    silent = conversation(*[mark(text) for text in TEXTS])
+    assert writer.compact(silent, keep=0, now=NOW) == silent

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.conversations import Admission, Rejection
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import rows_to_messages
@@ -20,6 +21,7 @@ from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import files
 from memory_pipeline.writer.files import Ingestion, ingest_file
+from memory_pipeline_tests.invoking import call, read
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 ADMISSION = Admission(date(2024, 1, 1), NOW)
@@ -366,3 +368,39 @@ def test_a_raw_locomo_file_says_what_to_do(lake: Lake, content: object) -> None:
 def test_a_conversation_with_another_fault_hears_of_its_own_fault(lake: Lake) -> None:
     result = ingest(lake, [conversation(message(timestamp="2024-01-15T08:00:00"), conversation="x")])
     assert "has no time zone" in result.rejected[0].reason
+
+
+# --- what memory recalled --------------------------------------------------------------------------------------------
+
+BLOCK = mark("- Anna: hello")
+
+
+def test_recalled_memory_is_dropped_and_counted(lake: Lake) -> None:
+    records = [conversation(message(f"{BLOCK}\n\none"), message(BLOCK), message("two")), conversation(message(BLOCK))]
+    result = ingest(lake, records)
+    assert (result.conversations, result.messages, result.recalled, result.rejections) == (1, 2, 3, 0)
+    assert pending(lake) == ["one", "two"]
+    assert ingest(lake, [conversation(message("one"))]).recalled == 0
+
+
+def test_a_file_of_nothing_but_recalled_memory_makes_no_lake(lake: Lake) -> None:
+    assert ingest(lake, [conversation(message(BLOCK))]) == Ingestion(recalled=1)
+    assert not Path(lake.storage.uri).exists()
+
+
+def test_what_was_set_aside_and_says_nothing_is_released(lake: Lake) -> None:
+    record = conversation(message(BLOCK))
+    lake.ensure()
+    lake.journal.set_aside([Rejection("refused before", "elsewhere", record)])
+    assert ingest(lake, [record]).recalled == 1
+    assert lake.journal.quarantined() == []
+
+
+def test_the_command_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", str(tmp_path / "lake"))
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps(conversation(message(f"one {BLOCK}"), message(BLOCK))))
+    assert "recalled memory dropped from 2 messages: nobody has said it" in call("ingest", str(path)).output
+    assert read("ingest", str(path))[str(path)]["recalled"] == 2
+    path.write_text(json.dumps(conversation(message("one"))))
+    assert "recalled" not in call("ingest", str(path)).output

@@ -85,7 +85,7 @@ def test_every_layout_is_read(tmp_path: Path, content: object, agents: list[str]
 def test_what_is_converted_is_accepted(tmp_path: Path) -> None:
     admission = Admission(date(2018, 1, 1), datetime(2024, 6, 1, tzinfo=UTC))
     for record in convert(tmp_path, [{"sample_id": "conv/26 ä", "conversation": TALKS}]):
-        messages, rejected = read_messages(record, admission)
+        messages, rejected, _ = read_messages(record, admission)
         assert rejected == []
         assert len(messages) == len(record["messages"])
 
@@ -209,7 +209,7 @@ def test_whatever_else_is_wrong_is_an_input_error(tmp_path: Path, content: objec
 def test_an_agent_named_after_its_file_has_an_acceptable_name(tmp_path: Path) -> None:
     admission = Admission(date(2018, 1, 1), datetime(2024, 6, 1, tzinfo=UTC))
     [record, _] = convert(tmp_path, TALKS, name="(1) sample.json")
-    assert read_messages(record, admission)[1] == []
+    assert read_messages(record, admission).rejected == []
 
 
 def test_a_sample_keeps_its_questions(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import rows_to_messages
@@ -387,3 +388,43 @@ def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: M
         assert len(write(writer, *turns[:n]).message_ids) == n
     assert len(Lake(root).journal.pending()) == 10
     assert len(contents(root)) == 10
+
+
+# --- what memory recalled --------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_and_is_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -> None:
+    write(writer, message("I moved to Porto and I work for Acme.", id="m1", name="Anna"))
+    run(root)
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
+    block = mark("\n".join(str(hit) for hit in reader.search_memory(query_text="Where did Anna move?", now=NOW)))
+    assert "Porto" in block
+    before = Lake(root).tables.read(FACTS).to_pylist()
+    sent = [
+        message(content, role=role, id=f"{role}{number}", timestamp=LATER)
+        for role in ("user", "assistant", "system", "tool")
+        for number, content in enumerate([block, f"> {block}".replace("\n", "\n> "), f"```\n{block}\n```", block[:-20]])
+    ]
+    assert write(writer, *sent) == Receipt((), (), 16)
+    assert write(writer, *sent, message("I moved to Porto and I work for Acme.", id="m1", name="Anna")).recalled == 16
+    assert Lake(root).journal.pending() == []
+    assert Lake(root).tables.read(FACTS).to_pylist() == before
+    assert Lake(root).journal.quarantined() == []
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
+def test_words_sent_with_what_was_recalled_are_not_doubled(
+    writer: MemoryWriter, root: str, lands: bool, fields: Record
+) -> None:
+    first = write(writer, message(**fields))
+    if lands:
+        run(root)
+    again = write(writer, message(f"{mark('- Anna: hello')}\n\nI moved to Porto.", **fields))
+    assert again == Receipt(first.message_ids, (), 1)
+    assert contents(root) == ([] if lands else ["I moved to Porto."])
+
+
+def test_a_conversation_of_nothing_but_recalled_memory_makes_no_lake(writer: MemoryWriter, root: str) -> None:
+    assert write(writer, message(mark("- Anna: hello"))) == Receipt((), (), 1)
+    assert not Path(root).exists()

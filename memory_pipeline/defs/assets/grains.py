@@ -18,8 +18,8 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.lake.ledger import MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES, TableSpec
 from memory_pipeline.models.selection import Models
 from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make
@@ -28,6 +28,8 @@ _LOOKS = {
     MESSAGES_ASSET: "What was said, deduplicated: one row a message, from the journal. "
     "Hours in which nobody spoke stay missing; that is complete.",
     "working_facts": "Working memory: every turn as it was said, and what its sentences assert.",
+    GRAPH_ASSET: "Who, what, whom, and for how long: the operations of all hours, folded for each agent. An hour is "
+    "made once the graph knows its operations, whose number its rows are.",
 }
 
 
@@ -115,6 +117,14 @@ def _specs(grain: Grain, timezone: str) -> Iterator[dg.AssetSpec]:
             metadata=_columns(FACTS),
             **common,
         )
+        yield dg.AssetSpec(
+            GRAPH_ASSET,
+            deps=[table],
+            description=_LOOKS[GRAPH_ASSET],
+            kinds={"deltalake"},
+            metadata=_columns(GRAPH_FACTS),
+            **{**common, "group_name": "graph"},
+        )
     else:
         yield dg.AssetSpec(
             table,
@@ -159,7 +169,7 @@ def _metadata(made: Made) -> dict[str, Any]:
         "rows": made.rows,
         "agents": made.agents,
         **messages,
-        **({} if made.asset == MESSAGES_ASSET or made.asset == index_asset(made.period.grain) else asked),
+        **(asked if made.asset == table_asset(made.period.grain) else {}),
         "bytes": made.bytes,
         "seconds": round(made.seconds, 4),
         "changed": made.changed,

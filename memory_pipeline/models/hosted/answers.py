@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from memory_pipeline.domain.operations import MAX_TERM
 from memory_pipeline.models.hosted.prompts import object_in
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _Item = TypeVar("_Item", bound=BaseModel)
+_Value = TypeVar("_Value")
+#: Most names that are looked up for one prompt.
+MOST_NAMES = 20
 #: Lines are numbered from 1.
 _Number = Annotated[int, Field(ge=1)]
 
@@ -81,6 +85,25 @@ class SummaryAnswer(_Model):
     points: list[FoundPoint] = Field(min_length=1)
 
 
+_Name = Annotated[_Text, Field(max_length=MAX_TERM)]
+
+
+class NamesAnswer(_Model):
+    """What is asked for about a prompt: whom and what it names."""
+
+    names: list[_Name] = Field(max_length=MOST_NAMES, description="Names of people, places and things.")
+
+
+class OrderAnswer(_Model):
+    """What is asked for about lines: their order."""
+
+    order: list[_Number] = Field(description="Numbers of the lines, most useful first.")
+
+
+_NAME: TypeAdapter[str] = TypeAdapter(_Name, config=ConfigDict(coerce_numbers_to_str=True))
+_ANY_NUMBER: TypeAdapter[int] = TypeAdapter(int)
+
+
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of an answer, as models are shown it: without pydantic's titles and docstrings."""
     schema = answer.model_json_schema()
@@ -119,6 +142,47 @@ def read_points(text: str) -> tuple[list[FoundPoint], int]:
     points, problems = _items(FoundPoint, listed)
     _check(points, problems)
     return points, len(problems)
+
+
+def read_names(text: str) -> list[str]:
+    """Return the names of an answer, each once, the first :data:`MOST_NAMES`.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or more of its names are wrong than right.
+    """
+    listed = object_in(text, "names").get("names")
+    if not isinstance(listed, list):
+        raise InvalidAnswerError('it must have "names": a list of texts, which may be empty')
+    names: dict[str, str] = {}
+    for name in _values(_NAME, listed):
+        names.setdefault(name.casefold(), name)
+    return list(names.values())[:MOST_NAMES]
+
+
+def read_order(text: str) -> list[int]:
+    """Return the numbers of an answer as they were written: there may be doubled ones, and such that no line has.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
+    """
+    listed = object_in(text, "order").get("order")
+    if not isinstance(listed, list):
+        raise InvalidAnswerError('it must have "order": a list of numbers of lines')
+    return _values(_ANY_NUMBER, listed)
+
+
+def _values(kind: TypeAdapter[_Value], listed: Sequence[object]) -> list[_Value]:
+    """Return the values of a list that are of a kind, unless most are not."""
+    found: list[_Value] = []
+    problems: list[str] = []
+    for number, value in enumerate(listed):
+        try:
+            # To pydantic true is a number, and to nobody else.
+            found.append(kind.validate_python(None if isinstance(value, bool) else value))
+        except ValidationError as error:
+            problems.append(f"item {number + 1}: {error.errors(include_url=False, include_input=False)[0]['msg']}")
+    _check(found, problems)
+    return found
 
 
 def _items(kind: type[_Item], listed: Sequence[object]) -> tuple[list[_Item], list[str]]:

@@ -17,8 +17,9 @@ from zoneinfo import ZoneInfo
 from memory_pipeline.domain.calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
-from memory_pipeline.domain.operations import Operation, about, present
+from memory_pipeline.domain.operations import Operation
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.triples import Triple, about, fold, standing
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
@@ -105,7 +106,7 @@ class HostedExtractor:
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.operations)
         return [found[place] for place in range(len(passages))]
 
-    def _questions(self, passage: Passage, known: Sequence[Operation]) -> Iterator[Question]:
+    def _questions(self, passage: Passage, known: Sequence[Triple]) -> Iterator[Question]:
         """Yield what is asked about a passage: one question, or several of a long one."""
         settings = self._settings(passage.scope)
         days = sorted(self._day(message) for message in passage.messages)
@@ -153,7 +154,8 @@ class HostedExtractor:
         begins = self._calendar.bounds(passage.hour)[0]
         earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
         found: list[_Found] = []
-        for question in self._questions(passage, present(earlier)):
+        vocabulary = self._asker.configuration.vocabulary(passage.scope)
+        for question in self._questions(passage, standing(fold(passage.scope, earlier, vocabulary))):
             try:
                 found.append(self._asker.complete(question, partial(self._read, question, passage)).value)
             except ModelError as error:
@@ -271,11 +273,11 @@ class HostedExtractor:
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
         return spoken[0].instant if spoken and (text or own) else None
 
-    def _shown(self, known: Sequence[Operation], text: str, settings: Settings, room: int) -> str:
+    def _shown(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
         """Return the newest known facts about what `text` names, as many as there is room for."""
         lines: list[str] = []
-        for assertion in reversed(about(known, text, settings.known_facts)):
-            line = f"- {assertion} (since {assertion.event_at.astimezone(self._zone):%Y-%m-%d})"
+        for triple in reversed(about(known, text, settings.known_facts)):
+            line = f"- {triple} (since {triple.valid_from.astimezone(self._zone):%Y-%m-%d})"
             room -= count_tokens(line)
             if room < 0:
                 break

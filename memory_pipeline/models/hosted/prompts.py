@@ -66,9 +66,32 @@ The period is the year {period}, {first_day} to {last_day}. Give what was achiev
 places, work, plans, rules that hold from now on.""",
 }
 
+ENTITIES = """\
+The memory of an AI agent is searched for what belongs to a prompt. You name the people, places and things that the \
+prompt asks about, so that they can be looked up.
+
+- `names` holds each name once, as the prompt has it, without articles and without "'s"; the one that matters most \
+comes first. At most {most}.
+- A thing counts if the prompt means one in particular: Project Atlas, the rent, Anna's car. Subjects such as work or \
+the weather do not, nor do days and times.
+- Leave out the one who asks ("I", "me") and the agent ("you"). Never add what the prompt does not name.
+- Where nothing is named, `names` is empty."""
+
+RERANK = """\
+The memory of an AI agent was searched for what belongs to a prompt. You are given the prompt and, as numbered lines, \
+what was found, and put the lines into the order of their use.
+
+- `order` holds the numbers of the lines, each once: first the line without which the prompt could be answered least.
+- Of use is what says something about what the prompt asks for: the same person, place or thing, the time that is \
+meant. That words are the same is not enough.
+- Of two lines that contradict each other, the later one is of more use, unless the prompt asks about former times.
+- Lines of no use come last."""
+
 #: Raised whenever a text above, or the frame below, changes what is asked.
 EXTRACTION_VERSION = "extraction-1"
 SUMMARY_VERSION = "1"
+ENTITIES_VERSION = "entities-1"
+RERANK_VERSION = "rerank-1"
 
 _FRAME = """{instructions}
 

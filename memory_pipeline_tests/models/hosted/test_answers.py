@@ -11,9 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.models.hosted.answers import (
+    MOST_NAMES,
     ExtractionAnswer,
+    NamesAnswer,
+    OrderAnswer,
     SummaryAnswer,
     read_extraction,
+    read_names,
+    read_order,
     read_points,
     schema_of,
 )
@@ -244,3 +249,40 @@ def test_schemas_tell_models_what_they_need_and_nothing_else() -> None:
     assert fact["properties"]["messages"]["description"] == "Numbers of the messages that it rests on."
     assert fact["properties"]["content"]["minLength"] == 1
     assert schema["$defs"]["FoundOperation"]["properties"]["operation"]["enum"] == ["INSERT", "ADD", "UPDATE", "DELETE"]
+
+
+def test_names_and_numbers_are_taken_as_they_are() -> None:
+    assert read_names('{"names": ["Nadia", "Project Atlas"]}') == ["Nadia", "Project Atlas"]
+    assert read_order('{"order": [3, 1, 2]}') == [3, 1, 2]
+    assert (read_names('{"names": []}'), read_order('{"order": []}')) == ([], [])
+
+
+def test_a_name_is_there_once_and_there_are_not_too_many() -> None:
+    assert read_names(json.dumps({"names": ["Anna", "ANNA", " an\nna", 1984]})) == ["Anna", "an na", "1984"]
+    many = [f"n{number}" for number in range(100)]
+    assert read_names(json.dumps({"names": many})) == many[:MOST_NAMES]
+
+
+@pytest.mark.parametrize("wrong", HOSTILE)
+def test_of_names_and_numbers_those_that_are_none_are_refused_one_by_one(wrong: object) -> None:
+    names = read_names(json.dumps({"names": ["Anna", wrong, "Tom"]}))
+    assert [name for name in names if name in {"Anna", "Tom"}] == ["Anna", "Tom"]
+    assert all(isinstance(name, str) and name.strip() and name.isprintable() for name in names)
+    numbers = read_order(json.dumps({"order": [2, wrong, 1]}))
+    assert (numbers[0], numbers[-1], len(numbers) <= 3) == (2, 1, True)
+    assert all(type(number) is int for number in numbers)
+    assert not isinstance(wrong, bool) or numbers == [2, 1]
+
+
+@pytest.mark.parametrize("read", [read_names, read_order])
+@pytest.mark.parametrize("listed", [None, "x", {"a": 1}, 5, [None], [None, [], "Anna"], [{}, {}, 1]])
+def test_a_list_of_mostly_nothing_is_no_answer(read: Any, listed: object) -> None:
+    with pytest.raises(InvalidAnswerError) as refusal:
+        read(json.dumps({"names": listed, "order": listed}))
+    assert "list" in str(refusal.value) or "item 1: " in str(refusal.value)
+
+
+def test_the_schemas_of_a_readers_answers_are_flat() -> None:
+    assert schema_of(NamesAnswer)["required"] == ["names"]
+    assert schema_of(NamesAnswer)["properties"]["names"]["maxItems"] == MOST_NAMES
+    assert schema_of(OrderAnswer)["properties"]["order"]["items"] == {"type": "integer", "minimum": 1}

@@ -98,7 +98,7 @@ def passage(*lines: str, at: str = "2024-01-15T08:00", scope: Scope = ACME, conv
         "conversation_id": conversation_id,
         "messages": records,
     }
-    messages, rejected = read_messages(record, Admission(START, NOW))
+    messages, rejected, _ = read_messages(record, Admission(START, NOW))
     assert not rejected
     return Passage(scope, messages[0].hour, conversation_id, tuple(messages), "digest")
 
@@ -738,15 +738,15 @@ def test_what_an_hour_teaches_is_known_in_the_next_though_another_thread_learnt_
             open_[0] += 1
         hour = question.use.period.number
         if hour:
-            assert facts_shown(question) == [f"Anna counts {hour - 1} (since 2024-01-15)"]
+            assert facts_shown(question) == [f"Anna age {hour - 1} (since 2024-01-15)"]
         with lock:
             open_[0] -= 1
-        return answer(operations=[operation("UPDATE", "Anna", "counts", hour)])
+        return answer(operations=[operation("UPDATE", "Anna", "age", hour)])
 
     hours = [passage("user Anna: Go on.", at=f"2024-01-15T{hour:02}:00") for hour in range(24)]
     made, questions = scripted(given, *reversed(hours))
     assert len(questions) == 24
-    assert [str(one) for one in made[0].facts[0].operations] == ["Anna counts 23"]
+    assert [str(one) for one in made[0].facts[0].operations] == ["Anna age 23"]
 
 
 def test_roles_that_are_context_are_never_facts() -> None:

@@ -234,7 +234,7 @@ workspaces: {globex: {completion: {model: openai/m, api_base: "http://127.0.0.1:
 """
     models = configured_models(Configuration.parse(text, "test"), lake.calls, "UTC", lambda: NOW)
     assert isinstance(models.embedder, LocalEmbedder)
-    [message], _ = read_messages(conversation("I moved to Porto."), Admission(START, NOW))
+    [message] = read_messages(conversation("I moved to Porto."), Admission(START, NOW)).messages
     passage = Passage(ACME, HOUR, "c1", (message,), "")
     [found] = models.extractor.extract([passage], dict)
     assert (found.is_waiting, {fact.fallback for fact in found.facts}) == (False, {None})

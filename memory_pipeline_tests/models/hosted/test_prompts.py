@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration.endpoints import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, schema_of
-from memory_pipeline.models.hosted.prompts import EXTRACTION, SUMMARIES, framed, object_in, tag_for, version_of
+from memory_pipeline.models.hosted.prompts import (
+    ENTITIES,
+    EXTRACTION,
+    RERANK,
+    SUMMARIES,
+    framed,
+    object_in,
+    tag_for,
+    version_of,
+)
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 ANSWER: dict[str, Any] = {"summary": 'Anna {moved} to "Porto".', "facts": [{"content": "}{", "messages": [1]}]}
@@ -29,6 +38,14 @@ def test_each_grain_is_told_its_first_and_last_day_its_length_and_its_period() -
         assert [name for name in wanted if VALUES[name] not in filled] == []
         assert "sources" in filled
     assert all(VALUES[name] in EXTRACTION.format_map(VALUES) for name in EXTRACTION_PLACEHOLDERS)
+
+
+def test_a_readers_questions_say_what_their_answers_hold() -> None:
+    said = framed(ENTITIES, {"most": 20}, "data-1", {})
+    assert "`names`" in said
+    assert "At most 20." in said
+    assert "`order`" in framed(RERANK, {}, "data-1", {})
+    assert not any(character in RERANK for character in "{}")
 
 
 def test_only_the_instructions_are_filled_in_and_only_once() -> None:

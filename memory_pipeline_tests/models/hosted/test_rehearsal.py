@@ -77,7 +77,7 @@ def passages(rng: random.Random, name: str) -> list[Passage]:
         if rng.random() < 0.3:
             texts = [f"{text} {'and so on ' * 300}" for text in texts]
         record = conversation(*texts, at=f"2024-01-15T{hour:02}:00", scope=scope, conversation_id=f"{name}{number}")
-        messages, _ = read_messages(record, Admission(START, NOW))
+        messages = read_messages(record, Admission(START, NOW)).messages
         made.append(Passage(scope, messages[0].hour, record["conversation_id"], tuple(messages), "digest"))
     return made
 

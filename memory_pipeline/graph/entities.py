@@ -1,0 +1,165 @@
+"""Which entities of a graph a text names, and which of their facts answer it best; without a model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.words import STOP_WORDS
+from memory_pipeline.models.deterministic.names import names_in
+from memory_pipeline.models.deterministic.sentences import sentences_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.graph.layer import Layer
+    from memory_pipeline.graph.snapshot import Snapshot
+
+#: Longest name that is looked for in a text, in words.
+_LONGEST: Final = 6
+#: Of what is not a name as it stands, so many names that hold it as a word are taken.
+_MOST_PARTIAL: Final = 5
+#: Of all facts of the entities, so many of the newest are compared with the text.
+_COMPARED: Final = 2_000
+#: Of a text so many characters are looked at.
+_READ: Final = 10_000
+
+_TOKEN = re.compile(r"[^\W_]+(?:['’.\-&+][^\W_]+)*[+#]*")
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]{1,100})[\"”»]")
+_FIRST_PERSON = frozenset(["i", "me", "my", "mine", "myself", "i'm", "i've", "i'd", "i'll"])
+_SECOND_PERSON = frozenset(["you", "your", "yours", "yourself"])
+_YEAR: Final = 365.25 * 86_400e6  # microseconds
+
+
+def named_in(
+    graph: Snapshot, text: str, *, speaker: str | None = None, names: Iterable[str] | None = None
+) -> list[int]:
+    """Return the numbers of the entities that a text names, each once, in the text's order.
+
+    Entities of the graph are found by name and alias, longest names first, whatever their case; names and quoted terms
+    that are none, by the entities that hold them as words. "I" is the speaker, or ``User``; "you" is ``Agent``.
+
+    Args:
+        graph: where.
+        text: the first 10,000 characters count.
+        speaker: who says it.
+        names: what the text names, if a model has said so; the text is not looked at then.
+    """
+    if names is not None:
+        wanted = list(names)
+        found = [code for name in wanted if (code := graph.code(name)) is not None]
+        partial = [name for name in wanted if graph.code(name) is None]
+    else:
+        text = text[:_READ]
+        found = list(_known(graph, text, speaker))
+        covered = {graph.codes.name(code) for code in found}
+        partial = [name for name in _names(text) if name_key(name) not in covered and graph.code(name) is None]
+    for name in partial[:20]:
+        found += _holding(graph, name)
+    return list(dict.fromkeys(found))
+
+
+def _known(graph: Snapshot, text: str, speaker: str | None) -> Iterator[int]:
+    tokens = list(_TOKEN.finditer(text))
+    place = 0
+    while place < len(tokens):
+        for length in range(min(_LONGEST, len(tokens) - place), 0, -1):
+            code = _at(graph, text, tokens[place].start(), tokens[place + length - 1].end(), length)
+            if code is not None:
+                yield code
+                place += length
+                break
+        else:
+            word = tokens[place].group().lower().replace("’", "'")
+            own = (speaker or "User") if word in _FIRST_PERSON else "Agent" if word in _SECOND_PERSON else None
+            if own is not None and (code := graph.code(own)) is not None:
+                yield code
+            place += 1
+
+
+def _at(graph: Snapshot, text: str, start: int, end: int, length: int) -> int | None:
+    name = text[start:end].replace("’", "'")
+    if length == 1 and name.lower() in STOP_WORDS | _FIRST_PERSON | _SECOND_PERSON:
+        return None
+    code = graph.code(name)
+    if code is None and name.lower().endswith("'s"):
+        code = graph.code(name[:-2])
+    return code
+
+
+def _names(text: str) -> list[str]:
+    """Return quoted terms and names, as they are written."""
+    quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
+    sentences = sentences_of(text)
+    named = [name for own in names_in(sentences) for name in own]
+    return [name for name in dict.fromkeys([*quoted, *named]) if name and name.lower() not in STOP_WORDS]
+
+
+def _holding(graph: Snapshot, name: str) -> list[int]:
+    """Return the best known entities whose names hold a name as words."""
+    key = name_key(name)
+    if len(key) < 3:
+        return []
+    whole = re.compile(rf"(?<![^\W_]){re.escape(key)}(?![^\W_])")
+    candidates = graph.codes.holding(key)
+    held = [code for code in candidates if whole.search(graph.codes.name(code)) and graph.degrees[code]]
+    return sorted(held, key=lambda code: (-graph.degrees[code], code))[:_MOST_PARTIAL]
+
+
+def ranked(
+    graph: Snapshot, codes: list[int], text: str, limit: int, now: int
+) -> tuple[list[tuple[Layer, int, float]], int]:
+    """Return the facts of entities that fit a text best, with their scores, and how many facts there are in all.
+
+    The score of a fact is 1 for each of its ends that the text names, less the more facts that entity has
+    (``1 / log2(1 + facts)``, so that a rare thing counts for more than a person of whom much is known); plus 1.5 times
+    the share of the words of its label and other end that stand in the text; plus half its confidence; plus 0.3 if it
+    was said now, half as much a year ago.
+
+    Args:
+        graph: where.
+        codes: the entities.
+        text: what is asked.
+        limit: how many facts at most.
+        now: microseconds since 1970, from which ages count.
+    """
+    wanted = np.array(codes, np.int64)
+    asked = frozenset(terms(text[:_READ]))
+    specific = {code: float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in codes}
+    found: list[tuple[Layer, int, float]] = []
+    total = 0
+    for layer, rows in graph.around(wanted):
+        total += len(rows)
+        newest = rows
+        if len(rows) > _COMPARED:
+            newest = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
+        scores = _scores(layer, newest, specific, asked, now)
+        found += [(layer, int(row), float(score)) for row, score in zip(newest, scores, strict=True)]
+    found.sort(key=lambda one: (-one[2], -int(one[0].updated_at[one[1]]), one[1]))
+    return found[:limit], total
+
+
+def _scores(
+    layer: Layer, rows: NDArray[np.int64], specific: dict[int, float], asked: frozenset[str], now: int
+) -> NDArray[np.float64]:
+    texts = layer.rows.select(["source", "label", "target", "confidence"]).take(pa.array(rows))
+    scores: NDArray[np.float64] = 0.5 * texts["confidence"].to_numpy()
+    scores += 0.3 * 0.5 ** np.maximum((now - layer.updated_at[rows]) / _YEAR, 0)
+    labels = {label: frozenset(terms(label.replace("_", " "))) for label in pc.unique(texts["label"]).to_pylist()}
+    columns = (texts["source"].to_pylist(), texts["label"].to_pylist(), texts["target"].to_pylist())
+    ends = zip(layer.ends[0][rows].tolist(), layer.ends[1][rows].tolist(), strict=True)
+    for place, (source, label, target, (first, second)) in enumerate(zip(*columns, ends, strict=True)):
+        scores[place] += specific.get(first, 0.0) + specific.get(second, 0.0)
+        other = source if first not in specific else target if second not in specific else ""
+        words = labels[label] | frozenset(terms(other))
+        if words:
+            scores[place] += 1.5 * len(words & asked) / len(words)
+    return scores

@@ -1,0 +1,254 @@
+"""Asks one agent's graph."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memory_pipeline.domain.conversations import timestamp_of
+from memory_pipeline.domain.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.triples import Triple
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.graph.entities import named_in, ranked
+from memory_pipeline.graph.results import Entity, Facts, GraphFact, Neighbor, Neighbors
+from memory_pipeline.graph.state import State
+from memory_pipeline.lake.graph_rows import rows_to_triples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.graph.layer import Layer
+    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.snapshot import Snapshot
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.sql import Answer, Session
+
+#: Deepest neighbourhood that is walked.
+MAX_DEPTH = 6
+MAX_FACTS = 10_000
+
+
+class Graph:
+    """What one agent knows, as facts with the time that they hold. It cannot reach another agent's.
+
+    What was written a moment ago is known too. Names are compared without regard to case, and by alias; facts that were
+    withdrawn or replaced are told by :meth:`history` and :meth:`query` alone. Safe to use from several threads.
+
+    Args:
+        lake: where.
+        scope: whose.
+        pending: the journal's tail.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, pending: Pending) -> None:
+        self._calendar = lake.calendar
+        self._state = State(lake, scope, pending)
+        self._session: tuple[Snapshot, Session] | None = None
+
+    def entity(self, name: str) -> Entity | None:
+        """Return what is known by a name or alias; None if nothing is, or nothing holds of it any more."""
+        graph = self._state.snapshot()
+        code = graph.code(_name("name", name))
+        if code is None or not graph.degrees[code]:
+            return None
+        [newest] = self._facts(list(graph.around(np.array([code]))), 1)
+        own = graph.codes.name(code)
+        aliases = tuple(sorted(alias for alias, other in graph.names.aliases.items() if other == own))
+        [name] = graph.spelt([code])
+        return Entity(own, name, aliases, int(graph.degrees[code]), newest.updated_at)
+
+    def facts_about(self, name: str, *, limit: int = 100, at: datetime | None = None) -> Facts:
+        """Return the facts of which an entity is source or target, newest first.
+
+        Args:
+            name: the entity, or an alias of it.
+            limit: how many at most, up to 10,000; `total` tells how many there are.
+            at: a time; the facts that held then, as far as it is known now. Those that hold if not given.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        graph = self._state.snapshot()
+        _count("limit", limit, MAX_FACTS)
+        code = graph.code(_name("name", name))
+        if code is None:
+            return Facts()
+        parts = list(graph.around(np.array([code]), only_holding=at is None))
+        if at is not None:
+            instant = timestamp_of("at", at)
+            parts = [(layer, _held_at(layer, rows, instant)) for layer, rows in parts]
+        return self._facts(parts, limit)
+
+    def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
+        """Return all facts with a subject, those too that have ended, in the order in which they began.
+
+        Args:
+            subject: the entity, or an alias of it.
+            predicate: only facts with this one.
+            limit: how many at most, up to 10,000; the last ones.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        graph = self._state.snapshot()
+        _count("limit", limit, MAX_FACTS)
+        code = graph.code(_name("subject", subject))
+        if code is None:
+            return Facts()
+        parts = []
+        for place, layer in enumerate(graph.layers):
+            rows = graph.visible(place, layer.rows_of(np.array([code]), 0), only_holding=False)
+            if predicate is not None:
+                labels = layer.rows["label"].take(pa.array(rows))
+                same = pc.equal(labels, snake_case(_name("predicate", predicate)))
+                rows = rows[same.to_numpy(zero_copy_only=False).astype(np.bool_)]
+            parts.append((layer, rows))
+        facts = self._facts(parts, limit)
+        return Facts(sorted(facts, key=lambda fact: (fact.valid_from, fact.id)), facts.total)
+
+    def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
+        """Return the entities that facts lead to from one, in either direction, nearest first, then by name.
+
+        Args:
+            name: where to begin: an entity, or an alias of it.
+            depth: steps, 1 to 6.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        graph = self._state.snapshot()
+        _count("depth", depth, MAX_DEPTH)
+        _count("limit", limit, MAX_FACTS)
+        code = graph.code(_name("name", name))
+        if code is None:
+            return Neighbors()
+        seen = np.zeros(len(graph.codes), np.bool_)
+        frontier = np.array([code])
+        seen[frontier] = True
+        seen[graph.alias_codes] = True
+        found: list[Neighbor] = []
+        total = 0
+        for distance in range(1, depth + 1):
+            reached = np.concatenate([ends[rows] for layer, rows in graph.around(frontier) for ends in layer.ends])
+            frontier = np.unique(reached[~seen[reached]])
+            if not len(frontier):
+                break
+            seen[frontier] = True
+            total += len(frontier)
+            names = sorted(graph.spelt(frontier)) if len(found) < limit else []
+            found += [Neighbor(one, distance) for one in names[: limit - len(found)]]
+        return Neighbors(found, total)
+
+    def search(
+        self,
+        prompt: str,
+        limit: int = 10,
+        *,
+        speaker: str | None = None,
+        names: Iterable[str] | None = None,
+        now: datetime | None = None,
+    ) -> Facts:
+        """Return the facts of the entities that a text names which fit it best.
+
+        Args:
+            prompt: the text.
+            limit: how many at most, up to 10,000; `total` tells how many facts there are of these entities.
+            speaker: who says it: what "I" means. ``User`` if not given.
+            names: what the text names, if a model has said so.
+            now: the time from which the age of a fact counts; the clock's if not given.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit, MAX_FACTS)
+        if not isinstance(prompt, str):
+            raise InputError(f"prompt {shown(prompt)} is not a text")
+        graph = self._state.snapshot()
+        codes = named_in(graph, prompt, speaker=speaker, names=names)
+        if not codes:
+            return Facts()
+        instant = int((now or datetime.now(UTC)).timestamp() * 1e6)
+        best, total = ranked(graph, codes, prompt, limit, instant)
+        return Facts(
+            (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
+        )
+
+    def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+        """Return what a SELECT over the graph returns. It can read nothing else and change nothing.
+
+        Tables are ``facts`` (what holds), ``history`` (that, and what has ended) and ``entities``; their columns are
+        those of ``graph_facts``, and id, name, aliases, facts, first_seen, last_seen.
+
+        Args:
+            sql: one statement in DuckDB's SQL.
+            max_rows: rows that are returned; `is_cut` tells whether there were more.
+            max_seconds: how long it may take.
+
+        Raises:
+            InputError: the statement is not accepted, fails, or takes too long.
+        """
+        graph = self._state.snapshot()
+        from memory_pipeline.lake.sql import Session  # costs the import of DuckDB
+
+        if self._session is None or self._session[0] is not graph:
+            tables = {"facts": graph.facts, "history": graph.history, "entities": graph.entities}
+            self._session = graph, Session(tables)
+        return self._session[1].ask(sql, max_rows=max_rows, max_seconds=max_seconds)
+
+    def export(self, file: Path) -> int:
+        """Write all facts, those too that have ended, as one Parquet file; return how many."""
+        rows = self._state.snapshot().history
+        pq.write_table(rows, file, compression="zstd")
+        return int(rows.num_rows)
+
+    def knows(self, name: str) -> bool:
+        """Tell whether anything was ever said of a name."""
+        return self._state.snapshot().code(_name("name", name)) is not None
+
+    def _facts(self, parts: list[tuple[Layer, NDArray[np.int64]]], limit: int) -> Facts:
+        """Return the newest of some rows."""
+        found: list[GraphFact] = []
+        for layer, rows in parts:
+            newest = rows[np.lexsort((rows, -layer.updated_at[rows]))[:limit]]
+            found += [self._fact(triple) for triple in rows_to_triples(layer.rows.take(pa.array(newest)))]
+        found.sort(key=lambda fact: (fact.updated_at, fact.id), reverse=True)
+        return Facts(found[:limit], sum(len(rows) for _, rows in parts))
+
+    def _fact(self, triple: Triple, score: float = 0.0) -> GraphFact:
+        return GraphFact(
+            **{name: getattr(triple, name) for name in Triple.__dataclass_fields__},
+            since=self._calendar.day_of(triple.valid_from),
+            until=None if triple.valid_to is None else self._calendar.day_of(triple.valid_to),
+            score=round(score, 4),
+        )
+
+
+def _held_at(layer: Layer, rows: NDArray[np.int64], instant: datetime) -> NDArray[np.int64]:
+    """Return those of some rows that held at an instant; see :meth:`memory_pipeline.domain.triples.Triple.holds_at`."""
+    times = layer.rows.select(["valid_from", "valid_to"]).take(pa.array(rows))
+    moment = pa.scalar(instant, times["valid_from"].type)
+    begun = pc.less_equal(times["valid_from"], moment)
+    lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # what has no end lasts
+    held: NDArray[np.int64] = rows[pc.and_(begun, lasts).to_numpy(zero_copy_only=False).astype(np.bool_)]
+    return held
+
+
+def _name(argument: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_TERM:
+        raise InputError(f"{argument} {shown(value)} is not accepted; expected a name of 1 to {MAX_TERM} characters")
+    return value
+
+
+def _count(argument: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{argument} {shown(value)} is not accepted; expected 1 to {most:,}")

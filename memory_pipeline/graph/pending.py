@@ -1,0 +1,59 @@
+"""The journal's unprocessed tail, extracted by rules: what was written and the pipeline has not taken yet."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.models.deterministic import DeterministicExtractor
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.edits import Edit
+    from memory_pipeline.domain.facts import Fact
+    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """What one file says: facts of its messages, and edits."""
+
+    facts: tuple[Fact, ...]
+    edits: tuple[Edit, ...]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What it changes in the graph."""
+        said = [operation for fact in self.facts for operation in fact.operations]
+        return [*said, *(operation for edit in self.edits for operation in edit.operations)]
+
+
+class Pending:
+    """Reads and extracts each of an agent's pending files once; no model is asked. Safe to use from several threads."""
+
+    def __init__(self, lake: Lake, scope: Scope) -> None:
+        self._lake = lake
+        self._scope = scope
+        self._extractor = DeterministicExtractor(lake.calendar.timezone)
+        self._files: dict[str, PendingFile] = {}
+        self._lock = threading.Lock()
+
+    def files(self) -> dict[str, PendingFile]:
+        """Return the files that are pending now, by path.
+
+        One that holds nothing has nothing memorable, or was acknowledged since it was listed.
+        """
+        files = self._lake.journal.pending(self._scope)
+        with self._lock:
+            held = {}
+            for file in files:
+                found = self._files.get(file.path)
+                if found is None:
+                    contents = self._lake.journal.read(file)
+                    facts = self._extractor.facts_of(contents.messages)
+                    found = PendingFile(tuple(facts), tuple(contents.edits))
+                held[file.path] = found
+            self._files = held
+            return dict(held)

@@ -1,0 +1,178 @@
+"""The graph of one agent as it stands: what the pipeline has folded, under what the journal's tail changes in it.
+
+The tail's operations are folded by the same function, together with what the table holds on the same sources and
+labels; these facts lie in a second, small layer and hide those that they take the place of.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.triples import name_key
+from memory_pipeline.graph.layer import Codes, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.triples import Names
+
+_SPELLINGS = ("source", "target")
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+class Snapshot:
+    """All facts of a graph, those that have ended too.
+
+    Args:
+        rows: of ``graph_facts``.
+        below: a graph of which these rows replace some; None if they are all.
+        replaced: the sources and labels, as ids, that they replace there.
+        names: the aliases that hold.
+
+    Attributes:
+        codes: the numbers of entities.
+        layers: the rows, those of `below` first.
+        names: the aliases that hold.
+    """
+
+    def __init__(
+        self,
+        rows: pa.Table,
+        names: Names,
+        below: Snapshot | None = None,
+        replaced: Collection[tuple[str, str]] = (),
+    ) -> None:
+        self.codes: Codes = Codes(None if below is None else below.codes)
+        own = Layer(rows, self.codes)
+        self._hidden = np.empty(0, np.int64)
+        self.names = names
+        self.layers = [own]
+        if below is not None:
+            [base] = below.layers
+            self._hidden = _rows_on(base, below.codes, replaced)
+            self.layers = [base, own]
+
+    def code(self, name: str) -> int | None:
+        """Return the number of the entity that a name stands for; None if there is none."""
+        return self.codes.get(self.names.key(name))
+
+    def visible(self, layer: int, rows: NDArray[np.int64], *, only_holding: bool = True) -> NDArray[np.int64]:
+        """Return those of some rows of a layer that are not hidden by the one above; by default those that hold."""
+        if layer == 0 and len(self._hidden):
+            rows = rows[~np.isin(rows, self._hidden)]
+        return rows[self.layers[layer].holds[rows]] if only_holding else rows
+
+    def around(
+        self, codes: NDArray[np.int64], *, only_holding: bool = True
+    ) -> Iterator[tuple[Layer, NDArray[np.int64]]]:
+        """Yield of each layer the rows that have one of `codes` at either end."""
+        for place, layer in enumerate(self.layers):
+            yield layer, self.visible(place, layer.touching(codes), only_holding=only_holding)
+
+    @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """How many facts that hold each entity is source or target of."""
+        count = len(self.codes)
+        total = np.zeros(count, np.int64)
+        for layer in self.layers:
+            total += layer.degrees(count)
+        base = self.layers[0]
+        hidden = self._hidden[base.holds[self._hidden]]
+        for ends in base.ends:
+            np.subtract.at(total, ends[hidden], 1)
+        return total
+
+    def spelt(self, codes: Iterable[int]) -> list[str]:
+        """Return the names of entities as they were last said; of one that has aliases, its own name."""
+        others = set(self.names.aliases.values())
+        return [
+            next((name for name in self._spellings(code) if own not in others or name_key(name) == own), own)
+            for code in codes
+            for own in [self.codes.name(code)]
+        ]
+
+    def _spellings(self, code: int) -> Iterator[str]:
+        """Yield how an entity was last said, then how it was said otherwise."""
+        said = [
+            (int(layer.updated_at[row]), place, end, row)
+            for place, layer in enumerate(self.layers)
+            for end in (0, 1)
+            if (row := layer.newest(code, end)) is not None
+        ]
+        for _, place, end, row in sorted(said, reverse=True):
+            yield self.layers[place].rows[_SPELLINGS[end]][row].as_py()
+        for layer in self.layers:
+            for end, column in enumerate(_SPELLINGS):
+                yield from pc.unique(
+                    layer.rows[column].take(pa.array(layer.rows_of(np.array([code]), end)))
+                ).to_pylist()
+
+    @cached_property
+    def alias_codes(self) -> NDArray[np.int64]:
+        """The numbers of names that stand for something else."""
+        codes = [code for alias in self.names.aliases if (code := self.codes.get(alias)) is not None]
+        return np.array(codes, np.int64)
+
+    @cached_property
+    def history(self) -> pa.Table:
+        """All facts as one table."""
+        base, *above = (layer.rows for layer in self.layers)
+        if len(self._hidden):
+            kept = np.ones(base.num_rows, np.bool_)
+            kept[self._hidden] = False
+            base = base.filter(pa.array(kept))
+        return pa.concat_tables([base, *above])
+
+    @cached_property
+    def facts(self) -> pa.Table:
+        """The facts that hold, as one table."""
+        return self.history.filter(pc.is_null(self.history["valid_to"]))
+
+    @cached_property
+    def entities(self) -> pa.Table:
+        """All entities of which something holds: id, name, aliases, facts, first_seen, last_seen."""
+        facts = self.facts
+        ends = pa.concat_tables(
+            facts.select([f"{end}_id", end, "valid_from", "updated_at"]).rename_columns(
+                ["id", "name", "first_seen", "last_seen"]
+            )
+            for end in ("source", "target")
+        )
+        grouped = (
+            ends.sort_by("last_seen")
+            .group_by("id", use_threads=False)
+            .aggregate([("name", "last"), ("first_seen", "min"), ("last_seen", "max"), ("id", "count")])
+        )
+        aliases: dict[str, list[str]] = {}
+        for alias, own in self.names.aliases.items():
+            aliases.setdefault(own, []).append(alias)
+        ids = grouped["id"].to_pylist()
+        return pa.table(
+            {
+                "id": grouped["id"],
+                "name": grouped["name_last"],
+                "aliases": pa.array([sorted(aliases.get(one, ())) for one in ids], pa.list_(pa.string())),
+                "facts": grouped["id_count"],
+                "first_seen": grouped["first_seen_min"].cast(_TIME),
+                "last_seen": grouped["last_seen_max"].cast(_TIME),
+            }
+        )
+
+
+def _rows_on(layer: Layer, codes: Codes, groups: Collection[tuple[str, str]]) -> NDArray[np.int64]:
+    """Return the rows of some sources and labels."""
+    found = [np.empty(0, np.int64)]
+    for source_id, label in groups:
+        code = codes.get(source_id)
+        if code is not None:
+            rows = layer.rows_of(np.array([code]), 0)
+            labels = layer.rows["label"].take(pa.array(rows))
+            found.append(rows[pc.equal(labels, label).to_numpy(zero_copy_only=False).astype(np.bool_)])
+    return np.concatenate(found)

@@ -1,0 +1,122 @@
+"""Keeps the graph of one agent in memory, and level with the lake: the table, then what the journal changes in it.
+
+Every question asks for the newest state. What is read again is what has changed: the table if the pipeline wrote it,
+the tail if something was written; and of the operations only those on the sources and labels that the tail speaks of.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.triples import ALIASES, Names, fold, name_key
+from memory_pipeline.graph.snapshot import Snapshot
+from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.triples import Vocabulary
+    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.lake import Lake
+
+#: What partitions and owners need, and nobody who asks.
+_LEFT_OUT = {"owner", "workspace_id", "agent_id", "source_digest"}
+_COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _LEFT_OUT]
+
+Groups = set[tuple[str, str]]
+
+
+class State:
+    """The newest :class:`Snapshot` of an agent's graph. Safe to use from several threads.
+
+    Args:
+        lake: where.
+        scope: whose.
+        pending: the journal's tail.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, pending: Pending) -> None:
+        self._lake = lake
+        self._scope = scope
+        self._pending = pending
+        self._owners = [owner_of(scope)]
+        self._lock = threading.Lock()
+        self._base: Snapshot | None = None
+        self._top: Snapshot | None = None
+        self._table: frozenset[str] | None = None
+        self._paths: frozenset[str] = frozenset()
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What the configuration declares for this agent."""
+        return self._lake.configuration().vocabulary(self._scope)
+
+    def snapshot(self) -> Snapshot:
+        """Return the graph as it stands. The tail is read first: what lands in between is in both, and counts once."""
+        files = self._pending.files()
+        table = self._lake.tables.state(GRAPH_FACTS, self._owners)
+        with self._lock:
+            if self._base is None or table != self._table:
+                rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
+                self._base, self._table, self._top = Snapshot(rows, self._names()), table, None
+            paths = frozenset(path for path, file in files.items() if file.operations)
+            if self._top is None or paths != self._paths:
+                pending = [operation for path in sorted(paths) for operation in files[path].operations]
+                self._top, self._paths = self._above(self._base, pending), paths
+            return self._top
+
+    def _above(self, base: Snapshot, pending: Collection[Operation]) -> Snapshot:
+        """Return what operations of the tail make of the graph."""
+        if not pending:
+            return base
+        before = names = base.names
+        groups: Groups = set()
+        if any(operation.predicate in ALIASES for operation in pending):
+            names = self._names(pending)
+            groups = _touching(base, _renamed(before, names))
+        groups |= {(names.key(operation.subject), operation.predicate) for operation in pending}
+        resolved = {(names.key(source_id), label) for source_id, label in groups}
+        sources = {source_id for source_id, _ in groups | resolved}
+        spelt = before.all_of(sources) | names.all_of(sources)
+        stored = self._stored(
+            pc.field("subject_id").isin(sorted(spelt))
+            & pc.field("predicate").isin(sorted({label for _, label in groups}))
+        )
+        own = [one for one in [*stored, *pending] if (names.key(one.subject), one.predicate) in resolved]
+        triples = fold(self._scope, own, self.vocabulary, names)
+        rows = triples_to_rows(self._scope, triples, "").select(_COLUMNS)
+        return Snapshot(rows, names, base, groups | resolved)
+
+    def _names(self, pending: Iterable[Operation] = ()) -> Names:
+        """Return the aliases as the pipeline finds them: from what was said, not from what became of it."""
+        told = self._stored(pc.field("predicate").isin(sorted(ALIASES)))
+        return Names.of([*told, *pending], self.vocabulary)
+
+    def _stored(self, where: pc.Expression) -> list[Operation]:
+        return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))
+
+
+def _renamed(before: Names, after: Names) -> set[str]:
+    """Return the ids that another set of aliases makes out of things, or into things."""
+    old, new = before.aliases, after.aliases
+    changed = {alias for alias in old.keys() | new.keys() if old.get(alias) != new.get(alias)}
+    return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
+
+
+def _touching(graph: Snapshot, identifiers: Collection[str]) -> Groups:
+    """Return the sources and labels of all facts that have some ids at either end."""
+    codes = [code for code in map(graph.codes.get, map(name_key, identifiers)) if code is not None]
+    groups: Groups = set()
+    for layer, rows in graph.around(np.array(codes, np.int64), only_holding=False):
+        found = layer.rows.select(["source_id", "label"]).take(pa.array(rows))
+        groups.update(zip(found["source_id"].to_pylist(), found["label"].to_pylist(), strict=True))
+    return groups
