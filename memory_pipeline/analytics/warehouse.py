@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.ledger import Entry, table_asset
 from memory_pipeline.lake.schemas import MODEL_CALLS, TABLES
+from memory_pipeline.lake.sql import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +54,7 @@ class Warehouse:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._connection = duckdb.connect(
-            config={"autoinstall_known_extensions": False, "python_enable_replacements": False}
-        )
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = connect()
         for name, spec in TABLES.items():
             self._connection.register(name, lake.tables.dataset(spec))
         self._models = {model.name: model for model in models_of()}

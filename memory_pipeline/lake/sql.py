@@ -1,0 +1,311 @@
+"""The door to DuckDB: the session of the warehouse, and a locked one for the SQL that agents write.
+
+What agents write is hostile until proven otherwise, and DuckDB cannot be held inside this process: a single call of
+`list_distinct` or `quantile_cont` runs for minutes without looking at an interrupt, what `repeat` builds is counted by
+no memory limit, and a thread cannot be ended. So a :class:`Session` runs its queries in a process of its own, which
+the operating system holds to its limits, and which is ended when it does not answer.
+See :mod:`memory_pipeline.lake.sql_process` for its limits, and :mod:`memory_pipeline.domain.sql_rules` for what is
+accepted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import json
+import os
+import pickle
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unicodedata
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.errors import InputError, LakeError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    import duckdb
+    import pyarrow as pa
+
+    Tables = Mapping[str, pa.Table] | Callable[[], Mapping[str, pa.Table]]
+
+MAX_CHARACTERS = 20_000
+MAX_ROWS = 10_000
+MAX_SECONDS = 60.0
+#: Seconds that the process may take to start, and to answer after the time limit of a query. By the second it has
+#: ended itself, unless it is stopped or the machine is very busy.
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 3.0
+_SCRIPT = Path(__file__).with_name("sql_process.py")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+#: Of an answer's pickle, these alone are built.
+_BUILT = {
+    ("datetime", "date"): dt.date,
+    ("datetime", "datetime"): dt.datetime,
+    ("datetime", "timedelta"): dt.timedelta,
+    ("datetime", "timezone"): dt.timezone,
+    ("decimal", "Decimal"): decimal.Decimal,
+}
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB session for SQL of our own: it installs nothing, sees no variables of Python, and is in UTC."""
+    import duckdb
+
+    connection = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a query, as plain values of Python; times know that they are UTC.
+
+    `is_cut` says that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
+    bytes are cut without a mark). A time beyond the year 9999 is a text, and so are a time of day and a UUID.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    is_cut: bool
+
+
+def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+    """Answer one query over exactly these tables; whoever asks more than once keeps a :class:`Session`.
+
+    Raises:
+        InputError: the query is refused, wrong, or took too much; the message says what to write instead.
+        LakeError: the process for queries could not be started.
+    """
+    _check_query(sql, max_rows, max_seconds)
+    with Session(tables) as session:
+        return session.ask(sql, max_rows=max_rows, max_seconds=max_seconds)
+
+
+class Session:
+    """Read-only SQL over exactly the given tables, in a process of its own that keeps them from query to query.
+
+    The tables are written once to memory that the process maps; it starts in the background, and again after a query
+    that had to be ended with it. Threads may share a session, and wait for each other. Close it, or use it in `with`;
+    one that is forgotten ends with the interpreter.
+
+    Args:
+        tables: by name (letters, digits and `_`); or what returns them, called once.
+
+    Raises:
+        InputError: a name or a table is not acceptable.
+        LakeError: no process can be started.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._lock = threading.Lock()
+        given = tables() if callable(tables) else tables
+        folded = set()
+        for name in given:
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or name.casefold() in folded:
+                raise InputError(f"table {shown(name)}: names of letters, digits and _ are accepted, each once")
+            folded.add(name.casefold())
+        self._process: _Process | None = None
+        self._is_closed = False
+        self._files: dict[str, int] = {}
+        self._end = weakref.finalize(self, _close_files, self._files)
+        for name, table in given.items():
+            self._files[name] = _written(name, table)
+        self._process = _Process(self._files)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and let go of the tables; waits for a query under way."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.end()
+                self._process = None
+            self._end()
+
+    def ask(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+        """Answer one SELECT.
+
+        Args:
+            sql: at most 20,000 characters.
+            max_rows: more are left out, 1 to 10,000.
+            max_seconds: the time that the query may take, 0.01 to 60; the start of the process and the queries of
+                other threads before it are not counted.
+
+        Raises:
+            InputError: the query is refused, wrong, or took too much; the message says what to write instead.
+            LakeError: the session is closed, or its process could not be started.
+        """
+        _check_query(sql, max_rows, max_seconds)
+        with self._lock:
+            if self._is_closed:
+                raise LakeError("the session for queries is closed; open another")
+            if self._process is None or self._process.has_ended():
+                self._process = _Process(self._files)
+            try:
+                answer = self._process.answer({"sql": sql, "max_rows": max_rows, "max_seconds": max_seconds})
+            except BaseException:
+                # Also when a caller's thread is interrupted: an answer that comes late must not be the next one's.
+                self._process.end()
+                self._process = None
+                raise
+            if answer[0] is False and answer[2]:
+                self._process.end()
+                self._process = None
+        if not answer[0]:
+            raise InputError(f"SQL is not answered: {answer[1]}")
+        return Answer(*answer[1:])
+
+
+class _Process:
+    """One process of :mod:`sql_process`, and what is said to it."""
+
+    def __init__(self, files: Mapping[str, int]) -> None:
+        self._is_ready = False
+        # No environment: no key can be read from it. What is imported is found where this process finds it.
+        paths = [str(Path(path).absolute()) for path in sys.path]
+        start = "import runpy, sys; sys.path[:] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and script
+                [sys.executable, "-I", "-c", start, str(_SCRIPT), *paths],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # Memory is taken from few arenas, since its address space is bounded.
+                env={"MALLOC_ARENA_MAX": "2"},
+                cwd="/",
+                pass_fds=tuple(files.values()),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LakeError(f"the process for queries cannot be started: {error}") from error
+        self.end = weakref.finalize(self, _end, self._process)
+        self._send({"tables": dict(files)})
+
+    def has_ended(self) -> bool:
+        """Whether somebody ended it between two queries."""
+        return self._process.poll() is not None
+
+    def answer(self, question: Mapping[str, object]) -> tuple[Any, ...]:
+        """Return what the process says to a question; whether it was answered is the first of it."""
+        if not self._is_ready:
+            ready = self._received(_START_SECONDS)
+            if ready is None or not ready[0]:
+                why = ready[1] if ready else "it did not start"
+                raise LakeError(f"the process for queries cannot serve these tables: {why}")
+            self._is_ready = True
+        seconds = float(str(question["max_seconds"]))
+        started = time.monotonic()
+        self._send(question)
+        answer = self._received(seconds + _GRACE_SECONDS)
+        if answer is not None:
+            return answer
+        # Which limit it was, nobody can ask any more.
+        if time.monotonic() - started < seconds:
+            raise InputError(
+                "SQL is not answered: it took more memory than a query may have; build shorter texts and lists"
+            )
+        raise InputError(f"SQL is not answered: it took longer than {seconds:g} s; read fewer rows, or nest less")
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        content = json.dumps(message).encode()
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        try:
+            self._process.stdin.write(len(content).to_bytes(8, "big") + content)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return  # it has ended, and so has what it says, which is read next
+
+    def _received(self, seconds: float) -> tuple[Any, ...] | None:
+        """Return the next message, or None when there is none within the time or any more."""
+        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        file = self._process.stdout.fileno()
+        until = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        content = bytearray()
+        while len(content) < 8 or len(content) < 8 + int.from_bytes(content[:8], "big"):
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                return None
+            part = os.read(file, 1 << 20)
+            if not part:
+                return None
+            content += part
+        values = _Unpickler(io.BytesIO(content[8:])).load()
+        return values if isinstance(values, tuple) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds plain values alone, so that not even a process that was taken over runs anything here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _BUILT:
+            raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+        return _BUILT[module, name]
+
+
+def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
+    if not isinstance(sql, str):
+        raise InputError(f"sql {shown(sql)}: a text is accepted")
+    if not sql.strip():
+        raise InputError("sql is empty; write one SELECT")
+    if len(sql) > MAX_CHARACTERS:
+        raise InputError(f"sql has {len(sql):,} characters; at most {MAX_CHARACTERS:,} are accepted")
+    for character in sql:
+        if character not in "\n\r\t" and unicodedata.category(character) in {"Cc", "Cs"}:
+            raise InputError(f"sql has the character {character!a}; leave it out, or write chr({ord(character)})")
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or not 1 <= max_rows <= MAX_ROWS:
+        raise InputError(f"max_rows {shown(max_rows)}: a whole number from 1 to {MAX_ROWS:,} is accepted")
+    is_number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
+    if not is_number or not 0.01 <= max_seconds <= MAX_SECONDS:  # type: ignore[operator]
+        raise InputError(f"max_seconds {shown(max_seconds)}: a number from 0.01 to {MAX_SECONDS:g} is accepted")
+
+
+def _written(name: str, table: object) -> int:
+    """Return an open file, in memory where the system has such files, that holds the table as Arrow's IPC file."""
+    import pyarrow as pa
+
+    if not isinstance(table, pa.Table) or not table.num_columns:
+        raise InputError(f"table {shown(name)}: an Arrow table with at least one column is accepted")
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("table")
+    else:
+        with tempfile.TemporaryFile() as temporary:
+            file = os.dup(temporary.fileno())
+    with os.fdopen(os.dup(file), "wb") as stream, pa.ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)
+    return file
+
+
+def _close_files(files: dict[str, int]) -> None:
+    while files:
+        os.close(files.popitem()[1])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            try:
+                stream.close()
+            except BrokenPipeError:
+                continue
+    process.wait()

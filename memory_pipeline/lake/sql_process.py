@@ -1,0 +1,233 @@
+"""The process in which the SQL that agents write is parsed, judged and run: see :mod:`memory_pipeline.lake.sql`.
+
+Run as a script, it imports next to nothing of this package, so that it starts in a fraction of a second. It is told
+over stdin which tables there are, then one query after the other, and answers over stdout. A message is its length (8
+bytes, big-endian) and its content: JSON on the way in, a pickle of plain values on the way out.
+
+Three layers, each of which would do alone against most of what an attacker can write:
+
+1. the operating system: no environment, no further file or socket can be opened, none can be written, address space
+   is bounded, and an alarm that no code can put off ends a query that does not end itself;
+2. DuckDB's settings: no external access, no extensions, no changes of settings, no spilling to disk;
+3. the parsed tree: one SELECT, made of the nodes, tables, functions and types that
+   :mod:`memory_pipeline.domain.sql_rules` lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import decimal
+import json
+import mmap
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import duckdb
+import pyarrow as pa
+
+from memory_pipeline.domain.sql_rules import Rules
+from memory_pipeline.errors import InputError
+
+#: What DuckDB may hold for a query, in bytes. What its scalar functions build is not counted by it, hence the second
+#: limit: the address space that the process may take beyond what it has when its tables are registered.
+MEMORY = 512 * 1024**2
+HEADROOM = 1536 * 1024**2
+#: Seconds after the time limit at which the alarm ends the process, if the query has not heeded the interrupt.
+GRACE = 0.5
+#: The longest text in an answer, and all of an answer, in characters.
+TEXT = 20_000
+ANSWER = 1_000_000
+
+_SETTINGS = {
+    "enable_external_access": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "enable_logging": "false",
+    # The last: it ends all changes.
+    "lock_configuration": "true",
+}
+
+#: After these the process is to be ended: DuckDB refuses all that follows, or memory is in pieces.
+_WORN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException, MemoryError)
+
+
+class Desk:
+    """The locked session over the given tables; answers one query at a time."""
+
+    def __init__(self, tables: dict[str, pa.Table]) -> None:
+        self._connection = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "allow_unsigned_extensions": False,
+                "python_enable_replacements": False,
+                "memory_limit": f"{MEMORY // 1024**2}MiB",
+                "temp_directory": "",
+                "threads": min(4, os.cpu_count() or 1),
+                "async_threads": 1,
+                "max_expression_depth": 250,
+            }
+        )
+        self._connection.execute("SET TimeZone = 'UTC'")
+        for name, table in tables.items():
+            self._connection.register(name, table)
+            # What DuckDB's client imports when it first scans and returns a table, it imports here, while it may.
+            view = self._connection.table(name)
+            view.filter(duckdb.ColumnExpression(view.columns[0]).isnull()).limit(1).fetchall()
+        self._connection.execute("SELECT TIMESTAMPTZ '2024-01-01', uuid(), 1.5::DECIMAL(3, 1)").fetchall()
+        views = self._connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
+        self._rules = Rules({name: table.column_names for name, table in tables.items()}, [view for (view,) in views])
+        for setting, value in _SETTINGS.items():
+            self._connection.execute(f"SET {setting} = {value}")
+
+    def answer(
+        self, sql: str, max_rows: int, max_seconds: float
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
+        """Return the columns, the rows and whether something was left out.
+
+        Raises:
+            InputError: the query is not allowed, or one row of its answer is too big.
+            duckdb.Error: the query is wrong, or took too much time or memory.
+        """
+        timer = threading.Timer(max_seconds, self._connection.interrupt)
+        timer.daemon = True
+        signal.setitimer(signal.ITIMER_REAL, max_seconds + GRACE)
+        timer.start()
+        try:
+            self._rules.judge_kinds([statement.type.name for statement in self._connection.extract_statements(sql)])
+            [(tree,)] = self._connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()
+            self._rules.judge(tree)
+            return self._run(sql, max_rows)
+        finally:
+            # What is left of an answer would keep its memory until the next question.
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute("SELECT 1")
+            timer.cancel()
+            timer.join()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _run(self, sql: str, max_rows: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
+        result = self._connection.execute(sql)
+        columns = tuple(_cut(column[0], [TEXT]) for column in result.description)
+        rows: list[tuple[Any, ...]] = []
+        left = [ANSWER]
+        while row := result.fetchone():
+            if len(rows) == max_rows:
+                return columns, rows, True
+            plain = tuple(_plain(value, left) for value in row)
+            if left[0] < 0:
+                if rows:
+                    return columns, rows, True
+                raise InputError(
+                    f"the first row has more than {ANSWER:,} characters; select fewer columns, or the beginning of a "
+                    "text with left(text, 1000)"
+                )
+            rows.append(plain)
+        # A text that was cut has left its mark.
+        return columns, rows, len(left) > 1
+
+
+def _cut(text: str, left: list[int]) -> str:
+    left[0] -= min(len(text), TEXT)
+    if len(text) <= TEXT:
+        return text
+    left.append(0)
+    return text[:TEXT] + "…"
+
+
+def _plain(value: Any, left: list[int]) -> Any:
+    """Return `value` as values of Python alone, with long texts cut; take its length in characters off `left[0]`."""
+    if left[0] < 0:
+        return None
+    if isinstance(value, dict):
+        return {_plain(key, left): _plain(item, left) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(item, left) for item in value)
+    if isinstance(value, bytes):
+        left[0] -= min(len(value), TEXT)
+        if len(value) > TEXT:
+            left.append(0)
+        return value[:TEXT]
+    if isinstance(value, dt.datetime):
+        # Of a naive one (no zone in SQL, or infinity) the session's zone is meant, which is UTC.
+        value = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+    elif value is not None and not isinstance(value, (bool, int, float, decimal.Decimal, dt.date, dt.timedelta)):
+        # Times of day and UUIDs too are texts.
+        return _cut(str(value), left)
+    left[0] -= 8
+    return value
+
+
+def _trouble(error: BaseException, max_seconds: float) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, duckdb.InterruptException):
+        return f"it took longer than {max_seconds:g} s; read fewer rows, or join on equal columns"
+    if isinstance(error, (MemoryError, duckdb.OutOfMemoryException)):
+        return f"it took more than {MEMORY // 1024**2} MB of memory; read fewer rows or columns, or group by less"
+    # After an empty line, the query is quoted.
+    said = " ".join(str(error).partition("\n\nLINE ")[0].split()) or type(error).__name__
+    return "".join(character if character.isprintable() else " " for character in said)[:400]
+
+
+def tables_in(files: dict[str, int]) -> dict[str, pa.Table]:
+    """Return the tables of the open files, by name, without a copy; close the files."""
+    tables = {}
+    for name, file in files.items():
+        content = pa.py_buffer(mmap.mmap(file, 0, prot=mmap.PROT_READ))
+        tables[name] = pa.ipc.open_file(content).read_all()
+        os.close(file)
+    return tables
+
+
+def lock_process() -> None:
+    """Give up what a query does not need: further files and sockets, writing to files, core dumps, boundless memory."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    with contextlib.suppress(OSError, ValueError):  # some systems bound no address space, and have no /proc
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        bound = pages * resource.getpagesize() + HEADROOM
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+
+def _message(stream: BinaryIO) -> dict[str, Any] | None:
+    length = stream.read(8)
+    return json.loads(stream.read(int.from_bytes(length, "big"))) if len(length) == 8 else None
+
+
+def _reply(stream: BinaryIO, *values: object) -> None:
+    content = pickle.dumps(values)
+    stream.write(len(content).to_bytes(8, "big") + content)
+    stream.flush()
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer the queries of `source` on `target` until `source` ends."""
+    message = _message(source)
+    if message is None:
+        return
+    try:
+        desk = Desk(tables_in(message["tables"]))
+    except (duckdb.Error, pa.ArrowException) as error:
+        _reply(target, False, _trouble(error, 0), True)
+        return
+    lock_process()
+    _reply(target, True)
+    while (message := _message(source)) is not None:
+        try:
+            _reply(target, True, *desk.answer(message["sql"], message["max_rows"], message["max_seconds"]))
+        except (InputError, duckdb.Error, MemoryError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+            _reply(target, False, _trouble(error, message["max_seconds"]), isinstance(error, _WORN))
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)
