@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.plan import GrainStatus
 
 _WIDTH = 118
+#: Longest cell of a table.
+_CELL = 60
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -77,6 +79,21 @@ def _best(text: list[str], query: str | None, count: int) -> list[str]:
     places = [place for place in range(len(text)) if shared[place] or not any(shared)]
     best = sorted(places, key=lambda place: (-shared[place], place))[:count]
     return [text[place] for place in sorted(best)]
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield a table with a line for each row; long cells are cut."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, (name, *(row[at] for row in cells)))) for at, name in enumerate(columns)]
+    for row in ([*columns], ["-" * width for width in widths], *cells):
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(_plain(value)))
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
 def run_line(done: GrainRun, seconds: float) -> str:

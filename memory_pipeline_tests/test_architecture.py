@@ -29,6 +29,7 @@ def imported_by(module: str) -> set[str]:
         ("memory_pipeline.models.selection", set()),
         ("memory_pipeline.cli", set()),
         ("memory_pipeline.writer", {"fsspec", "pyarrow", "numpy"}),
+        ("memory_pipeline.tools", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
         ("memory_pipeline.reader", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
     ],
 )

@@ -14,7 +14,10 @@ from memory_pipeline_tests.invoking import call, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ["ingest", "convert", "run", "search", "recall", "expand", "eval", "status", "sql", "config", "demo"]
+COMMANDS = [
+    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "mcp", "eval", "status", "sql", "config",
+    "demo",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from memory_pipeline.cli import configuring, evaluating, reading, running, writing
+from memory_pipeline.cli import configuring, evaluating, graph, reading, running, serving, writing
 from memory_pipeline.cli.root import cli
 from memory_pipeline.errors import MemoryPipelineError
 
-__all__ = ["cli", "configuring", "evaluating", "main", "reading", "running", "writing"]
+__all__ = ["cli", "configuring", "evaluating", "graph", "main", "reading", "running", "serving", "writing"]
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from memory_pipeline.cli.options import Day, common, lake_of, now_option, reader
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
@@ -110,6 +112,52 @@ def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_js
         click.echo(
             f"{workspace_id}/{agent_id} remembers nothing; `memory-pipeline status` tells what there is", err=True
         )
+
+
+@cli.command()
+@click.argument("prompt")
+@click.option(
+    "--document",
+    "documents",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A text file whose content takes part; may be given several times, best first.",
+)
+@scope_options
+@click.option("--max-results", type=int, help="Most things, 1 to 50; the configuration's if not given, 5 by default.")
+@click.option("--max-tokens", type=int, help="What the block may take, at 4 bytes a token; likewise, 1,000.")
+@click.option("--speaker", help='Who asks: what "I" means.')
+@now_option
+@common
+def inject(
+    prompt: str,
+    documents: tuple[Path, ...],
+    workspace_id: str,
+    agent_id: str,
+    root: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print what to put before a model with PROMPT: memories, summaries, facts of the graph, and documents.
+
+    The block is marked as recalled, so that it is dropped when it is written back with a conversation. `injection` in
+    config/workspaces.yaml sets its size and what helps to choose (`memory-pipeline config --example`).
+    """
+    try:
+        snippets = [{"id": str(file), "content": file.read_text(encoding="utf-8")} for file in documents]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--document cannot be read: {error}") from None
+    reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
+    known = reader.inject_knowledge(prompt, snippets, **options)
+    if as_json:
+        record = {"block": known.block, "tokens": known.tokens, "left_out": known.left_out}
+        click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))
+        return
+    click.echo(
+        plain(known.block) if known.parts else f"{workspace_id}/{agent_id} knows nothing of it", err=not known.parts
+    )
+    for source, reason in known.troubles.items():
+        click.echo(f"{source} did not help: {reason}", err=True)
 
 
 @cli.command()

@@ -27,6 +27,8 @@ _POINT = re.compile(r"(?:#[0-9]{1,6})?")
 MESSAGE = "message"
 #: What ids of facts of the graph begin with, and of an agent's own edits of it.
 GRAPH, EDIT = "graph", "edit"
+#: What ids may begin with beside a grain; such ids name an hour.
+NOT_GRAINS = frozenset([MESSAGE, GRAPH, EDIT])
 
 
 def digest(*parts: object) -> str:
@@ -77,7 +79,7 @@ class Reference:
         if not _HEX.fullmatch(hexdigits) or not _POINT.fullmatch(text[len(identifier) :]):
             raise problem
         try:
-            period = Period.parse(Grain.WORKING if what in (MESSAGE, GRAPH, EDIT) else what, key)
+            period = Period.parse(Grain.WORKING if what in NOT_GRAINS else what, key)
         except InputError:
             raise problem from None
         return cls(identifier, what, period, int(point) if point else None)

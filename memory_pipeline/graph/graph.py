@@ -66,6 +66,27 @@ class Graph:
         [name] = graph.spelt([code])
         return Entity(own, name, aliases, int(graph.degrees[code]), newest.updated_at)
 
+    def facts(self, *, limit: int = 100) -> Facts:
+        """Return the facts that hold, newest first.
+
+        Args:
+            limit: how many at most, up to 10,000; `total` tells how many there are.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit, MAX_FACTS)
+        graph = self._state.snapshot()
+        return self._facts(
+            [(layer, graph.visible(at, np.arange(len(layer)))) for at, layer in enumerate(graph.layers)], limit
+        )
+
+    def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the name that every store gives it
+        """Return a fact by its id, also one that has ended; None if there is none."""
+        rows = self._state.snapshot().history
+        found = rows_to_triples(rows.filter(pc.equal(rows["id"], pa.scalar(str(id)))))
+        return self._fact(found[0]) if found else None
+
     def facts_about(self, name: str, *, limit: int = 100, at: datetime | None = None) -> Facts:
         """Return the facts of which an entity is source or target, newest first.
 

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.triples import ALIASES, Names, fold, name_key
+from memory_pipeline.graph.refolding import Groups, names_of, refold_changed
 from memory_pipeline.graph.snapshot import Snapshot
-from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
+from memory_pipeline.lake.graph_rows import rows_to_operations
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.operations import Operation
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 #: What partitions and owners need, and nobody who asks.
 _LEFT_OUT = {"owner", "workspace_id", "agent_id", "source_digest"}
 _COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _LEFT_OUT]
-
-Groups = set[tuple[str, str]]
 
 
 class State:
@@ -67,7 +65,11 @@ class State:
         with self._lock:
             if self._base is None or table != self._table:
                 rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
-                self._base, self._table, self._top = Snapshot(rows, self._names()), table, None
+                self._base, self._table, self._top = (
+                    Snapshot(rows, names_of(self._stored, self.vocabulary)),
+                    table,
+                    None,
+                )
             paths = frozenset(path for path, file in files.items() if file.operations)
             if self._top is None or paths != self._paths:
                 pending = [operation for path in sorted(paths) for operation in files[path].operations]
@@ -78,43 +80,23 @@ class State:
         """Return what operations of the tail make of the graph."""
         if not pending:
             return base
-        before = names = base.names
-        groups: Groups = set()
-        if any(operation.predicate in ALIASES for operation in pending):
-            names = self._names(pending)
-            groups = _touching(base, _renamed(before, names))
-        groups |= {(names.key(operation.subject), operation.predicate) for operation in pending}
-        resolved = {(names.key(source_id), label) for source_id, label in groups}
-        sources = {source_id for source_id, _ in groups | resolved}
-        spelt = before.all_of(sources) | names.all_of(sources)
-        stored = self._stored(
-            pc.field("subject_id").isin(sorted(spelt))
-            & pc.field("predicate").isin(sorted({label for _, label in groups}))
-        )
-        own = [one for one in [*stored, *pending] if (names.key(one.subject), one.predicate) in resolved]
-        triples = fold(self._scope, own, self.vocabulary, names)
-        rows = triples_to_rows(self._scope, triples, "").select(_COLUMNS)
-        return Snapshot(rows, names, base, groups | resolved)
 
-    def _names(self, pending: Iterable[Operation] = ()) -> Names:
-        """Return the aliases as the pipeline finds them: from what was said, not from what became of it."""
-        told = self._stored(pc.field("predicate").isin(sorted(ALIASES)))
-        return Names.of([*told, *pending], self.vocabulary)
+        def stored(where: pc.Expression) -> list[Operation]:
+            return [*self._stored(where), *pending]
+
+        def touching(identifiers: set[str]) -> Groups:
+            return _touching(base, identifiers)
+
+        rows, replaced, names = refold_changed(self._scope, self.vocabulary, base.names, pending, stored, touching)
+        return Snapshot(rows.select(_COLUMNS), names, base, replaced)
 
     def _stored(self, where: pc.Expression) -> list[Operation]:
         return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))
 
 
-def _renamed(before: Names, after: Names) -> set[str]:
-    """Return the ids that another set of aliases makes out of things, or into things."""
-    old, new = before.aliases, after.aliases
-    changed = {alias for alias in old.keys() | new.keys() if old.get(alias) != new.get(alias)}
-    return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
-
-
 def _touching(graph: Snapshot, identifiers: Collection[str]) -> Groups:
     """Return the sources and labels of all facts that have some ids at either end."""
-    codes = [code for code in map(graph.codes.get, map(name_key, identifiers)) if code is not None]
+    codes = [code for code in map(graph.codes.get, identifiers) if code is not None]
     groups: Groups = set()
     for layer, rows in graph.around(np.array(codes, np.int64), only_holding=False):
         found = layer.rows.select(["source_id", "label"]).take(pa.array(rows))

@@ -24,6 +24,8 @@ MAX_DAYS_AGO = 36_525
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 #: Longest query text in characters.
 MAX_QUERY = 10_000
+#: Largest budget of tokens.
+MAX_TOKENS = 1_000_000
 
 
 def filter_of(
@@ -98,6 +100,18 @@ def query_of(text: str | None, name: str = "query_text") -> str | None:
         raise InputError(f"{name} {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters")
     _unicode(name, text)
     return text.replace("\x00", " ").strip() or None
+
+
+def prompt_of(text: object) -> str | None:
+    """Return what counts of a prompt: all of it, or where it is long the beginning and the end; None if it is blank.
+
+    Raises:
+        InputError: it is no text, or broken Unicode.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
+    half = MAX_QUERY // 2 - 1
+    return query_of(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
 
 
 def count_of(name: str, value: object, least: int, most: int) -> int:

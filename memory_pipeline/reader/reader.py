@@ -4,49 +4,58 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-import pyarrow.compute as pc
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.identity import NOT_GRAINS, Reference
 from memory_pipeline.domain.ranking import Question, weights_for
 from memory_pipeline.errors import InputError
+from memory_pipeline.graph import Graph
+from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import reading_embedder
+from memory_pipeline.lake.filters import Filter
+from memory_pipeline.models.selection import reading_embedder, reading_models
 from memory_pipeline.reader import selection
-from memory_pipeline.reader.arguments import MAX_DAYS_AGO, MAX_OFFSET, MAX_RESULTS, count_of, filter_of, query_of
+from memory_pipeline.reader.arguments import (
+    MAX_DAYS_AGO,
+    MAX_OFFSET,
+    MAX_RESULTS,
+    MAX_TOKENS,
+    count_of,
+    filter_of,
+    prompt_of,
+    query_of,
+)
+from memory_pipeline.reader.candidates import Candidates
 from memory_pipeline.reader.hits import Hit, Hits
+from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
 from memory_pipeline.reader.recall import POINTS, Recollection, choose, considered, recalled, together
-from memory_pipeline.reader.resident import DEFAULT_ROWS, Resident
+from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.scoring import score
-from memory_pipeline.reader.segment import Segment
-from memory_pipeline.reader.tail import Tail
+from memory_pipeline.reader.selection import Choice
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
+
+    import numpy as np
     from numpy.typing import NDArray
 
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.models.selection import ReadingModels
+    from memory_pipeline.reader.knowledge import Knowledge
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.scoring import Scored
-    from memory_pipeline.reader.selection import Choice
+    from memory_pipeline.reader.segment import Segment
 
-#: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
-_OVERFETCH = 5
+#: Of a period that is read from disk, so many rows are looked through for an id.
+_LOOKED_THROUGH = 10_000
 #: So many results are ranked at once; whoever turns to a later page has those before ranked first.
 _RANKED_AT_ONCE = 100
-
-
-class _Passing(NamedTuple):
-    """Rows to choose from, which of them pass (None: all), and how many messages pass in all."""
-
-    segments: list[Segment]
-    masks: list[NDArray[np.bool_] | None]
-    total: int
 
 
 class MemoryReader:
@@ -67,8 +76,9 @@ class MemoryReader:
         self._scope = scope
         self._embedder = embedder
         self._weights = weights_for(embedder.name)
-        self._tail = Tail(lake, scope, embedder)
-        self._resident = Resident(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
+        pending = Pending(lake, scope)
+        self._graph = Graph(lake, scope, pending)
+        self._candidates = Candidates(lake, scope, embedder, pending, resident_rows)
 
     @classmethod
     def open(
@@ -164,7 +174,7 @@ class MemoryReader:
         if query is None:
             if grain is Grain.WORKING and where.kind is None:
                 where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
-            segments, masks, total = self._passing(grain, where, wanted, None)
+            segments, masks, total = self._candidates.passing(grain, where, wanted, None)
             chosen = selection.newest(segments, masks, wanted)
         else:
             self._lake.index.check(self._embedder)
@@ -180,7 +190,7 @@ class MemoryReader:
         chosen: dict[tuple[str, ...], Choice] = {}
         at_once = _RANKED_AT_ONCE
         while True:
-            segments, masks, total = self._passing(grain, where, at_once, query)
+            segments, masks, total = self._candidates.passing(grain, where, at_once, query)
             scored = self._rank(segments, masks, at_once, query)
             count = at_once if chosen else min(at_once, wanted)
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
@@ -224,7 +234,7 @@ class MemoryReader:
         text = query_of(query, "query")
         if text is None:
             raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
-        count_of("max_tokens", max_tokens, 1, 1_000_000)
+        count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         where = filter_of(
             self._lake.calendar,
             _clock(now),
@@ -238,8 +248,8 @@ class MemoryReader:
         )
         self._lake.index.check(self._embedder)
         wanted = considered(max_tokens)
-        facts, masks, _ = self._passing(Grain.WORKING, where, wanted, text)
-        summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self._resident.points(grain)) is not None}
+        facts, masks, _ = self._candidates.passing(Grain.WORKING, where, wanted, text)
+        summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self._candidates.points(grain)) is not None}
         segments = [*facts, *summaries.values()]
         masks += [segment.mask(where) for segment in summaries.values()]
         ranking = self._rank(segments, masks, wanted, text)
@@ -250,6 +260,96 @@ class MemoryReader:
             for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
         ]
         return choose(recalled(Grain.WORKING, said, calendar), together(*points), calendar, max_tokens)
+
+    def inject_knowledge(
+        self,
+        prompt: str,
+        documents: Sequence[object] = (),
+        *,
+        max_results: int | None = None,
+        max_tokens: int | None = None,
+        speaker: str | None = None,
+        now: datetime | None = None,
+    ) -> Knowledge:
+        """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
+
+        The block says of itself that it is recalled, and is dropped when it is written back with a conversation. A
+        source that fails is told in `troubles`, and the others still serve. Count, budget, and whether a model helps to
+        find and to sort, are set by ``injection`` in config/workspaces.yaml, which can also switch it off.
+
+        Args:
+            prompt: what a model is about to be asked; of more than 10,000 characters the first and last 5,000 count.
+            documents: snippets that the caller has found, best first: texts, mappings with ``content`` and perhaps
+                ``id``, or :class:`~memory_pipeline.reader.knowledge.Document`.
+            max_results: how many things at most, 1 to 50; the configuration's if not given, which is 5 by default.
+            max_tokens: what the block may take, estimated at 4 bytes a token, 50 to a million; likewise, 1,000.
+            speaker: who asks, by name: what "I" means.
+            now: the time until which is remembered; the clock's if not given.
+
+        Raises:
+            InputError: an argument is not accepted; the message names it.
+        """
+        instant = _clock(now)
+        asking = Asking(
+            prompt=prompt_of(prompt),
+            documents=document_parts(documents),
+            max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
+            max_tokens=None if max_tokens is None else count_of("max_tokens", max_tokens, 50, MAX_TOKENS),
+        )
+        return inject(
+            asking,
+            self._configuration.injection(self._scope),
+            self._reading_models,
+            lambda text, tokens: self.recall(text, tokens, now=instant),
+            lambda text, limit, names: self.graph.search(text, limit, speaker=speaker, names=names, now=instant),
+        )
+
+    @cached_property
+    def _configuration(self) -> Configuration:
+        return self._lake.configuration()
+
+    @cached_property
+    def _reading_models(self) -> ReadingModels:
+        return reading_models(self._configuration, self._scope, lambda: datetime.now(UTC))
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it reads."""
+        return self._scope
+
+    @property
+    def calendar(self) -> Calendar:
+        """The calendar of the lake, by whose time zone days begin."""
+        return self._lake.calendar
+
+    @property
+    def graph(self) -> Graph:
+        """What the agent knows, as facts with the time that they hold."""
+        return self._graph
+
+    def get(self, id: str, *, now: datetime | None = None) -> Hit | None:  # noqa: A002  # as in expand
+        """Return one fact or summary by its id, or the turn of a message by the message's; None if there is none.
+
+        What was written a moment ago is found too.
+
+        Args:
+            id: as searches return it.
+            now: the time until which is remembered; the clock's if not given.
+
+        Raises:
+            InputError: it is no id.
+        """
+        reference = Reference.parse(id)
+        grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
+        start, end = self._lake.calendar.bounds(reference.period)
+        where = Filter(since=start, until=min(end, _clock(now)))
+        segments, masks, _ = self._candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        for segment, mask in zip(segments, masks, strict=True):
+            rows = segment.rows if mask is None else segment.rows.filter(mask)
+            for row in rows.to_pylist():
+                if id == row["id"] or (row["kind"] == FactKind.TURN and id in row["source_ids"]):
+                    return self._hit(grain, Choice(row, 0.0))
+        return None
 
     def expand(self, id: str) -> Node:  # noqa: A002  # the name that every store gives it
         """Return a summary, a fact or a message with all that it rests on, down to the messages.
@@ -264,54 +364,11 @@ class MemoryReader:
 
         return expand(self._lake, self._scope, id)
 
-    def _passing(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> _Passing:
-        """Return what to choose from; of a table that is too large to be held, what the index finds.
-
-        The tail is read before the index; see :class:`Tail`.
-        """
-        tail = self._tail.segment() if grain is Grain.WORKING else None
-        held = self._resident.segment(grain)
-        found = self._found(grain, where, wanted, query) if held is None else held
-        segments = [found] if tail is None else [tail, found]
-        masks = [segment.mask(where) for segment in segments]
-        if held is not None:
-            return _Passing(segments, masks, selection.total(segments, masks))
-        pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
-        return _Passing(segments, masks, self._total_on_disk(grain, where, pending))
-
-    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
-        index, scope = self._lake.index, self._scope
-        if query is None:
-            rows = index.newest(scope, grain, where, wanted)
-        else:
-            rows = index.search(scope, grain, where, _OVERFETCH * wanted, self._embedded(query), query)
-        return Segment.of(rows, self._embedder.dimension)
-
-    def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
-        """Return how many messages rows of the index and of the tail rest on that pass."""
-        index, scope = self._lake.index, self._scope
-        others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
-        if where.kind not in {None, FactKind.TURN}:
-            return len(index.messages(scope, grain, where) | others)
-        if grain is Grain.WORKING:
-            where = replace(where, kind=FactKind.TURN)  # each message has one
-        total = index.count(scope, grain, where) + len(others)
-        if pending is None or not others:
-            return total
-        # What is in both was said when the tail's messages were.
-        span = pc.min_max(pending["ends_at"]).as_py()
-        beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
-        return total - len(beside & others)
-
     def _rank(
         self, segments: list[Segment], masks: list[NDArray[np.bool_] | None], wanted: int, query: str
     ) -> list[Scored]:
         question = Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))
-        return score(question, segments, self._embedded(question.bare), masks, wanted, self._weights)
-
-    def _embedded(self, text: str) -> NDArray[np.float32] | None:
-        vector = self._embedder.embed([text])[0]
-        return None if np.isnan(vector[0]) else vector
+        return score(question, segments, self._candidates.embedded(question.bare), masks, wanted, self._weights)
 
     def _hit(self, grain: Grain, choice: Choice) -> Hit:
         row = choice.row

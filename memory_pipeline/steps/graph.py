@@ -16,20 +16,27 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.triples import fold
-from memory_pipeline.lake.graph_rows import operations_to_rows, rows_to_operations, triples_to_rows
+from memory_pipeline.graph.refolding import names_of, refold_changed
+from memory_pipeline.lake.graph_rows import (
+    operations_digest,
+    operations_to_rows,
+    rows_to_operations,
+    triples_to_rows,
+)
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.rows import row_operations
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
-from memory_pipeline.steps.group import agents_in, by_period
+from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.edits import Edit
     from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.triples import Vocabulary
+    from memory_pipeline.graph.refolding import Groups
     from memory_pipeline.lake import Lake
 
 _COLUMNS = (
@@ -48,9 +55,12 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
     facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
     scopes = {owner_of(scope): scope for scope in [*_scopes(facts), *own]}
 
+    before = GRAPH_OPERATIONS.schema.empty_table()
+
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits operations in between makes this start over, with newer facts.
-        nonlocal facts
+        nonlocal facts, before
+        before = old
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
         said = operations_to_rows(_said(facts), are_edits=False)
         said = said.filter(pc.is_in(said["owner"], pa.array(list(scopes), pa.string())))
@@ -59,8 +69,9 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
         return pa.concat_tables([kept, said, new])
 
     result = lake.tables.transform(GRAPH_OPERATIONS, scopes, merged)
-    refold(lake, list(scopes.values()), result.rows)
-    of_hours = by_period(result.rows, hours)
+    refold(lake, list(scopes.values()), before, result.rows)
+    said = result.rows.filter(pc.is_in(result.rows["period"], pa.array(keys, pa.string())))
+    of_hours = by_period(said, hours)
     inputs = by_period(facts, hours)
     return [
         Made(
@@ -76,38 +87,74 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
     ]
 
 
-def refold(lake: Lake, scopes: Sequence[Scope], operations: pa.Table) -> frozenset[str]:
-    """Fold the operations of those agents anew whose graph was not made from them; return whose rows changed.
+def refold(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Table) -> frozenset[str]:
+    """Bring the graphs of agents level with their operations; return whose rows changed.
+
+    Where a graph was made from the operations before, what has changed is folded again, else everything.
 
     Args:
         lake: where.
         scopes: the agents.
-        operations: theirs, as rows of ``graph_operations``.
+        before: their operations as they were, rows of ``graph_operations``.
+        after: their operations as they are.
     """
     configuration = lake.configuration()
-    by_owner = {owner_of(scope): scope for scope in scopes}
-    made_from = _made_from(lake, by_owner)
-    wanted = _digests(configuration, by_owner, operations)
-    stale = {owner: scope for owner, scope in by_owner.items() if made_from.get(owner) != wanted.get(owner)}
+    vocabularies = {owner_of(scope): configuration.vocabulary(scope) for scope in scopes}
+    made_from = _made_from(lake, vocabularies)
+    wanted = _digests(after, vocabularies)
+    stale = {
+        owner: scope for scope in scopes for owner in [owner_of(scope)] if made_from.get(owner) != wanted.get(owner)
+    }
     if not stale:
         return frozenset()
+    old_operations = _by_owner(before)
+    came_from = _digests(before, vocabularies)
 
     def folded(old: pa.Table) -> pa.Table:
-        del old
         # Read inside the attempt, as above: of two runs the last one to commit has seen the operations of both.
-        present = lake.tables.read(GRAPH_OPERATIONS, stale)
-        digests = _digests(configuration, stale, present)
-        parts = [
-            triples_to_rows(
-                scope,
-                fold(scope, rows_to_operations(_of(present, owner)), configuration.vocabulary(scope)),
-                digests.get(owner, ""),
-            )
-            for owner, scope in stale.items()
-        ]
-        return pa.concat_tables(parts)
+        present = _by_owner(lake.tables.read(GRAPH_OPERATIONS, stale))
+        graphs = _by_owner(old)
+        digests = {owner: _digest(vocabularies[owner], rows) for owner, rows in present.items()}
+        parts = [GRAPH_FACTS.schema.empty_table()]
+        for owner, operations in present.items():
+            graph, vocabulary = graphs.get(owner), vocabularies[owner]
+            if graph is not None and graph["source_digest"][0].as_py() == came_from.get(owner):
+                rows = _with_changes(stale[owner], vocabulary, graph, old_operations[owner], operations)
+            else:
+                triples = fold(stale[owner], rows_to_operations(operations), vocabulary)
+                rows = triples_to_rows(stale[owner], triples, "")
+            made = pa.repeat(digests[owner], rows.num_rows)
+            parts.append(rows.set_column(rows.schema.get_field_index("source_digest"), "source_digest", made))
+        return pa.concat_tables(part.cast(GRAPH_FACTS.schema) for part in parts)
 
     return lake.tables.transform(GRAPH_FACTS, stale, folded).changed
+
+
+def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before: pa.Table, after: pa.Table) -> pa.Table:
+    """Return a graph that was made from the operations before as it is made from those after."""
+    changed = pa.concat_tables([_without(after, before), _without(before, after)])
+
+    def stored(where: pc.Expression) -> list[Operation]:
+        return rows_to_operations(after.filter(where))
+
+    def touching(identifiers: set[str]) -> Groups:
+        some = pa.array(sorted(identifiers), pa.string())
+        found = graph.filter(pc.or_(pc.is_in(graph["source_id"], some), pc.is_in(graph["target_id"], some)))
+        return set(zip(found["source_id"].to_pylist(), found["label"].to_pylist(), strict=True))
+
+    names = names_of(lambda where: rows_to_operations(before.filter(where)), vocabulary)
+    rows, replaced, _ = refold_changed(scope, vocabulary, names, rows_to_operations(changed), stored, touching)
+    groups = pa.array(sorted(f"{source_id}\n{label}" for source_id, label in replaced), pa.string())
+    own = pc.binary_join_element_wise(graph["source_id"], graph["label"], "\n")
+    return pa.concat_tables([graph.filter(pc.invert(pc.is_in(own, groups))), rows])
+
+
+def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["id"], others["id"].combine_chunks())))
+
+
+def _by_owner(rows: pa.Table) -> dict[str, pa.Table]:
+    return {owner_of(scope): part for scope, part in by_scope(rows).items()}
 
 
 def _scopes(facts: pa.Table) -> set[Scope]:
@@ -128,17 +175,10 @@ def _made_from(lake: Lake, owners: Iterable[str]) -> dict[str, str]:
     return dict(zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True))
 
 
-def _digests(configuration: Configuration, owners: Mapping[str, Scope], operations: pa.Table) -> dict[str, str]:
-    """Return the digest of what each agent's graph is to be made from; none for an agent without operations."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for owner, identifier in zip(operations["owner"].to_pylist(), operations["id"].to_pylist(), strict=True):
-        found[owner].append(identifier)
-    return {
-        owner: digest(configuration.vocabulary(owners[owner]).digest, digest_of_all(identifiers))
-        for owner, identifiers in found.items()
-        if owner in owners
-    }
+def _digests(operations: pa.Table, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
+    """Return the digest of what each agent's graph is made from; none for an agent without operations."""
+    return {owner: _digest(vocabularies[owner], rows) for owner, rows in _by_owner(operations).items()}
 
 
-def _of(rows: pa.Table, owner: str) -> pa.Table:
-    return rows.filter(pc.equal(rows["owner"], owner))
+def _digest(vocabulary: Vocabulary, operations: pa.Table) -> str:
+    return digest(vocabulary.digest, operations_digest(operations))

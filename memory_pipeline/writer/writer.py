@@ -136,6 +136,11 @@ class MemoryWriter:
         summary = summary_of(messages, self._lake.calendar, summarizer)
         return {**conversation, "messages": [summary, *kept]}
 
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it writes."""
+        return self._scope
+
     @cached_property
     def graph(self) -> GraphWriter:
         """Changes the agent's graph: what it says itself, rather than what is said to it."""

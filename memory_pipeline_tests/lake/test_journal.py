@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message, Rejection, Scope
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import Journal, parse_json
 from memory_pipeline.lake.storage import Storage
@@ -43,7 +45,7 @@ def all_messages(journal: Journal, scope: Scope | None = None) -> list[Message]:
 
 
 def all_rejections(journal: Journal) -> list[Rejection]:
-    return [each for file in journal.pending() for each in journal.read(file)[1]]
+    return [each for file in journal.pending() for each in journal.read(file).rejected]
 
 
 # --- append and read -------------------------------------------------------------------------------------------------
@@ -55,7 +57,7 @@ def test_what_was_appended_is_pending(journal: Journal, tmp_path: Path) -> None:
     [file] = journal.pending()
     assert (file.path, file.scope, str(file.hour)) == (path, SCOPE, "2024-01-15T08")
     assert file.size == (tmp_path / "lake" / path).stat().st_size
-    assert journal.read(file) == ([first, second], [])
+    assert journal.read(file) == ([first, second], [], [])
 
 
 def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tmp_path: Path) -> None:
@@ -106,6 +108,95 @@ def test_any_text_survives_its_line(tmp_path_factory: pytest.TempPathFactory, te
     journal.append(said)
     assert all_messages(journal) == said
     assert all_rejections(journal) == []
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+def edit(value: str = "Porto", at: str = "2024-01-15T08:30:00+00:00", **fields: object) -> Edit:
+    record: dict[str, object] = {
+        "workspace_id": "acme",
+        "agent_id": "support",
+        "edit": "UPDATE",
+        "subject": "Anna",
+        "predicate": "lives_in",
+        "object": value,
+        "timestamp": at,
+        "received_at": "2024-06-01T00:00:00+00:00",
+    }
+    return Edit.from_record(record | fields)
+
+
+def test_edits_and_messages_share_a_file_and_are_told_apart(journal: Journal) -> None:
+    said, first, second = message(id="m1"), edit(), edit("Rome", replaces="Porto", weight=0.5)
+    [path] = journal.append([first, said, second])
+    [file] = journal.pending()
+    assert file.path == path
+    assert journal.read(file) == ([said], [first, second], [])
+
+
+def test_edits_lie_with_their_agent_and_hour(journal: Journal) -> None:
+    edits = [edit(), edit(at="2024-01-15T09:00:00+00:00"), edit(agent_id="sales")]
+    assert len(journal.append(edits)) == 3
+    held = {(file.scope.agent_id, str(file.hour)): journal.read(file).edits for file in journal.pending()}
+    assert held == {
+        ("support", "2024-01-15T08"): edits[:1],
+        ("support", "2024-01-15T09"): edits[1:2],
+        ("sales", "2024-01-15T08"): edits[2:],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"edit": "UPSERT"}, "operation 'UPSERT' is unknown"),
+        ({"edit": None}, "edit None is unknown"),
+        ({"edit": {}}, "edit {} is unknown"),
+        ({"weight": 2}, "weight 2 is not valid"),
+        ({"object": ""}, "object '' is not valid"),
+        ({"subject": "\ud800"}, "subject '\\ud800' is not valid Unicode"),
+        ({"agent_id": "sales"}, "a record of"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),
+        ({"timestamp": None}, "timestamp None is not a time"),
+    ],
+)
+def test_an_edit_that_cannot_be_read_costs_only_itself(
+    journal: Journal, tmp_path: Path, changes: dict[str, object], reason: str
+) -> None:
+    [path] = journal.append([edit(), message()])
+    with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(edit("Rome").to_record() | changes) + "\n")
+    [own] = journal.pending()
+    held = journal.read(own)
+    assert (held.messages, held.edits) == ([message()], [edit()])
+    [rejection] = held.rejected
+    assert rejection.reason.startswith(reason)
+    assert rejection.where == f"{path}, line 3"
+
+
+# --- recalled memory -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrapped", ["{0}", "\n\n{0}\n", "> {0}", "{0}\n{0}"])
+def test_a_line_that_is_nothing_but_recalled_is_nothing(journal: Journal, tmp_path: Path, wrapped: str) -> None:
+    """Neither a message nor a fault: nobody has said it."""
+    [path] = journal.append([message(id="m1")])
+    record = message(id="m2").to_record() | {"content": wrapped.format(mark("Anna lives in Porto."))}
+    with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    [own] = journal.pending()
+    assert journal.read(own) == ([message(id="m1")], [], [])
+    (tmp_path / "lake" / path).write_text(json.dumps(record) + "\n")
+    assert journal.read(own) == ([], [], [])
+
+
+def test_what_stands_beside_recalled_memory_is_said(journal: Journal, tmp_path: Path) -> None:
+    [path] = journal.append([message(id="m1")])
+    record = message(id="m2").to_record() | {"content": f"{mark('Anna lives in Porto.')}\nI live in Rome."}
+    (tmp_path / "lake" / path).write_text(json.dumps(record) + "\n")
+    [own] = journal.pending()
+    [found] = journal.read(own).messages
+    assert found.content == "I live in Rome."
 
 
 # --- isolation -------------------------------------------------------------------------------------------------------
@@ -245,7 +336,7 @@ def test_a_file_that_vanished_since_it_was_listed_is_empty(journal: Journal) -> 
     journal.append([message()])
     [file] = journal.pending()
     journal.acknowledge([file])
-    assert journal.read(file) == ([], [])
+    assert journal.read(file) == ([], [], [])
 
 
 # --- quarantine ------------------------------------------------------------------------------------------------------

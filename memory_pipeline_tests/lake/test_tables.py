@@ -94,6 +94,38 @@ def test_partitions_below_a_fixed_column_do_not_mix(tables: Tables) -> None:
     assert tables.read(spec)["id"].to_pylist() == ["a yearly thing"]
 
 
+def test_a_state_changes_with_the_rows_of_its_partitions_and_only_then(root: str) -> None:
+    mine, theirs = Tables(Storage(root)), Tables(Storage(root))
+    assert mine.state(LEDGER, ["a"]) == frozenset()
+    theirs.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "2")]))
+    first = mine.state(LEDGER, ["a"])
+    assert first
+    assert first == mine.state(LEDGER, ["a"]) == theirs.state(LEDGER, ["a"])
+    assert first < mine.state(LEDGER, ["a", "b"])
+    theirs.replace(LEDGER, ["b"], ledger("b", "3"))
+    theirs.replace(LEDGER, ["a"], ledger("a", "1"))  # equal rows are not written
+    assert mine.state(LEDGER, ["a"]) == first
+    theirs.replace(LEDGER, ["a"], ledger("a", "1", "2"))
+    second = mine.state(LEDGER, ["a"])
+    assert second != first
+    theirs.replace(LEDGER, ["a"], ledger("a", "1"))
+    assert mine.state(LEDGER, ["a"]) not in {first, second}, "the rows were others in between"
+    theirs.replace(LEDGER, ["a"], LEDGER.schema.empty_table())
+    assert mine.state(LEDGER, ["a"]) == mine.state(LEDGER, ["never written"]) == frozenset()
+
+
+def test_a_state_is_of_one_value_of_the_columns_before(tables: Tables) -> None:
+    schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("grain", "period", "id")])
+    spec = TableSpec("things", schema, partition_by=("grain", "period"))
+    for grain in ("yearly", "daily"):
+        row = pa.table({"grain": [grain], "period": ["2024"], "id": [grain]}, schema=schema)
+        tables.replace(spec, ["2024"], row, grain=grain)
+    yearly, daily = (tables.state(spec, ["2024"], grain=grain) for grain in ("yearly", "daily"))
+    assert yearly
+    assert daily
+    assert not yearly & daily
+
+
 def test_a_writer_that_comes_second_sees_the_first_ones_rows(root: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     mine.replace(LEDGER, ["seed"], ledger("seed", "0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
+from memory_pipeline.models.deterministic.triples import operations_in
 from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
+_NAME: Final = "deterministic-2"
+#: Of a message so many sentences are read for what they change in the graph: more is no conversation.
+_READ_FOR_OPERATIONS: Final = 500
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 
@@ -39,7 +44,8 @@ class DeterministicExtractor:
     """Finds facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Every message of a user or an assistant gives its turn, verbatim; and each sentence that asserts something a fact,
-    once. Sentences in a language without a known English word are kept if they are long enough, since no cue applies.
+    once. The turn carries what a user's simple assertions change in the graph. Sentences in a language without a known
+    English word are kept if they are long enough, since no cue applies.
 
     ``importance`` begins at 0.3 and adds:
 
@@ -72,7 +78,7 @@ class DeterministicExtractor:
     @property
     def name(self) -> str:
         """Name and version, and the zone if it is not UTC."""
-        return "deterministic-1" if self._zone.key == "UTC" else f"deterministic-1 {self._zone.key}"
+        return _NAME if self._zone.key == "UTC" else f"{_NAME} {self._zone.key}"
 
     def method(self, scope: Scope) -> str:
         """Name the rules; they are the same for everybody."""
@@ -120,6 +126,7 @@ class DeterministicExtractor:
                 mentioned_at=mentions[0].instant if mentions else None,
             )
             facts.setdefault(fact.content, fact)
+        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message)
         first_date = next((mention.instant for mentions in dates for mention in mentions), None)
         turn = Fact.of(
             message,
@@ -131,7 +138,7 @@ class DeterministicExtractor:
             confidence=CONFIDENCE[FactKind.TURN],
             mentioned_at=first_date,
         )
-        return [turn, *facts.values()]
+        return [replace(turn, operations=tuple(operations)), *facts.values()]
 
 
 def _meaning(sentence: Sentence) -> list[str]:

@@ -177,7 +177,9 @@ class HostedExtractor:
                 continue
             turn, *others = self._rules.facts_of([message])
             trouble = troubles.get(number)
-            yield replace(turn, fallback=trouble, operations=tuple(operations[message.id]))
+            # Of a long message one part may be the model's and another the rules'.
+            own = [*operations[message.id], *(turn.operations if trouble else ())]
+            yield replace(turn, fallback=trouble, operations=tuple(dict.fromkeys(own)))
             if trouble is not None:
                 facts |= {fact.id: replace(fact, fallback=trouble) for fact in others}
         # Of a long message one part may be the model's and another the rules', and both may say the same.

@@ -1,0 +1,3 @@
+-- Operations on what agents know: one row an operation.
+SELECT *
+FROM graph_operations

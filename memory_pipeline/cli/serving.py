@@ -1,0 +1,56 @@
+"""Commands that serve memory to agents."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from importlib.metadata import version
+
+import click
+
+from memory_pipeline.cli.options import common, lake_of, reader_of, scope_options, settings_of
+from memory_pipeline.cli.root import cli
+
+
+@cli.command()
+@scope_options
+@click.option("--allow-writing", is_flag=True, help="Let the client add memories, and change the graph.")
+@click.option(
+    "--max-tokens", default=2_000, show_default=True, help="What one answer may take, at 4 bytes a token; from 200."
+)
+@common
+def mcp(
+    workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None, as_json: bool
+) -> None:
+    """Serve one agent's memory to an MCP client, on standard input and output.
+
+    Tools: search_memories, recall_memory, get_memory, graph_facts, list_summaries; with --allow-writing also
+    add_memory, add_fact and delete_fact. Summaries are resources: memory://summaries/weekly/2024-W03. In the settings
+    of a client:
+
+    \b
+    {"mcpServers": {"memory": {"command": "memory-pipeline",
+                               "args": ["mcp", "--root", "/data/lake", "--workspace", "acme", "--agent", "support"]}}}
+
+    It ends when the client leaves. What it reports goes to standard error.
+    """
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.tools.access import Access
+    from memory_pipeline.tools.mcp import MemoryServer
+    from memory_pipeline.writer import MemoryWriter
+
+    del as_json  # taken for uniformity
+    settings = settings_of(root)
+    lake = lake_of(settings, must_exist=not allow_writing)
+    reader = reader_of(lake, workspace_id, agent_id)
+    writer = MemoryWriter(lake, Scope(workspace_id, agent_id), settings.start) if allow_writing else None
+    server = MemoryServer(Access(reader, writer, max_tokens=max_tokens), version("memory-pipeline"))
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="memory-pipeline: %(message)s")
+    # A line of input that is waited for cannot be interrupted otherwise; nothing is lost.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if not server.serve():
+        # Python would wait for the thread of a call whose answer nobody reads.
+        sys.stderr.flush()
+        os._exit(0)

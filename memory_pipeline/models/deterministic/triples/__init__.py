@@ -1,0 +1,8 @@
+"""Triples by rules: what a user's message simply asserts.
+
+Read :mod:`.operations` first; predicates are added to :mod:`.patterns`.
+"""
+
+from memory_pipeline.models.deterministic.triples.operations import confidence_of, operations_in
+
+__all__ = ["confidence_of", "operations_in"]

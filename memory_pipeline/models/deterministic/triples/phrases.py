@@ -1,0 +1,291 @@
+"""Words of a sentence as the rules for triples see them, and where its phrases begin and end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from memory_pipeline.domain.words import parts_of
+from memory_pipeline.models.deterministic.triples import cues, nouns
+from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_regular_past
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.models.deterministic.sentences import Sentence
+
+#: Longest object, and longest of several, in words.
+MAX_WORDS: Final = 8
+MAX_LISTED: Final = 5
+
+_CLOSING: Final = frozenset(',;:()[]{}"“”„«»‘!?…—–|*=<>')
+_QUOTES: Final = frozenset('"“”„«»')
+_LINKS: Final = frozenset(["of", "the", "de", "da", "del", "di", "la", "le", "van", "der", "von", "den"])
+_TYPED: Final = {
+    "im": ("i", "'m"), "ive": ("i", "'ve"), "dont": ("do", "n't"), "doesnt": ("does", "n't"), "isnt": ("is", "n't"),
+    "cant": ("can", "n't"), "didnt": ("did", "n't"), "cannot": ("can", "not"), "havent": ("have", "n't"),
+    "hasnt": ("has", "n't"), "wont": ("will", "n't"),
+}  # fmt: skip
+
+
+class Token(NamedTuple):
+    """A word, or a part of a contraction.
+
+    Attributes:
+        word: in lower case, with straight apostrophes.
+        raw: as written.
+        start: where it begins in the sentence.
+        end: where it ends.
+        gap: what stands between it and the one before.
+    """
+
+    word: str
+    raw: str
+    start: int
+    end: int
+    gap: str
+
+    @property
+    def is_capital(self) -> bool:
+        """True if it begins with a capital."""
+        return self.raw[:1].isupper()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True if punctuation stands between it and the one before."""
+        gap = self.gap
+        if gap == ":":
+            return False  # "CS:GO"
+        return not _CLOSING.isdisjoint(gap) or " -" in gap or "..." in gap or (len(gap) > 2 and "/" in gap)
+
+
+def tokens_of(sentence: Sentence) -> list[Token]:
+    """Return the words of a sentence, contractions cut apart."""
+    tokens: list[Token] = []
+    done = 0
+    for raw, start in zip(sentence.words, sentence.starts, strict=True):
+        word = raw.lower().replace("’", "'")
+        end = start + len(raw)
+        parts = parts_of(word) if "'" in word else _TYPED.get(word, (word,))
+        places = [end]
+        for part in reversed(parts[1:]):
+            places.append(max(places[-1] - len(part), start))
+        places = [start, *reversed(places)]
+        for part, begin, stop in zip(parts, places, places[1:], strict=False):
+            tokens.append(Token(part, sentence.text[begin:stop], begin, stop, sentence.text[done:begin]))
+            done = stop
+    return tokens
+
+
+#: What a reader returns: the objects, and the word after them.
+Found = tuple[list[str], int]
+NO_WORDS: Final[frozenset[str]] = frozenset()
+
+
+class Phrases:
+    """Finds where phrases of one sentence begin and end.
+
+    Args:
+        text: the sentence.
+        tokens: its words.
+        is_clause: tells whether a clause of its own begins at a word ("and").
+    """
+
+    def __init__(self, text: str, tokens: Sequence[Token], is_clause: Callable[[int], bool]) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._is_clause = is_clause
+
+    def span(self, start: int, end: int) -> str:
+        """Return the words from `start` to before `end` as written, with signs that belong to them ("$", "%")."""
+        if start >= end:
+            return ""
+        first, last = self._tokens[start].start, self._tokens[end - 1].end
+        while first and self._text[first - 1] in "$€£#+@":
+            first -= 1
+        while last < len(self._text) and self._text[last] in "+#%€$£°":
+            last += 1
+        return " ".join(self._text[first:last].split())
+
+    def ends(self, place: int) -> bool:
+        """Tell whether an object must end before a word: at a mark, a time, another clause."""
+        tokens = self._tokens
+        if place >= len(tokens):
+            return True
+        token = tokens[place]
+        following = tuple([after.word for after in tokens[place : place + 4]])
+        return (
+            token.is_cut_off
+            or token.word in cues.OBJECT_ENDS
+            or any(following[: len(phrase)] == phrase for phrase in cues.OBJECT_END_PHRASES.get(token.word, ()))
+            or (token.word in cues.BEFORE_TIMES and self._are_times(following[1:]))
+        )
+
+    @staticmethod
+    def _are_times(words: Sequence[str]) -> bool:
+        """Tell whether words are a time: "two years", "March", "2019"."""
+        for word in words:
+            if word in cues.TIME_NOUNS or (len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")):
+                return True
+            if word not in cues.TIME_WORDS:
+                return False
+        return False
+
+    def closes(self, place: int) -> bool:
+        """Tell whether a phrase is over before a word."""
+        return self.ends(place) or self._tokens[place].word in ("and", "from", "at", "in")
+
+    def is_weakened(self, place: int) -> bool:
+        """Tell whether what was said up to a word holds only at times: "… if", "… when"."""
+        if place >= len(self._tokens):
+            return False
+        token = self._tokens[place]
+        return token.word in cues.WEAKENING and not token.is_cut_off
+
+    def skip_articles(self, place: int) -> int:
+        """Return the first word of a phrase that is no article or possessive."""
+        tokens = self._tokens
+        while (
+            place + 1 < len(tokens)
+            and tokens[place].word in cues.ARTICLES
+            and not tokens[place + 1].is_cut_off
+            # "The Hague" has its own, which has a capital.
+            and not (place and tokens[place].raw == "The" and tokens[place + 1].is_capital)
+        ):
+            place += 1
+        return place
+
+    def _joins(self, place: int) -> bool:
+        """Tell whether a word joins things: "and", "or", "&"."""
+        token = self._tokens[place]
+        return token.word in ("and", "or") or token.gap == " & "
+
+    def _parts_clauses(self, place: int) -> bool:
+        """Tell whether "and" at a word joins clauses, not things."""
+        following = self._tokens[place + 1].word if place + 1 < len(self._tokens) else ""
+        return (
+            self._is_clause(place)
+            or following in IRREGULAR_PAST
+            or is_regular_past(following)
+            or following in cues.OBJECT_ENDS
+        )
+
+    def phrase_end(self, start: int, stops: frozenset[str]) -> int:
+        """Return where the phrase that begins at a word ends, "and" excluded."""
+        place = start
+        while place < len(self._tokens) and place - start <= MAX_WORDS:
+            if self._tokens[place].word in ("and", "or"):
+                break
+            if place > start and (self._joins(place) or (self.ends(place) or self._tokens[place].word in stops)):
+                break
+            place += 1
+        return place
+
+    def parts(self, place: int, stops: frozenset[str]) -> list[tuple[int, int]]:
+        """Return where the one or several things that begin at a word lie."""
+        tokens = self._tokens
+        parts: list[tuple[int, int]] = []
+        while True:
+            begin = self.skip_articles(place)
+            end = self.phrase_end(begin, stops)
+            parts.append((begin, end))
+            if end >= len(tokens) or end == begin or tokens[end].word == "or":
+                return parts
+            if self._joins(end):
+                if self._parts_clauses(end):
+                    return parts
+            elif tokens[end].gap.strip() != "," or not self._lists(end, stops):
+                return parts
+            place = end + (tokens[end].word == "and")
+            if place >= len(tokens):
+                return parts
+
+    def _lists(self, place: int, stops: frozenset[str]) -> bool:
+        """Tell whether a comma before a word stands in a list, which then has an "and" before its last."""
+        tokens = self._tokens
+        for _ in range(MAX_WORDS):
+            if place >= len(tokens) or self._is_clause(place):
+                return False
+            if tokens[place].word == "and":
+                return not self._parts_clauses(place)
+            begin = self.skip_articles(place)
+            end = self.phrase_end(begin, stops)
+            if not begin < end <= begin + MAX_LISTED or end >= len(tokens):
+                return False
+            if tokens[end].word == "and":
+                return not self._parts_clauses(end)
+            if tokens[end].gap.strip() != ",":
+                return False
+            place = end
+        return False
+
+    def is_thing(self, start: int, end: int, most: int, refused: frozenset[str]) -> bool:
+        """Tell whether words are a noun phrase that says something by itself."""
+        words = [token.word for token in self._tokens[start:end]]
+        if not 0 < len(words) <= most or words[0] in cues.NOT_OBJECTS or words[-1] in cues.NOT_OBJECTS:
+            return False
+        if not cues.HEDGES.isdisjoint(words) or not cues.POINTING.isdisjoint(words):
+            return False
+        if words[-1].endswith("ly") and words[-1] not in nouns.LY_NOUNS:
+            return False
+        if words[-1] in cues.NUMBER_WORDS:
+            return False
+        return words[0] not in refused and self.head(start, end) not in refused
+
+    def head(self, start: int, end: int) -> str:
+        """Return the noun that a phrase is about: the last word before "of", "in", "with"."""
+        for place in range(start + 1, end):
+            if self._tokens[place].word in cues.PREPOSITIONS:
+                return self._tokens[place - 1].word
+        return self._tokens[end - 1].word
+
+    def quoted(self, place: int) -> Found | None:
+        """Return what stands in quotes from a word on."""
+        tokens = self._tokens
+        if _QUOTES.isdisjoint(tokens[place].gap):
+            return None
+        end = place + 1
+        while end < len(tokens) and end - place <= MAX_WORDS and _QUOTES.isdisjoint(tokens[end].gap):
+            end += 1
+        return ([self.span(place, end)], end) if end - place <= MAX_WORDS else ([], place)
+
+    def several(
+        self, place: int, stops: frozenset[str], refused: frozenset[str], accepts: Callable[[str], bool] | None = None
+    ) -> Found:
+        """Read one thing or several; nothing if the first is not acceptable, and none of the others that is not."""
+        quoted = self.quoted(place)
+        if quoted:
+            return quoted
+        if self._tokens[place].is_cut_off:
+            return [], place
+        parts = self.parts(place, stops)
+        most = MAX_LISTED if len(parts) > 1 else MAX_WORDS
+        if not self.is_thing(*parts[0], MAX_WORDS, refused):
+            return [], place
+        things = [self.span(*part) for part in parts if self.is_thing(*part, most, refused)]
+        return [thing for thing in things if accepts is None or accepts(thing)], parts[-1][1]
+
+    def names_end(self, place: int) -> int:
+        """Return where a name that begins at a word ends."""
+        tokens = self._tokens
+        end = place
+        while end < len(tokens) and end - place < MAX_WORDS:
+            token = tokens[end]
+            # A blank, the point of "St. Gallen", "&", or a hyphen without blanks.
+            if end > place and token.gap.strip() not in ("", ".", "&", "-", "'", "’"):
+                break
+            if end > place and token.gap.strip() == "." and tokens[end - 1].word not in ("st", "dr", "mr", "mrs", "ms"):
+                break
+            if token.is_capital or token.word.isdigit() or (token.word == "'s" and end > place):
+                if token.word == "i" or token.word in ("'m", "'ve"):
+                    break
+                end += 1
+                continue
+            links = end
+            while links < len(tokens) and tokens[links].word in _LINKS and tokens[links].gap == " ":
+                links += 1
+            if not end < links < len(tokens) or not tokens[links].is_capital or tokens[links].gap != " ":
+                break
+            if end == place or tokens[links].word == "i":
+                break
+            end = links
+        return end

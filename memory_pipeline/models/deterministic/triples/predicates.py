@@ -1,0 +1,266 @@
+"""Predicates: what a subject and its verb say, by the table of patterns and in a few set phrases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from memory_pipeline.domain.operations import Verb, snake_case
+from memory_pipeline.models.deterministic.triples import cues, nouns
+from memory_pipeline.models.deterministic.triples.patterns import OPPOSITES, PATTERNS, PROPERTIES, Form, Pattern, Takes
+from memory_pipeline.models.deterministic.triples.subjects import Subject, Triple, relation_of
+from memory_pipeline.models.deterministic.triples.verbs import Said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from memory_pipeline.models.deterministic.triples.objects import Objects
+    from memory_pipeline.models.deterministic.triples.phrases import Token
+    from memory_pipeline.models.deterministic.triples.subjects import Subjects
+    from memory_pipeline.models.deterministic.triples.verbs import Verbs
+
+_IS: Final = frozenset(["is", "'s", "are"])
+
+
+def _by_lemma() -> dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]]:
+    """Return the patterns of each verb, with what must follow it: words, and whether one must be there."""
+    found: dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]] = {}
+    for pattern in PATTERNS:
+        verbs, *following = pattern.says.split()
+        slots = tuple([(frozenset(slot.strip("[]").split("|")), not slot.startswith("[")) for slot in following])
+        for lemma in verbs.split("|"):
+            found.setdefault(lemma, []).append((slots, pattern))
+    return found
+
+
+_BY_LEMMA: Final = _by_lemma()
+#: The words before which a verb's next object begins: "I work as a nurse *at* Bosch".
+_PARTICLES: Final = {
+    lemma: frozenset(word for slots, _ in patterns for words, _ in slots[-1:] for word in words) & cues.PREPOSITIONS
+    for lemma, patterns in _BY_LEMMA.items()
+    if lemma not in ("be", "have")
+}
+
+
+class Predicates:
+    """Reads what is said from one sentence.
+
+    Args:
+        tokens: its words.
+        subjects: reads its subjects.
+        verbs: reads its verbs.
+        objects: reads its objects.
+        speaker: who "I" is.
+    """
+
+    def __init__(
+        self, tokens: Sequence[Token], subjects: Subjects, verbs: Verbs, objects: Objects, speaker: str
+    ) -> None:
+        self._tokens = tokens
+        self._words = [token.word for token in tokens]
+        self._subjects = subjects
+        self._verbs = verbs
+        self._objects = objects
+        self._speaker = speaker
+
+    def predicates(self, subject: Subject) -> Iterator[Triple]:
+        """Yield what the verb after a subject says, and the particles after its first object."""
+        found = self._is_relation(subject)
+        if found:
+            yield from found
+            return
+        for said in self._verbs.verbs(subject, subject.end):
+            place = said.end
+            for _ in range(3):
+                triples, end = self._predicate(subject, said, place)
+                yield from triples
+                if end <= place:
+                    break
+                place = end
+                if said.lemma == "be" and said.form is not Form.WAS:
+                    break
+            if place > said.end:
+                return
+
+    def heads(self, subject: Subject, place: int) -> bool:
+        """Tell whether a verb of ours, with what must follow it, begins at a word."""
+        return any(
+            self._after(slots, said.end) is not None and said.form in pattern.forms
+            for said in self._verbs.verbs(subject, place)
+            for slots, pattern in _BY_LEMMA[said.lemma]
+            if slots or said.lemma not in cues.ALSO_NOUNS or self._takes_object(said.end)
+        )
+
+    def _takes_object(self, place: int) -> bool:
+        """Tell whether a word begins an object for sure, so that what stands before it is no noun."""
+        return place < len(self._words) and (self._words[place] in cues.ARTICLES or self._tokens[place].is_capital)
+
+    def _after(self, slots: Sequence[tuple[frozenset[str], bool]], place: int) -> int | None:
+        """Return the word after those that a pattern asks for, or None if they are not there."""
+        for words, is_needed in slots:
+            if place < len(self._words) and self._words[place] in words and not self._tokens[place].is_cut_off:
+                place += 1
+            elif is_needed:
+                return None
+        return place
+
+    def _predicate(self, subject: Subject, said: Said, place: int) -> tuple[list[Triple], int]:
+        """Return what a verb says with the words from a place on, and where that ends."""
+        for slots, pattern in _BY_LEMMA[said.lemma]:
+            first = self._after(slots, place)
+            if first is None or said.form not in pattern.forms or not self._fits(subject, pattern):
+                continue
+            if place > said.end and not slots:
+                continue
+            objects, end = self._objects.read(pattern.takes, first, _PARTICLES.get(said.lemma, frozenset()))
+            if objects and not self._is_sensible(subject, pattern, said, objects[0], end):
+                continue
+            if not objects:
+                continue
+            if self._objects.is_weakened(end):
+                return [], place
+            triples = self._asserted(subject, pattern, said, objects)
+            if pattern.predicate == "has" and triples:
+                triples += self._called(subject.name, objects[-1], end)
+            return triples, end
+        return [], place
+
+    def _is_sensible(self, subject: Subject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
+        """Tell whether an object of the right kind suits its predicate."""
+        words = value.lower().split()
+        if pattern.predicate == "located_in":
+            is_place = words[0] not in nouns.DEMONYMS and words[0] not in nouns.NOT_PLACES_OF_THINGS
+            return is_place and subject.name.lower().split()[-1] not in nouns.NOT_PLACED
+        if pattern.predicate == "lives_in":
+            return words[0] not in nouns.NOT_HOMES
+        # "I left Tom a note": nothing else is left of somebody whom a company's name is meant by.
+        return said.lemma != "leave" or self._objects.ends(end) or self._words[end] in cues.AFTER_NAMES
+
+    @staticmethod
+    def _fits(subject: Subject, pattern: Pattern) -> bool:
+        if subject.is_thing:
+            return pattern.of_things
+        return pattern.of_persons or (subject.is_named and not subject.found and pattern.of_names)
+
+    def _asserted(self, subject: Subject, pattern: Pattern, said: Said, objects: Sequence[str]) -> list[Triple]:
+        predicate, verb, name = pattern.predicate, pattern.verb, subject.name
+        if predicate == "is_called" and subject.relation:
+            name, predicate = subject.relation
+            verb = Verb.INSERT
+        if said.form is Form.USED:
+            verb = Verb.DELETE
+        elif said.is_denied:
+            if not pattern.denied or verb is Verb.DELETE:
+                return []
+            verb = Verb.DELETE
+            if predicate in OPPOSITES:
+                if said.lemma not in ("like", "enjoy", "be"):
+                    return []
+                predicate, verb = OPPOSITES[predicate], Verb.INSERT
+        triples = []
+        for value in objects:
+            if value.casefold() == name.casefold():
+                continue
+            triples.append(Triple(verb, name, predicate, value))
+            if predicate in OPPOSITES and verb is Verb.INSERT:
+                triples.append(Triple(Verb.DELETE, name, OPPOSITES[predicate], value))
+        return triples
+
+    def _called(self, owner: str, owned: str, place: int) -> list[Triple]:
+        """Return what "called Rex" says after "I have a dog"."""
+        relation = owned.lower().rpartition(" ")[2]
+        if relation not in nouns.RELATIONS or self._words[place : place + 1] not in (["called"], ["named"]):
+            return []
+        names, _ = self._objects.read(Takes.NAMED, place + 1)
+        return [Triple(Verb.INSERT, owner, relation_of(relation), name) for name in names]
+
+    def _is_relation(self, subject: Subject) -> list[Triple]:
+        """Return what "Maria is my sister" and "my dentist is Dr. Meyer" say."""
+        place = subject.end
+        if subject.relation and self._words[place : place + 1] == ["is"] and self._words[place + 1 : place + 2]:
+            end = self._subjects.name_end(place + 1)
+            if end > place + 1 and self._words[place + 1] in nouns.TITLES and not self._tokens[place].is_cut_off:
+                owner, predicate = subject.relation
+                return [Triple(Verb.INSERT, owner, predicate, self._objects.span(place + 1, end))]
+        if not subject.is_named or subject.found or self._words[subject.end : subject.end + 1] not in (["is"], ["'s"]):
+            return []
+        denied, place = self._verbs.denied(subject.end + 1)
+        if place >= len(self._words) or self._tokens[place].is_cut_off:
+            return []
+        owner = self._speaker
+        if self._words[place] == "my":
+            relation = self._subjects.relation(owner, place + 1)
+        else:
+            end = self._subjects.name_end(place)
+            if end == place or self._words[end : end + 1] != ["'s"]:
+                return []
+            owner = self._objects.span(place, end)
+            relation = self._subjects.relation(owner, end + 1)
+        if relation is None or relation.relation is None or not self._objects.closes(relation.end):
+            return []
+        return [Triple(Verb.DELETE if denied else Verb.INSERT, owner, relation.relation[1], subject.name)]
+
+    def property(self, place: int) -> list[Triple]:
+        """Return what "my favourite colour is blue", "Tom's birthday is …", "my sister's name is …" say."""
+        owner: Subject | None = None
+        if self._words[place] == "my":
+            owner, place = Subject(self._speaker, "i", place + 1), place + 1
+            relation = self._subjects.relation(self._speaker, place)
+            if relation and self._words[relation.end : relation.end + 1] == ["'s"]:
+                owner, place = relation, relation.end + 1
+        else:
+            end = self._subjects.name_end(place)
+            if end > place and self._words[end : end + 1] == ["'s"]:
+                owner, place = Subject(self._objects.span(place, end), "s", end, is_named=True), end + 1
+        if owner is None:
+            return []
+        verb = next((at for at in range(place + 1, min(place + 5, len(self._words))) if self._words[at] in _IS), None)
+        if verb is None or any(token.is_cut_off for token in self._tokens[place : verb + 1]):
+            return []
+        words = self._words[place:verb]
+        pattern = PROPERTIES.get(" ".join(words))
+        if pattern is None and words[0] in ("favourite", "favorite") and len(words) > 1:
+            if not nouns.NOT_FAVOURITES.isdisjoint(words) or not cues.PREPOSITIONS.isdisjoint(words):
+                return []
+            pattern = Pattern(
+                "", snake_case("_".join(["favourite", *words[1:]])), Verb.UPDATE, Takes.VALUE, Form.PRESENT
+            )
+        if pattern is None:
+            return []
+        denied, first = self._verbs.denied(verb + 1)
+        objects, end = self._objects.read(pattern.takes, first)
+        if self._objects.is_weakened(end):
+            return []
+        triples = self._asserted(owner, pattern, Said("be", Form.PRESENT, denied, first), objects)
+        return [*owner.found, *triples]
+
+    def calling(self, place: int) -> list[Triple]:
+        """Return what "call me Annie" and "people call me Annie" say."""
+        words = self._words[place : place + 6]
+        by_others = words[0] in cues.CALLERS
+        if by_others or words[0] == "please":
+            words, place = words[1:], place + 1
+        elif words[:3] == ["you", "can", "call"]:
+            words, place = words[2:], place + 2
+        if words[:2] not in (["call", "me"], ["calls", "me"]) or len(words) < 3:
+            return []
+        predicate = "also_known_as" if by_others else "is_called"
+        names, _ = self._objects.read(Takes.NAMED, place + 2)
+        return [Triple(Verb.INSERT, self._speaker, predicate, name) for name in names if name != self._speaker]
+
+    def deadline(self, place: int) -> list[Triple]:
+        """Return what "the deadline for Atlas is 3 May" says."""
+        place += self._words[place] in ("the", "our", "my")
+        if self._words[place : place + 1] != ["deadline"] or self._words[place + 1 : place + 2] not in (
+            ["for"],
+            ["of"],
+        ):
+            return []
+        begin = self._objects.skip_articles(place + 2)
+        end = next((at for at in range(begin + 1, min(begin + 6, len(self._words))) if self._words[at] in _IS), 0)
+        if not end:
+            return []
+        denied, first = self._verbs.denied(end + 1)
+        if self._words[first : first + 1] == ["on"]:
+            first += 1
+        dates, _ = self._objects.read(Takes.DATE, first)
+        return [Triple(Verb.UPDATE, self._objects.span(begin, end), "due_on", day) for day in dates if not denied]

@@ -1,0 +1,103 @@
+"""What a search chooses from: the rows of a grain that are held in memory or found on disk, and the journal's tail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.reader import selection
+from memory_pipeline.reader.resident import Resident
+from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.tail import Tail
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.filters import Filter
+
+#: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
+_OVERFETCH: Final = 5
+
+
+class Passing(NamedTuple):
+    """Rows to choose from, which of them pass (None: all), and how many messages pass in all."""
+
+    segments: list[Segment]
+    masks: list[NDArray[np.bool_] | None]
+    total: int
+
+
+class Candidates:
+    """Finds the rows of one agent that pass a filter. Safe to use from several threads.
+
+    Args:
+        lake: where.
+        scope: whose.
+        embedder: makes the vectors of queries and of the tail.
+        pending: the journal's tail.
+        resident_rows: how many rows of the index are held in memory.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: Pending, resident_rows: int) -> None:
+        self._index = lake.index
+        self._scope = scope
+        self._embedder = embedder
+        self._tail = Tail(pending, embedder)
+        self._resident = Resident(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
+
+    def passing(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Passing:
+        """Return what to choose from; of a table that is too large to be held, what the index finds.
+
+        The tail is read before the index; see :class:`Tail`.
+        """
+        tail = self._tail.segment() if grain is Grain.WORKING else None
+        held = self._resident.segment(grain)
+        found = self._found(grain, where, wanted, query) if held is None else held
+        segments = [found] if tail is None else [tail, found]
+        masks = [segment.mask(where) for segment in segments]
+        if held is not None:
+            return Passing(segments, masks, selection.total(segments, masks))
+        pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
+        return Passing(segments, masks, self._total_on_disk(grain, where, pending))
+
+    def points(self, grain: Grain) -> Segment | None:
+        """Return the points of a grain's summaries; None if there are more summaries than may be held."""
+        return self._resident.points(grain)
+
+    def embedded(self, text: str) -> NDArray[np.float32] | None:
+        """Return the vector of a text; None if the embedder failed."""
+        vector = self._embedder.embed([text])[0]
+        return None if np.isnan(vector[0]) else vector
+
+    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
+        if query is None:
+            rows = self._index.newest(self._scope, grain, where, wanted)
+        else:
+            rows = self._index.search(self._scope, grain, where, _OVERFETCH * wanted, self.embedded(query), query)
+        return Segment.of(rows, self._embedder.dimension)
+
+    def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
+        """Return how many messages rows of the index and of the tail rest on that pass."""
+        index, scope = self._index, self._scope
+        others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
+        if where.kind not in {None, FactKind.TURN}:
+            return len(index.messages(scope, grain, where) | others)
+        if grain is Grain.WORKING:
+            where = replace(where, kind=FactKind.TURN)  # each message has one
+        total = index.count(scope, grain, where) + len(others)
+        if pending is None or not others:
+            return total
+        # What is in both was said when the tail's messages were.
+        span = pc.min_max(pending["ends_at"]).as_py()
+        beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
+        return total - len(beside & others)

@@ -1,0 +1,146 @@
+"""What is put before a model with a prompt: parts from several sources, as one block that is marked as recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from memory_pipeline.domain.calls import BYTES_PER_TOKEN
+from memory_pipeline.domain.recalled import FRAME_BYTES, mark
+from memory_pipeline.errors import InputError, shown
+
+
+class Source(StrEnum):
+    """Where a part comes from; in the order in which they are shown."""
+
+    GRAPH = "graph"
+    MEMORY = "memory"
+    SUMMARY = "summary"
+    DOCUMENT = "document"
+
+
+#: What stands above the parts of each source.
+_HEADINGS: Final = {
+    Source.GRAPH: "Known facts:",
+    Source.MEMORY: "Said before:",
+    Source.SUMMARY: "From summaries of longer times:",
+    Source.DOCUMENT: "From documents:",
+}
+_CUT: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A snippet that the caller brings, from a search of its own say.
+
+    Attributes:
+        content: its text.
+        id: where it comes from; shown before the text.
+    """
+
+    content: str
+    id: str | None = None
+
+    @classmethod
+    def of(cls, value: object, place: int) -> Document:
+        """Return a document of a text, of a mapping with ``content`` and perhaps ``id``, or of one.
+
+        Raises:
+            InputError: it is none of these, or its text is blank.
+        """
+        if isinstance(value, Mapping):
+            value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
+        document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # likewise
+        if not isinstance(document.content, str) or not document.content.strip():
+            raise InputError(
+                f"documents[{place}] {shown(value)} is not accepted; expected a text, or a mapping with content (a "
+                "text that is not blank) and perhaps id"
+            )
+        if not isinstance(document.id, str | None):
+            raise InputError(f"documents[{place}] has the id {shown(document.id)}; expected a text")
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that is known.
+
+    Attributes:
+        source: where it comes from.
+        id: of a fact, a point of a summary, a fact of the graph; a document's own, or its number.
+        text: as it is shown, on one line or several.
+        said: the same without what is put before it: a date, where it comes from.
+        evidence: messages that it rests on.
+    """
+
+    source: Source
+    id: str
+    text: str
+    said: str
+    evidence: frozenset[str] = frozenset()
+
+    @property
+    def lines(self) -> str:
+        """The text as an item of a list."""
+        return "- " + "\n  ".join(line for line in self.text.splitlines() if line.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of a prompt.
+
+    Attributes:
+        parts: what was chosen, in the order of the block.
+        left_out: how many things were found that had no place.
+        troubles: what did not help, and why: of each source that failed, of a model that did not answer. The rest is
+            there all the same.
+    """
+
+    parts: tuple[Part, ...] = ()
+    left_out: int = 0
+    troubles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def block(self) -> str:
+        """The text to put before a model, marked as recalled; empty if nothing is known."""
+        return mark(_body(self.parts)) if self.parts else ""
+
+    @property
+    def tokens(self) -> int:
+        """What the block takes, estimated at 4 bytes a token."""
+        return -(-size_of(self.parts) // BYTES_PER_TOKEN)
+
+    def of(self, source: Source | str) -> list[Part]:
+        """Return the parts that come from one source."""
+        return [part for part in self.parts if part.source == source]
+
+    def __str__(self) -> str:
+        """Return the block."""
+        return self.block
+
+
+def size_of(parts: tuple[Part, ...]) -> int:
+    """Return the bytes of the block of some parts."""
+    return FRAME_BYTES + len(_body(parts).encode()) if parts else 0
+
+
+def cut_to(part: Part, size: int) -> Part:
+    """Return a part that takes at most `size` bytes as an item of a list; it is cut at a blank, and ends so."""
+    if len(part.lines.encode()) <= size:
+        return part
+    text = part.text.encode()[: max(size - len("- \n") - len(_CUT.encode()), 0)].decode(errors="ignore")
+    # Lines that go on are indented: what that adds is not known before.
+    while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
+        text = text[: -max(len(text) // 20, 1)]
+    whole = text.rsplit(None, 1)[0] if len(text.split()) > 1 else text
+    return replace(part, text=f"{whole.rstrip()}{_CUT}")
+
+
+def _body(parts: tuple[Part, ...]) -> str:
+    lines = []
+    for source in Source:
+        own = [part.lines for part in parts if part.source is source]
+        lines += [_HEADINGS[source], *own] if own else []
+    return "\n".join(lines)

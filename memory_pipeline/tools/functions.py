@@ -1,0 +1,113 @@
+"""Memory as functions that a model calls, in the form of OpenAI and LiteLLM.
+
+In an agent::
+
+    tools = memory_tools(reader)
+    reply = litellm.completion(model, messages, tools=tools.functions).choices[0].message
+    messages.append(reply)
+    messages += [tools.dispatch(call) for call in reply.tool_calls or []]
+
+Whatever the model asks for, it gets a text: what is remembered, marked as data, or what to change. Nothing is raised
+at it. Answers are bounded, say what they leave out, and give the ids by which ``get_memory`` shows more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.tools.access import DEFAULT_TOKENS, Access, Outcome, Tool, perform
+from memory_pipeline.tools.parameters import schema_of
+from memory_pipeline.tools.reading import reading_tools
+from memory_pipeline.tools.writing import WRITING_TOOLS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.writer import MemoryWriter
+
+
+class MemoryTools:
+    """The functions of one agent's memory. Safe to call from several threads.
+
+    Attributes:
+        functions: their schemas, for the argument ``tools`` of a chat completion.
+    """
+
+    def __init__(self, access: Access, *, strict: bool = False) -> None:
+        self._access = access
+        self._tools = {tool.name: tool for tool in tools_of(access) if tool.name is not None}
+        self.functions = [_function(name, tool, strict=strict) for name, tool in self._tools.items()]
+
+    def call(self, name: str, arguments: str | Mapping[str, object] | None = None) -> str:
+        """Call a function and return a text for the model. Never raises.
+
+        Args:
+            name: of the function.
+            arguments: a mapping, or its JSON as the model wrote it.
+        """
+        return self.outcome(name, arguments).text
+
+    def outcome(self, name: str, arguments: str | Mapping[str, object] | None = None) -> Outcome:
+        """Do as :meth:`call`, and tell also whether something was wrong."""
+        return perform(self._access, self._tools, name, arguments)
+
+    def dispatch(self, tool_call: object) -> dict[str, Any]:
+        """Call what a model asked for and return the message that answers it. Never raises.
+
+        Args:
+            tool_call: one of the ``tool_calls`` of a reply, as an object or a dict.
+        """
+        function = _part(tool_call, "function")
+        name, identifier = _part(function, "name"), _part(tool_call, "id")
+        outcome = perform(self._access, self._tools, name, _part(function, "arguments"))
+        return {
+            "role": "tool",
+            "tool_call_id": identifier if isinstance(identifier, str) else "",
+            "name": name if isinstance(name, str) else "",
+            "content": outcome.text,
+        }
+
+
+def memory_tools(
+    reader: MemoryReader,
+    writer: MemoryWriter | None = None,
+    *,
+    now: datetime | Callable[[], datetime] | None = None,
+    max_tokens: int = DEFAULT_TOKENS,
+    strict: bool = False,
+) -> MemoryTools:
+    """Return functions that read an agent's memory and, if a writer is given, write it.
+
+    Args:
+        reader: whose memory.
+        writer: of the same agent; without one nothing can be written.
+        now: the time of all calls, or what tells it; the clock's if not given.
+        max_tokens: what the text of one answer may take, at 4 bytes a token; from 200.
+        strict: make schemas for OpenAI's strict mode: every argument is required, and null stands for what is left out.
+
+    Raises:
+        InputError: reader and writer are of different agents, or `max_tokens` is not accepted.
+    """
+    return MemoryTools(Access(reader, writer, now, max_tokens), strict=strict)
+
+
+def tools_of(access: Access) -> list[Tool]:
+    """Return the tools that work on what is given: those that write only where there is a writer."""
+    return [*reading_tools(access.max_tokens), *(WRITING_TOOLS if access.writer is not None else ())]
+
+
+def _function(name: str, tool: Tool, *, strict: bool) -> dict[str, Any]:
+    function = {
+        "name": name,
+        "description": tool.description,
+        "parameters": schema_of(tool.parameters, strict=strict),
+    }
+    return {"type": "function", "function": {**function, "strict": True} if strict else function}
+
+
+def _part(of: object, name: str) -> object:
+    if isinstance(of, Mapping):
+        return of.get(name)
+    return getattr(of, name, None)

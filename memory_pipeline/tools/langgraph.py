@@ -1,0 +1,295 @@
+"""An agent's memory as a store of LangGraph, to read from: the only door to LangGraph.
+
+::
+
+    graph = builder.compile(store=MemoryStore(reader))
+    store.search(("working",), query="Where does Anna live?", limit=5)
+    store.get(("weekly",), "weekly:2024-W03:5f2c…")
+
+There is a namespace for each grain (``("working",)``, ``("daily",)``, …) and one for the graph (``("graph",)``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import mark
+from memory_pipeline.errors import InputError, shown
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        PutOp,
+        SearchItem,
+        SearchOp,
+        validate_op_namespace,
+    )
+except ImportError as error:
+    raise ImportError(
+        "the store for LangGraph needs the package langgraph-checkpoint, which is not installed; "
+        "run: pip install 'memory-pipeline[langgraph]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from langgraph.store.base import MatchCondition, Op, Result
+
+    from memory_pipeline.graph import GraphFact
+    from memory_pipeline.reader import Hit, MemoryReader
+
+#: The namespace of the graph.
+GRAPH: Final = "graph"
+_NAMESPACES: Final = (*(grain.value for grain in Grain), GRAPH)
+#: Most results of one search of a reader, the last that it can reach, and days that it looks back: a century.
+_PAGE, _LAST, _ALL_DAYS = 100, 10_000, 36_525
+_MOST_FACTS = 10_000
+
+_READ_ONLY = (
+    "this store is read-only: memory is written as conversations, with memory_pipeline.writer.MemoryWriter.write, and "
+    "facts of the graph with MemoryWriter.graph"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Something that a search found, the text as it is stored."""
+
+    key: str
+    namespace: str
+    content: str
+    values: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    score: float | None
+
+
+class MemoryStore(BaseStore):
+    """One agent's memory, to read from. Safe to use from several threads.
+
+    An item's key is the memory's id. Its value has ``content``, the text, and of a memory ``grain``, ``period``,
+    ``date``, ``kind``, ``conversation_id``, ``source_ids``, ``starts_at``, ``ends_at``; of a fact of the graph
+    ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``. Times are ISO 8601.
+
+    Searches without a query give the newest first, those with one the best; without a namespace, of all grains and the
+    graph together. Filters are compared with the values, before the limit is applied.
+
+    Args:
+        reader: whose memory.
+        is_marked: mark each text as recalled data, as is right for what goes into a prompt: so that a model does not
+            take it for instructions, nor memory for something that was said. False gives texts as they are stored.
+        now: tells the time until which is remembered; the clock if not given.
+    """
+
+    __slots__ = ("_is_marked", "_now", "_reader")
+
+    def __init__(
+        self, reader: MemoryReader, *, is_marked: bool = True, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._reader = reader
+        self._is_marked = is_marked
+        self._now = now or partial(datetime.now, UTC)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do several operations, in their order.
+
+        Raises:
+            NotImplementedError: one of them writes; then none is done.
+            InputError: an argument of a search is not accepted.
+            langgraph.store.base.InvalidNamespaceError: a namespace is none.
+        """
+        listed = list(ops)
+        for op in listed:
+            if isinstance(op, PutOp):
+                raise NotImplementedError(_READ_ONLY)
+            if not isinstance(op, GetOp | SearchOp | ListNamespacesOp):
+                raise TypeError(f"unknown operation {shown(op)}")
+            validate_op_namespace(op)
+        return [self._do(op) for op in listed]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do as :meth:`batch`, on a thread."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def _do(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            found = self._get(op)
+            return None if found is None else self._item(found)
+        if isinstance(op, SearchOp):
+            return [self._search_item(found) for found in self._search(op)]
+        assert isinstance(op, ListNamespacesOp)  # noqa: S101  # batch() has seen to it
+        return self._list(op)
+
+    def _get(self, op: GetOp) -> _Found | None:
+        if len(op.namespace) != 1 or op.namespace[0] not in _NAMESPACES:
+            return None
+        name = op.namespace[0]
+        if name == GRAPH:
+            fact = self._reader.graph.fact(op.key)
+            return None if fact is None else _of_fact(fact)
+        try:
+            hit = self._reader.get(op.key, now=self._now())
+        except InputError:
+            return None  # no id of a memory
+        return _of_hit(hit) if hit is not None and hit.grain == name and hit.id == op.key else None
+
+    def _search(self, op: SearchOp) -> list[_Found]:
+        if op.limit <= 0 or len(op.namespace_prefix) > 1:
+            return []
+        if op.offset < 0:
+            raise InputError(f"offset {op.offset} is not accepted; expected a number from 0")
+        names = [name for name in _NAMESPACES if op.namespace_prefix in ((), (name,))]
+        wanted = op.offset + op.limit
+        query = op.query if op.query and op.query.strip() else None
+        found = [one for name in names for one in self._passing(name, query, op.filter or {}, wanted)]
+        if len(names) > 1:
+            found.sort(key=lambda one: (-(one.score or 0.0), -one.updated_at.timestamp(), one.key))
+        return found[op.offset : wanted]
+
+    def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_Found]:
+        """Return what one namespace has, as much as is wanted."""
+        passing: list[_Found] = []
+        for found in self._facts(query) if name == GRAPH else self._hits(Grain(name), query, wishes, wanted):
+            if all(_fits({**found.values, "content": found.content}.get(key), wish) for key, wish in wishes.items()):
+                passing.append(found)
+                if len(passing) == wanted:
+                    break
+        return passing
+
+    def _hits(self, grain: Grain, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_Found]:
+        filters: dict[str, Any] = {}
+        if (kind := wishes.get("kind")) in set(FactKind):
+            filters["kind"] = kind
+        if isinstance(conversation := wishes.get("conversation_id"), str) and conversation.strip():
+            filters["conversation_id"] = conversation
+        now, offset = self._now(), 0
+        size = _PAGE if set(wishes) - set(filters) else min(wanted, _PAGE)
+        while offset <= _LAST:
+            hits = self._reader.search_memory(grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **filters)
+            for hit in hits:
+                yield _of_hit(hit, is_scored=query is not None)
+            offset += size
+            if not hits or offset >= hits.total:
+                return
+
+    def _facts(self, query: str | None) -> Iterator[_Found]:
+        """Yield facts of the graph: those of what a query names, or all that hold."""
+        if query is None:
+            facts: Iterable[GraphFact] = self._reader.graph.facts(limit=_MOST_FACTS)
+        else:
+            facts = self._reader.graph.search(query, _MOST_FACTS, now=self._now())
+        for fact in facts:
+            yield _of_fact(fact, is_scored=query is not None)
+
+    def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        names = [(name,) for name in _NAMESPACES if all(_matches(one, (name,)) for one in op.match_conditions or ())]
+        present: list[tuple[str, ...]] = sorted(name for name in names if self._holds_any(name[0]))
+        if op.max_depth is not None:
+            present = sorted({name[: op.max_depth] for name in present})
+        return present[max(op.offset, 0) : max(op.offset, 0) + max(op.limit, 0)]
+
+    def _holds_any(self, name: str) -> bool:
+        if name == GRAPH:
+            return bool(self._reader.graph.facts(limit=1))
+        return bool(self._reader.search_memory(name, 0, _ALL_DAYS, 1, now=self._now()))
+
+    def _item(self, found: _Found) -> Item:
+        return Item(
+            value=self._value(found),
+            key=found.key,
+            namespace=(found.namespace,),
+            created_at=found.created_at,
+            updated_at=found.updated_at,
+        )
+
+    def _search_item(self, found: _Found) -> SearchItem:
+        return SearchItem(
+            namespace=(found.namespace,),
+            key=found.key,
+            value=self._value(found),
+            created_at=found.created_at,
+            updated_at=found.updated_at,
+            score=found.score,
+        )
+
+    def _value(self, found: _Found) -> dict[str, Any]:
+        return {"content": mark(found.content) if self._is_marked else found.content, **found.values}
+
+
+def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
+    values = {
+        "grain": hit.grain.value,
+        "period": hit.period,
+        "date": hit.date.isoformat(),
+        "kind": str(hit.kind),
+        "conversation_id": hit.conversation_id,
+        "source_ids": list(hit.source_ids),
+        "starts_at": hit.starts_at.isoformat(),
+        "ends_at": hit.ends_at.isoformat(),
+    }
+    score = hit.score if is_scored else None
+    return _Found(hit.id, hit.grain.value, hit.content, values, hit.starts_at, hit.ends_at, score)
+
+
+def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _Found:
+    values = {
+        "subject": fact.source,
+        "predicate": fact.label,
+        "object": fact.target,
+        "confidence": fact.confidence,
+        "weight": fact.weight,
+        "since": fact.since.isoformat(),
+        "source_ids": list(fact.evidence),
+    }
+    score = fact.score if is_scored else None
+    return _Found(fact.id, GRAPH, str(fact), values, fact.valid_from, fact.updated_at, score)
+
+
+def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if len(path) > len(namespace):
+        return False
+    end = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(wish in ("*", name) for wish, name in zip(path, end, strict=True))
+
+
+def _fits(value: object, wish: object) -> bool:
+    """Tell whether a value is what a filter asks for: equal, or as its operators say."""
+    if isinstance(wish, dict) and any(str(key).startswith("$") for key in wish):
+        return all(_compared(value, operator, bound) for operator, bound in wish.items())
+    if isinstance(wish, list | tuple):
+        return isinstance(value, list | tuple) and list(value) == list(wish)
+    return value == wish
+
+
+def _compared(value: Any, operator: str, bound: Any) -> bool:
+    if operator == "$eq":
+        return bool(value == bound)
+    if operator == "$ne":
+        return bool(value != bound)
+    compare = _ORDERS.get(operator)
+    if compare is None:
+        raise InputError(f"operator {shown(operator)} is unknown; accepted: $eq, $ne, {', '.join(_ORDERS)}")
+    if value is None:
+        return False
+    try:
+        return compare(value, bound)
+    except TypeError:
+        raise InputError(f"{operator} {shown(bound)} cannot be compared with {shown(value)}") from None
+
+
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$gt": lambda value, bound: bool(value > bound),
+    "$gte": lambda value, bound: bool(value >= bound),
+    "$lt": lambda value, bound: bool(value < bound),
+    "$lte": lambda value, bound: bool(value <= bound),
+}

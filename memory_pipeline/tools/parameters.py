@@ -1,0 +1,181 @@
+"""What a tool may be given: described to a model as JSON schema, and checked when the model has called.
+
+Models write arguments as they please: numbers in quotes, null for what they leave out, names in capitals. What is meant
+beyond doubt is taken; anything else is an error that says what to change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Longest arguments of one call, in characters.
+MAX_ARGUMENTS = 200_000
+
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a tool.
+
+    Attributes:
+        name: as the model writes it.
+        kind: its type in JSON schema.
+        description: told to the model.
+        default: taken where it is left out.
+        is_required: whether it must be given.
+        least, most: bounds of a number; of a text, of its length in characters.
+        choices: texts that are accepted, if not all are.
+    """
+
+    name: str
+    kind: Literal["string", "integer", "number", "boolean"]
+    description: str
+    default: object = None
+    is_required: bool = False
+    least: int = 0
+    most: int = 0
+    choices: tuple[str, ...] = ()
+
+    def schema(self, *, strict: bool = False) -> dict[str, Any]:
+        """Return it as JSON schema.
+
+        Args:
+            strict: as OpenAI's strict mode has it: what may be left out may be null, and lengths are not told.
+        """
+        is_nullable = strict and not self.is_required
+        described: dict[str, Any] = {
+            "type": [self.kind, "null"] if is_nullable else self.kind,
+            "description": self.description,
+        }
+        if self.choices:
+            described["enum"] = [*self.choices, *([None] if is_nullable else [])]
+        elif self.kind in {"integer", "number"}:
+            described |= {"minimum": self.least, "maximum": self.most}
+        elif self.kind == "string" and not strict:
+            described |= {"minLength": self.least} if self.least else {}
+            described["maxLength"] = self.most
+        if not strict and not self.is_required and self.default is not None:
+            described["default"] = self.default
+        return described
+
+    def read(self, value: object) -> Any:
+        """Return a value as the tool takes it.
+
+        Raises:
+            InputError: it is not accepted.
+        """
+        if self.kind == "string":
+            return self._text(value)
+        if self.kind == "boolean":
+            truth = _TRUTH.get(value.strip().casefold()) if isinstance(value, str) else value
+            if not isinstance(truth, bool):
+                raise InputError(f"{self.name} {shown(value)} is not accepted; expected true or false")
+            return truth
+        number = _number(value)
+        if number is None or not self.least <= number <= self.most or (self.kind == "integer" and number % 1):
+            what = "a whole number" if self.kind == "integer" else "a number"
+            raise InputError(f"{self.name} {shown(value)} is not accepted; expected {what} {self._range}")
+        return int(number) if self.kind == "integer" else number
+
+    def _text(self, value: object) -> str:
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:
+            value = str(value)
+        if not isinstance(value, str):
+            raise InputError(f"{self.name} {shown(value)} is not a text")
+        if self.choices:
+            word = value.strip().casefold()
+            if word not in self.choices:
+                raise InputError(f"{self.name} {shown(value)} is unknown; accepted: {', '.join(self.choices)}")
+            return word
+        if len(value) > self.most:
+            raise InputError(f"{self.name} has {len(value):,} characters; at most {self.most:,} are accepted")
+        if self.least and not value.strip():
+            raise InputError(f"{self.name} is blank; expected a text of at most {self.most:,} characters")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{self.name} {shown(value)} is not valid Unicode text") from None
+        return value
+
+    @property
+    def _range(self) -> str:
+        return f"from {self.least:,} to {self.most:,}"
+
+
+def schema_of(parameters: Sequence[Parameter], *, strict: bool = False) -> dict[str, Any]:
+    """Return the JSON schema of a tool's arguments: an object, and nothing besides what is named.
+
+    Args:
+        parameters: of the tool.
+        strict: as :meth:`Parameter.schema`; all are then required.
+    """
+    return {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema(strict=strict) for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if strict or parameter.is_required],
+        "additionalProperties": False,
+    }
+
+
+def arguments_of(parameters: Sequence[Parameter], given: object) -> dict[str, Any]:
+    """Return all arguments of a call, checked; null is the same as nothing.
+
+    Args:
+        parameters: of the tool.
+        given: a mapping, or its JSON.
+
+    Raises:
+        InputError: it is no JSON object, an argument is unknown, missing or not accepted.
+    """
+    accepted = ", ".join(parameter.name for parameter in parameters)
+    arguments = {name: value for name, value in _object(given).items() if value is not None}
+    known = {parameter.name: parameter for parameter in parameters}
+    for name in arguments:
+        if name not in known:
+            raise InputError(f"argument {shown(name)} is unknown; accepted: {accepted}")
+    for parameter in parameters:
+        if parameter.is_required and parameter.name not in arguments:
+            raise InputError(f"argument {parameter.name} is missing; accepted: {accepted}")
+    return {
+        parameter.name: parameter.read(arguments[parameter.name]) if parameter.name in arguments else parameter.default
+        for parameter in parameters
+    }
+
+
+def _object(given: object) -> Mapping[object, object]:
+    if isinstance(given, str | bytes):
+        if len(given) > MAX_ARGUMENTS:
+            raise InputError(f"the arguments have {len(given):,} characters; at most {MAX_ARGUMENTS:,} are accepted")
+        try:
+            given = json.loads(given) if given.strip() else {}
+        except (ValueError, RecursionError) as error:
+            why = "they are nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
+            raise InputError(f"the arguments are not valid JSON: {why}; expected an object") from None
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"the arguments must be an object, not {shown(given)}")
+    return given
+
+
+def _number(value: object) -> float | None:
+    """Return what is a finite number, or a text of one."""
+    if isinstance(value, str) and len(value) <= 30:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # Integers of Python may be too great for a float.
+    return value if isinstance(value, int) or math.isfinite(value) else None

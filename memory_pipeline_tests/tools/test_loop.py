@@ -1,0 +1,133 @@
+"""An agent's loop as its users write it: LiteLLM, a server that asks for tools, and memory that answers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.tools import MemoryTools, memory_tools
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import ACME, run
+from memory_pipeline_tests.tools.remembering import SALES, SOON
+from memory_pipeline_tests.tools.tool_server import ToolServer
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.conversations import Scope
+
+Messages = list[Any]
+
+
+@pytest.fixture(scope="module")
+def litellm() -> Any:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else importing it asks for prices
+    import litellm
+
+    return litellm
+
+
+def tools_on(root: str, scope: Scope = ACME, *, may_write: bool = False, strict: bool = False) -> MemoryTools:
+    reader = MemoryReader(Lake(root), scope, default_models().embedder)
+    return memory_tools(reader, MemoryWriter(Lake(root), scope) if may_write else None, now=SOON, strict=strict)
+
+
+def ask(litellm: Any, server: ToolServer, tools: MemoryTools, messages: Messages, question: str) -> str:
+    """Put a question, do what the model asks for, and return its answer; `messages` grows by all of it."""
+    messages.append({"role": "user", "content": question})
+    for _ in range(20):
+        reply = litellm.completion(
+            "openai/test",
+            messages,
+            tools=tools.functions,
+            api_base=server.base_url,
+            api_key="k",
+            num_retries=0,
+            timeout=60,
+        )
+        message = reply.choices[0].message
+        messages.append(message)
+        if not message.tool_calls:
+            return str(message.content)
+        messages += [tools.dispatch(call) for call in message.tool_calls]
+    raise AssertionError("the model never answered")
+
+
+def test_the_answer_rests_on_what_is_remembered(litellm: Any, remembered: str) -> None:
+    rounds = [[("search_memory", {"query": "Where does Anna live?", "max_results": 1})]]
+    with ToolServer(rounds) as server:
+        answer = ask(litellm, server, tools_on(remembered), [], "Where do I live?")
+        assert "Anna: I live in Lisbon now." in answer
+        assert not server.refusals
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_ten_rounds_of_calls_good_and_bad(litellm: Any, remembered: str, strict: bool) -> None:
+    rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
+        [("search_memory", {"query": "Porto"})],
+        [("search_memory", {"query": "Porto", "grain": "hourly"})],
+        [("search_memory", {"query": "Porto", "grain": "daily"}), ("recall_memory", {"question": "Porto"})],
+        [("recall_memory", '{"question": "Por')],
+        [("get_memory", {"id": "weekly:2024-W03:nothing"})],
+        [("graph_facts", {"about": "Anna", "depth": 2})],
+        [("search_memory", {"limit": 5})],
+        [("search_memory", "")],
+        [("recall_memory", {"question": None})],
+        [("recall_memory", {"question": "What did Bruno eat?", "max_tokens": "300"})],
+    ]
+    with ToolServer(rounds) as server:
+        messages: Messages = []
+        answer = ask(litellm, server, tools_on(remembered, strict=strict), messages, "Tell me everything.")
+        assert not server.refusals
+        assert len(server.requests) == 11
+    told = [message["content"] for message in messages if isinstance(message, dict) and message["role"] == "tool"]
+    assert [text.startswith("Error: ") for text in told] == [
+        False, True, False, False, True, True, False, True, False, True, False,
+    ]  # fmt: skip
+    assert "Bruno ate my passport." in answer
+
+
+def test_two_agents_in_ten_turns_each_keep_to_themselves(litellm: Any, remembered: str) -> None:
+    rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
+        [("search_memory", {"maximum_days_ago": 365}), ("recall_memory", {"question": "Porto rent tea"})]
+    ]
+    theirs: dict[Scope, Messages] = {ACME: [], SALES: []}
+    agents = {scope: tools_on(remembered, scope) for scope in theirs}
+    with ToolServer(rounds) as server:
+        for turn in range(10):
+            for scope, messages in theirs.items():
+                answer = ask(litellm, server, agents[scope], messages, f"Question {turn}: what do you know?")
+                assert ("Porto" in answer) is (scope == ACME)
+                assert ("900 euros" in answer) is (scope == SALES)
+        assert not server.refusals
+
+
+def test_what_is_recalled_in_a_loop_is_not_remembered_again(litellm: Any, root: str) -> None:
+    tools = tools_on(root, may_write=True)
+    rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
+        [("remember", {"text": "Anna wants short answers."})],
+        [("search_memory", {})],
+    ]
+    messages: Messages = []
+    with ToolServer(rounds) as server:
+        answer = ask(litellm, server, tools, messages, "Keep it short, please.")
+    assert "Agent: Anna wants short answers." in answer
+    # The agent writes down the whole conversation: tools are no memory, and the answer repeats what was recalled.
+    said = [dict(message) for message in messages]
+    at = SOON.isoformat()
+    spoken = [{"role": one["role"], "content": one["content"], "timestamp": at} for one in said if one["content"]]
+    writer = MemoryWriter(Lake(root), ACME)
+    writer.write({"conversation_id": "loop", "messages": spoken}, now=SOON)
+    run(Lake(root), default_models())
+    hits = MemoryReader(Lake(root), ACME, default_models().embedder).search_memory("working", 0, 365, 50, now=SOON)
+    assert sorted(hit.content for hit in hits) == [
+        "Agent: Anna wants short answers.",
+        "Agent: I found: Remembered on 2024-03-02; it can be found at once.",
+        "User: Keep it short, please.",
+    ]
+    assert without_recalled(tools.call("search_memory", {})) == ""
