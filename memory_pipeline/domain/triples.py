@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Period
 
 #: Predicates whose object is another name of the subject.
 ALIASES = word_set("is_called also_known_as alias nickname")
@@ -212,7 +213,7 @@ def fold(
     own = list(operations)
     declared = vocabulary or Vocabulary()
     names = names or Names.of(own, declared)
-    calendar = Calendar()
+    hours: dict[datetime, Period] = {}
     triples: list[Triple] = []
     for (source_id, label), group in sorted(_groups(own, names).items()):
         spans = _spans(group, names, is_single=declared.holds_one(label))
@@ -220,7 +221,9 @@ def fold(
         for span in spans:
             begins = span.valid_from
             identity = (source_id, label, span.target_id, begins.isoformat(), *span.said[0].message_ids[:1])
-            ids[id(span)] = make_id(GRAPH, calendar.hour(begins), scope.workspace_id, scope.agent_id, *identity)
+            hour = begins.replace(minute=0, second=0, microsecond=0)
+            period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
+            ids[id(span)] = make_id(GRAPH, period, scope.workspace_id, scope.agent_id, *identity)
         triples += [span.triple(source_id, label, ids) for span in spans]
     return triples
 

@@ -82,14 +82,13 @@ def rows_to_operations(rows: pa.Table) -> list[Operation]:
 
 def triples_to_rows(scope: Scope, triples: Sequence[Triple], source_digest: str) -> pa.Table:
     """Return an agent's triples as rows of ``graph_facts``; `source_digest` tells what they were made from."""
-    calendar = Calendar()
     common = {
         "owner": owner_of(scope),
         "workspace_id": scope.workspace_id,
         "agent_id": scope.agent_id,
         "source_digest": source_digest,
     }
-    derived = {"source_hour": [calendar.hour(triple.valid_from).key for triple in triples]}
+    derived = {"source_hour": [triple.id.split(":", 2)[1] for triple in triples]}  # an id names its hour
     columns = [
         pa.repeat(common[field.name], len(triples))
         if field.name in common
