@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = [
-    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "mcp", "eval", "status", "sql", "config",
-    "demo",
+    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "mcp", "eval", "status", "sql",
+    "config", "demo",
 ]  # fmt: skip
 
 

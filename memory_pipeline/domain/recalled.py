@@ -54,6 +54,7 @@ _QUOTING = " \t\r\n>"
 _BLANK_LINE = re.compile(r"\n[^\S\n]*+\n")
 #: What quoting, fencing and escaping may leave around a block, and nobody says.
 _WRAPPING = re.compile(rf"(?:[\s\"'`~>\[\]{{}},]|\\+[nrt]?+|{_AMPERSAND}(?:gt|quot|#39|#x27|#34);)*+", re.IGNORECASE)
+_QUOTE_ENDS = re.compile(r"\\{0,4}[\"']\Z")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _FENCE_BEGINS = re.compile(r"[ \t]*(?:```|~~~)[^\n`]*")
 _FENCE_ENDS = re.compile(r"(?:```|~~~)[ \t]*(?:\n|\Z)")
@@ -82,7 +83,7 @@ def without_recalled(text: str) -> str:
     delimiters = list(_DELIMITER.finditer(text))
     if not delimiters:
         return text
-    left = _join(list(_pieces(text, delimiters)))
+    left = _join(_unquoted(list(_pieces(text, delimiters))))
     return "" if _WRAPPING.fullmatch(left) else left
 
 
@@ -108,6 +109,16 @@ def _pieces(text: str, delimiters: list[re.Match[str]]) -> Iterator[str]:
         position = delimiters[number].end()
         number += 1
     yield text[position:]
+
+
+def _unquoted(pieces: list[str]) -> list[str]:
+    """Return the pieces without quotes that touched a block at both ends, as JSON writes them, and whoever quotes."""
+    for place in range(1, len(pieces)):
+        before, after = pieces[place - 1], pieces[place]
+        quote = _QUOTE_ENDS.search(before[-5:])
+        if quote is not None and after.startswith(quote[0]):
+            pieces[place - 1], pieces[place] = before.removesuffix(quote[0]), after.removeprefix(quote[0])
+    return pieces
 
 
 def _join(pieces: list[str]) -> str:

@@ -119,10 +119,13 @@ class Triple:
 
 @lru_cache(maxsize=65_536)
 def name_key(name: str) -> str:
-    """Return a name as names are compared: without case and doubled blanks, in one form of Unicode (NFKC)."""
+    """Return a name as names are compared: without case and doubled blanks, in one form of Unicode (NFKC).
+
+    The two apostrophes are one.
+    """
     if name.isascii():
         return " ".join(name.lower().split())
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).replace("’", "'")
     return " ".join(folded.split()) or name
 
 

@@ -108,13 +108,14 @@ def _names(text: str) -> list[str]:
 
 def _holding(graph: Snapshot, name: str) -> list[int]:
     """Return the best known entities whose names hold a name as words."""
-    key = name_key(name)
+    key = name_key(name.encode(errors="replace").decode())
     if len(key) < 3:
         return []
     whole = re.compile(rf"(?<![^\W_]){re.escape(key)}(?![^\W_])")
     codes = np.array(graph.codes.holding(key), np.int64)
     codes = codes[graph.degrees[codes] > 0]
     best = codes[np.argsort(-graph.degrees[codes], kind="stable")][:_LOOKED_AT].tolist()
+    best.sort(key=lambda code: (-graph.degrees[code], graph.codes.name(code)))
     return list(islice((code for code in best if whole.search(graph.codes.name(code))), _MOST_PARTIAL))
 
 
@@ -147,7 +148,7 @@ def ranked(
             newest = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
         scores = _scores(layer, newest, specific, asked, now)
         found += [(layer, int(row), float(score)) for row, score in zip(newest, scores, strict=True)]
-    found.sort(key=lambda one: (-one[2], -int(one[0].updated_at[one[1]]), one[1]))
+    found.sort(key=lambda one: (-round(one[2], 6), -int(one[0].updated_at[one[1]]), one[0].rows["id"][one[1]].as_py()))
     return found[:limit], total
 
 

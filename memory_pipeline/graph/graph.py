@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,14 +99,14 @@ class Graph:
         Raises:
             InputError: an argument is not accepted.
         """
-        graph = self._state.snapshot()
         _count("limit", limit, MAX_FACTS)
+        instant = None if at is None else timestamp_of("at", at)
+        graph = self._state.snapshot()
         code = graph.code(_name("name", name))
         if code is None:
             return Facts()
         parts = list(graph.around(np.array([code]), only_holding=at is None))
-        if at is not None:
-            instant = timestamp_of("at", at)
+        if instant is not None:
             parts = [(layer, _held_at(layer, rows, instant)) for layer, rows in parts]
         return self._facts(parts, limit)
 
@@ -120,20 +121,20 @@ class Graph:
         Raises:
             InputError: an argument is not accepted.
         """
-        graph = self._state.snapshot()
         _count("limit", limit, MAX_FACTS)
+        label = None if predicate is None else snake_case(_name("predicate", predicate))
+        graph = self._state.snapshot()
         code = graph.code(_name("subject", subject))
         if code is None:
             return Facts()
         parts = []
         for place, layer in enumerate(graph.layers):
             rows = graph.visible(place, layer.rows_of(np.array([code]), 0), only_holding=False)
-            if predicate is not None:
-                labels = layer.rows["label"].take(pa.array(rows))
-                same = pc.equal(labels, snake_case(_name("predicate", predicate)))
+            if label is not None:
+                same = pc.equal(layer.rows["label"].take(pa.array(rows)), label)
                 rows = rows[same.to_numpy(zero_copy_only=False).astype(np.bool_)]
             parts.append((layer, rows))
-        facts = self._facts(parts, limit)
+        facts = self._facts(parts, limit, by="valid_from")
         return Facts(sorted(facts, key=lambda fact: (fact.valid_from, fact.id)), facts.total)
 
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
@@ -194,12 +195,18 @@ class Graph:
         _count("limit", limit, MAX_FACTS)
         if not isinstance(prompt, str):
             raise InputError(f"prompt {shown(prompt)} is not a text")
+        if names is not None:
+            names = list(names)
+            if not all(isinstance(name, str) for name in names):
+                raise InputError(f"names {shown(names)} is not accepted; expected texts")
+        if speaker is not None:
+            _name("speaker", speaker)
+        instant = timestamp_of("now", datetime.now(UTC) if now is None else now)
         graph = self._state.snapshot()
         codes = named_in(graph, prompt, speaker=speaker, names=names)
         if not codes:
             return Facts()
-        instant = int((now or datetime.now(UTC)).timestamp() * 1e6)
-        best, total = ranked(graph, codes, prompt, limit, instant)
+        best, total = ranked(graph, codes, prompt, limit, int(instant.timestamp() * 1e6))
         return Facts(
             (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
         )
@@ -232,17 +239,22 @@ class Graph:
         pq.write_table(rows, file, compression="zstd")
         return int(rows.num_rows)
 
-    def knows(self, name: str) -> bool:
-        """Tell whether anything was ever said of a name."""
-        return self._state.snapshot().code(_name("name", name)) is not None
+    def knows(self, name: str, argument: str = "name") -> bool:
+        """Tell whether anything was ever said of a name.
 
-    def _facts(self, parts: list[tuple[Layer, NDArray[np.int64]]], limit: int) -> Facts:
-        """Return the newest of some rows."""
+        Raises:
+            InputError: it is no name; the message calls it `argument`.
+        """
+        return self._state.snapshot().code(_name(argument, name)) is not None
+
+    def _facts(self, parts: list[tuple[Layer, NDArray[np.int64]]], limit: int, by: str = "updated_at") -> Facts:
+        """Return the newest of some rows, by a column of times; of equals those whose ids come first."""
         found: list[GraphFact] = []
         for layer, rows in parts:
-            newest = rows[np.lexsort((rows, -layer.updated_at[rows]))[:limit]]
+            newest = layer.newest_of(rows, by, limit)
             found += [self._fact(triple) for triple in rows_to_triples(layer.rows.take(pa.array(newest)))]
-        found.sort(key=lambda fact: (fact.updated_at, fact.id), reverse=True)
+        found.sort(key=lambda fact: fact.id)
+        found.sort(key=attrgetter(by), reverse=True)
         return Facts(found[:limit], sum(len(rows) for _, rows in parts))
 
     def _fact(self, triple: Triple, score: float = 0.0) -> GraphFact:

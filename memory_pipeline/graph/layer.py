@@ -123,10 +123,27 @@ class Layer:
             found.append(rows)
         return found
 
+    def newest_of(self, rows: NDArray[np.int64], by: str, limit: int) -> NDArray[np.int64]:
+        """Return the `limit` newest of some rows, by a column of times; of equals those whose ids come first."""
+        times = self.rows[by].cast(pa.int64()).take(pa.array(rows)).to_numpy()
+        if len(rows) > limit:
+            least = np.partition(times, len(rows) - limit)[len(rows) - limit]
+            rows, times = rows[times >= least], times[times >= least]
+        ids = self.rows["id"].take(pa.array(rows)).to_pylist()
+        order = sorted(range(len(rows)), key=lambda place: (-times[place], ids[place]))[:limit]
+        newest: NDArray[np.int64] = rows[np.array(order, np.int64)]
+        return newest
+
     def touching(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows that have one of `codes` at either end, each once, ascending."""
         return np.unique(np.concatenate([self.rows_of(codes, 0), self.rows_of(codes, 1)]))
 
     def degrees(self, count: int) -> NDArray[np.int64]:
         """Return how many facts that hold each of `count` entities is source or target of."""
-        return sum(np.bincount(ends[self.holds], minlength=count) for ends in self.ends)  # type: ignore[return-value]
+        return self.counted(np.flatnonzero(self.holds), count)
+
+    def counted(self, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        """Return how many of some rows each of `count` entities is source or target of; of one with itself once."""
+        sources, targets = (ends[rows] for ends in self.ends)
+        own: NDArray[np.int64] = np.bincount(sources, minlength=count)
+        return own + np.bincount(targets[targets != sources], minlength=count)

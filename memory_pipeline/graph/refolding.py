@@ -57,7 +57,8 @@ def refold_changed(
         groups = touching(_renamed(before, names))
     for operation in changed:
         groups |= {(known.key(operation.subject), operation.predicate) for known in (before, names)}
-    resolved = {(names.key(source_id), label) for source_id, label in groups}
+    # What an alias brought together may come apart again.
+    resolved = {(names.key(name), label) for source_id, label in groups for name in before.all_of([source_id])}
     sources = {source_id for source_id, _ in groups | resolved}
     spelt = pa.array(sorted(before.all_of(sources) | names.all_of(sources)), pa.string())
     labels = pa.array(sorted({label for _, label in groups}), pa.string())

@@ -84,10 +84,7 @@ class Snapshot:
         for layer in self.layers:
             total += layer.degrees(count)
         base = self.layers[0]
-        hidden = self._hidden[base.holds[self._hidden]]
-        for ends in base.ends:
-            np.subtract.at(total, ends[hidden], 1)
-        return total
+        return total - base.counted(self._hidden[base.holds[self._hidden]], count)
 
     def spelt(self, codes: Iterable[int]) -> list[str]:
         """Return the names of entities as they were last said; of one that has aliases, its own name."""
@@ -100,19 +97,25 @@ class Snapshot:
 
     def _spellings(self, code: int) -> Iterator[str]:
         """Yield how an entity was last said, then how it was said otherwise."""
-        said = [
-            (int(layer.updated_at[row]), place, end, row)
-            for place, layer in enumerate(self.layers)
-            for end in (0, 1)
-            if (row := layer.newest(code, end)) is not None
-        ]
-        for _, place, end, row in sorted(said, reverse=True):
-            yield self.layers[place].rows[_SPELLINGS[end]][row].as_py()
-        for layer in self.layers:
+        said = []
+        for place, layer in enumerate(self.layers):
+            for end in (0, 1):
+                row = layer.newest(code, end)
+                if row is not None and place == 0 and row in self._hidden_rows:
+                    rows = self.visible(0, layer.rows_of(np.array([code]), end), only_holding=False)
+                    row = int(rows[np.argmax(layer.updated_at[rows])]) if len(rows) else None
+                if row is not None:
+                    said.append((int(layer.updated_at[row]), end == 0, layer.rows[_SPELLINGS[end]][row].as_py()))
+        for *_, name in sorted(said, reverse=True):
+            yield name
+        for place, layer in enumerate(self.layers):
             for end, column in enumerate(_SPELLINGS):
-                yield from pc.unique(
-                    layer.rows[column].take(pa.array(layer.rows_of(np.array([code]), end)))
-                ).to_pylist()
+                rows = self.visible(place, layer.rows_of(np.array([code]), end), only_holding=False)
+                yield from sorted(pc.unique(layer.rows[column].take(pa.array(rows))).to_pylist())
+
+    @cached_property
+    def _hidden_rows(self) -> frozenset[int]:
+        return frozenset(self._hidden.tolist())
 
     @cached_property
     def alias_codes(self) -> NDArray[np.int64]:
@@ -139,11 +142,12 @@ class Snapshot:
     def entities(self) -> pa.Table:
         """All entities of which something holds: id, name, aliases, facts, first_seen, last_seen."""
         facts = self.facts
+        others = facts.filter(pc.not_equal(facts["source_id"], facts["target_id"]))
         ends = pa.concat_tables(
-            facts.select([f"{end}_id", end, "valid_from", "updated_at"]).rename_columns(
+            part.select([f"{end}_id", end, "valid_from", "updated_at"]).rename_columns(
                 ["id", "name", "first_seen", "last_seen"]
             )
-            for end in ("source", "target")
+            for part, end in ((facts, "source"), (others, "target"))
         )
         grouped = (
             ends.sort_by("last_seen")
@@ -154,10 +158,13 @@ class Snapshot:
         for alias, own in self.names.aliases.items():
             aliases.setdefault(own, []).append(alias)
         ids = grouped["id"].to_pylist()
+        names = grouped["name_last"].to_pylist()
+        for place in [place for place, own in enumerate(ids) if own in aliases]:
+            [names[place]] = self.spelt([code for code in [self.codes.get(ids[place])] if code is not None])
         return pa.table(
             {
                 "id": grouped["id"],
-                "name": grouped["name_last"],
+                "name": pa.array(names, pa.string()),
                 "aliases": pa.array([sorted(aliases.get(one, ())) for one in ids], pa.list_(pa.string())),
                 "facts": grouped["id_count"],
                 "first_seen": grouped["first_seen_min"].cast(_TIME),

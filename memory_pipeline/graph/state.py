@@ -81,13 +81,20 @@ class State:
         if not pending:
             return base
 
+        mine = {operation.message_ids[:1] for operation in pending}
+
         def stored(where: pc.Expression) -> list[Operation]:
             return [*self._stored(where), *pending]
+
+        def others(where: pc.Expression) -> list[Operation]:
+            return [operation for operation in self._stored(where) if operation.message_ids[:1] not in mine]
 
         def touching(identifiers: set[str]) -> Groups:
             return _touching(base, identifiers)
 
-        rows, replaced, names = refold_changed(self._scope, self.vocabulary, base.names, pending, stored, touching)
+        # Operations of the tail may have landed while the facts that follow from them have not.
+        before = names_of(others, self.vocabulary)
+        rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
         return Snapshot(rows.select(_COLUMNS), names, base, replaced)
 
     def _stored(self, where: pc.Expression) -> list[Operation]:

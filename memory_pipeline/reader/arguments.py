@@ -10,6 +10,7 @@ from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR, Period
+from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.filters import Filter
 
@@ -56,7 +57,7 @@ def filter_of(
     Raises:
         InputError: one of them is not accepted; the message names it.
     """
-    now = _now(now)
+    now = instant_of(now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
         whole = isinstance(days, int) and not isinstance(days, bool)
         if not whole and not (isinstance(days, float) and math.isfinite(days)):
@@ -72,9 +73,7 @@ def filter_of(
     if since is not None and until is not None and first > last:
         raise InputError(f"since {since} is later than until {until}")
     for name, label in labels.items():
-        if label is not None and (not isinstance(label, str) or not label.strip() or len(label) > MAX_ID):
-            raise InputError(f"{name} {shown(label)} is not valid; expected a text of 1 to {MAX_ID} characters")
-        _unicode(name, label or "")
+        label_of(name, label)
     return Filter(
         since=first,
         until=last,
@@ -105,13 +104,30 @@ def query_of(text: str | None, name: str = "query_text") -> str | None:
 def prompt_of(text: object) -> str | None:
     """Return what counts of a prompt: all of it, or where it is long the beginning and the end; None if it is blank.
 
+    Blocks of recalled memory do not count.
+
     Raises:
         InputError: it is no text, or broken Unicode.
     """
     if not isinstance(text, str):
         raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
+    text = without_recalled(text)  # what was put before an earlier prompt asks for nothing
     half = MAX_QUERY // 2 - 1
     return query_of(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
+
+
+def label_of(name: str, value: object) -> str | None:
+    """Return a short text, such as a name; None for None.
+
+    Raises:
+        InputError: it is blank, longer than 256 characters, or broken Unicode.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
+        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    _unicode(name, value)
+    return value
 
 
 def count_of(name: str, value: object, least: int, most: int) -> int:
@@ -125,8 +141,12 @@ def count_of(name: str, value: object, least: int, most: int) -> int:
     return value
 
 
-def _now(value: object) -> datetime:
-    """Return the time from which ages count, in UTC."""
+def instant_of(value: object) -> datetime:
+    """Return the time from which ages count, in UTC.
+
+    Raises:
+        InputError: it is no time, has no zone, or is of another age.
+    """
     if not isinstance(value, datetime):
         raise InputError(f"now {shown(value)} is not a time")
     if value.tzinfo is None:

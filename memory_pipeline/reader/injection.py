@@ -10,22 +10,22 @@ are chosen in three steps, within a count and a budget of tokens that nothing ex
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from math import log
+from math import fsum, log
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
-from memory_pipeline.errors import MemoryPipelineError, ModelError
-from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Source, cut_to, size_of
+from memory_pipeline.errors import InputError, MemoryPipelineError, shown
+from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, cut_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.configuration.endpoints import Injection
     from memory_pipeline.domain.ports import Reranker
@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
 #: Who goes first where there are fewer places than sources: what was said, what is known, what the caller brings.
 _FIRST: Final = (Source.MEMORY, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
-#: A text says nothing new if another one has so many of its words …
-_SAME: Final = 0.9
-#: … and is not much longer. Numbers, and words that deny, must be the same.
-_LONGER: Final = 1.5
-_DENYING: Final = re.compile(r"no|not|never|none|nothing|nobody|without|hardly|\w+n['’]t")
-_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+#: Marks around words, which make no other text.
+_MARKS: Final = ".,;:!?\"'“”„«»()"
+#: Of a long text so much is compared with the prompt, in characters.
+_COMPARED: Final = 4_000
 #: How much the place counts that a source itself gives to something, against the words that it shares with the prompt.
 _OWN_ORDER: Final = 0.5
 
@@ -97,24 +95,24 @@ def inject(
         if models.entity_finder is not None:
             try:
                 names = models.entity_finder.find(prompt)
-            except ModelError as error:
-                troubles["entities"] = str(error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, rules find names too
+                troubles["entities"] = _told(error)
         return graph_parts(search(prompt, _CONSIDERED * most, names))
 
     found, failed = gather(
         {
-            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)))[: _CONSIDERED * most],
+            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CONSIDERED * most),
             "graph": known,
             "documents": lambda: asking.documents,
         }
     )
     troubles |= failed
-    ranked = in_turn(distinct(found))
+    ranked = distinct(in_turn(found))
     if models.reranker is not None and ranked:
         try:
             ranked = by_model(prompt, ranked, models.reranker)
-        except ModelError as error:
-            troubles["rerank"] = str(error)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the order stays
+            troubles["rerank"] = _told(error)
     elif settings.rerank == "deterministic":
         ranked = by_words(prompt, ranked)
     return choose(ranked, most, budget, troubles)
@@ -135,13 +133,18 @@ def gather(asked: dict[str, Callable[[], Iterable[Part]]]) -> tuple[Found, dict[
                 for part in future.result():
                     found[part.source].append(part)
             except Exception as error:  # noqa: BLE001  # whatever it is, the other sources still serve
-                known = isinstance(error, MemoryPipelineError)
-                troubles[name] = str(error) if known else f"{type(error).__name__}: {error}"
+                troubles[name] = _told(error)
     return found, troubles
 
 
-def memory_parts(recollection: Recollection) -> list[Part]:
-    """Return what was recalled as parts: what was said, and points of summaries."""
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
+
+
+def memory_parts(recollection: Recollection, most: int) -> list[Part]:
+    """Return what was recalled as parts: what was said, and points of summaries, so many of each at most."""
+    said = [item for item in recollection if item.grain is Grain.WORKING][:most]
+    summed_up = [item for item in recollection if item.grain is not Grain.WORKING][:most]
     return [
         Part(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
@@ -150,7 +153,7 @@ def memory_parts(recollection: Recollection) -> list[Part]:
             item.content,
             frozenset(item.source_ids),
         )
-        for item in recollection
+        for item in (*said, *summed_up)
     ]
 
 
@@ -168,6 +171,8 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
     Raises:
         InputError: one of them is not accepted.
     """
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence):
+        raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
     read = [Document.of(value, place) for place, value in enumerate(documents)]
     return [
         Part(
@@ -177,31 +182,41 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
             one.content,
         )
         for place, one in enumerate(read, start=1)
+        if one.content  # else it was nothing but recalled memory
     ]
 
 
-def distinct(found: Found) -> Found:
-    """Return what was found, each thing once: a fact of the graph is left out beside the message that it rests on."""
-    kept: Found = {source: [] for source in Source}
-    told: list[frozenset[str]] = []
-    said: set[str] = set()
-    for source in _FIRST:
-        for part in found[source]:
-            words = frozenset(_WORD.findall(part.said.casefold()))
-            is_told = source is Source.GRAPH and part.evidence and part.evidence <= said
-            if is_told or any(_says_nothing_new(words, other) for other in told):
-                continue
-            told.append(words)
-            kept[source].append(part)
-            if source is Source.MEMORY:
-                said |= part.evidence
+def distinct(parts: Iterable[Part]) -> list[Part]:
+    """Return parts, each thing once: of those that say the same the first, which rests on the evidence of all.
+
+    They say the same if they agree word for word, apart from case and the marks around words; what was said agrees
+    with a text also without its speaker. More is not taken for the same: a number, a "not", who did it to whom.
+    """
+    kept: list[Part] = []
+    told: dict[str, int] = {}
+    told_by_somebody: dict[str, int] = {}
+    told_plainly: dict[str, int] = {}
+    for part in parts:
+        whole = _as_compared(part.said)
+        speaker, colon, words = part.said.partition(": ")
+        bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
+        before = told.get(whole)
+        if before is None:
+            before = told_by_somebody.get(whole) if bare is None else told_plainly.get(bare)
+        if before is not None:
+            kept[before] = replace(kept[before], evidence=kept[before].evidence | part.evidence)
+            continue
+        told[whole] = len(kept)
+        if bare is None:
+            told_plainly[whole] = len(kept)
+        else:
+            told_by_somebody.setdefault(bare, len(kept))
+        kept.append(part)
     return kept
 
 
-def _says_nothing_new(words: frozenset[str], told: frozenset[str]) -> bool:
-    if len(words & told) < _SAME * len(words) or len(told) > _LONGER * len(words) + 1:
-        return False
-    return not any(word[0].isdigit() or _DENYING.fullmatch(word) for word in words ^ told)
+def _as_compared(text: str) -> str:
+    return " ".join(word.strip(_MARKS) or word for word in text.casefold().split())
 
 
 def in_turn(found: Found) -> list[Part]:
@@ -212,15 +227,17 @@ def in_turn(found: Found) -> list[Part]:
 
 def by_words(prompt: str, parts: Sequence[Part]) -> list[Part]:
     """Return parts in the order in which they fit a prompt: by the rare words that they share, and their own place."""
-    words = [frozenset(terms(part.text)) for part in parts]
+    words = [frozenset(terms(part.text[:_COMPARED])) for part in parts]
     holding = Counter(word for own in words for word in own)
     weight = {word: log(1 + len(parts) / holding[word]) for word in set(terms(prompt)) if word in holding}
-    whole = sum(weight.values()) or 1.0
+    whole = fsum(weight.values()) or 1.0
     places: Counter[Source] = Counter()
     scores = []
     for part, own in zip(parts, words, strict=True):
         places[part.source] += 1
-        scores.append(sum(weight.get(word, 0.0) for word in own) / whole + _OWN_ORDER / places[part.source])
+        # Added up exactly: the order of a set is another in each process.
+        shared = fsum(weight[word] for word in own if word in weight)
+        scores.append(shared / whole + _OWN_ORDER / places[part.source])
     return [parts[place] for place in sorted(range(len(parts)), key=lambda place: (-scores[place], place))]
 
 
@@ -236,29 +253,48 @@ def by_model(prompt: str, parts: Sequence[Part], reranker: Reranker) -> list[Par
 def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[str, str]) -> Knowledge:
     """Return what is taken of `ranked`, best first; see the top of this module.
 
+    A fact of the graph gives way to the message that it rests on, if that is taken.
+
     Args:
         ranked: parts of all sources.
         most: how many at most.
         max_tokens: what the block may take at most.
         troubles: what did not help.
     """
-    budget = max_tokens * BYTES_PER_TOKEN
+    left = list(ranked)
+    while True:
+        chosen = _chosen(left, most, max_tokens * BYTES_PER_TOKEN)
+        said = frozenset[str]().union(*(part.evidence for part in chosen if part.source is Source.MEMORY))
+        told = {part.id for part in chosen if part.source is Source.GRAPH and part.evidence and part.evidence <= said}
+        if not told:
+            break
+        left = [part for part in left if part.source is not Source.GRAPH or part.id not in told]
+    order = {part.id: place for place, part in enumerate(chosen)}
+    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), order[part.id]))
+    return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
+
+
+def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
+    """Return what is taken, in the order in which it is taken; `budget` in bytes."""
     places = {source: [at for at, part in enumerate(ranked) if part.source is source] for source in _FIRST}
     # The shortest first: what one does not need of its share is there for the others.
     present = [source for source in _FIRST if places[source]][:most]
-    present.sort(key=lambda source: len(ranked[places[source][0]].lines))
-    chosen: list[Part] = []
-    taken: set[int] = set()
+    present.sort(key=lambda source: len(ranked[places[source][0]].text))
+    chosen: dict[int, Part] = {}
+    size = Size()
 
-    def add(place: int, part: Part) -> None:
-        if place not in taken and len(chosen) < most and size_of((*chosen, part)) <= budget:
-            chosen.append(part)
-            taken.add(place)
+    def add(place: int, part: Part | None) -> None:
+        nonlocal size
+        if part is None or place in chosen or len(chosen) == most or len(part.text) > budget:
+            return
+        larger = size.plus(part)
+        if larger.bytes <= budget:
+            chosen[place], size = part, larger
 
     for turn, source in enumerate(present):
         place = places[source][0]
-        share = (budget - size_of(tuple(chosen))) // (len(present) - turn)
-        while share > 0 and place not in taken:
+        share = (budget - size.bytes) // (len(present) - turn)
+        while share > 0 and place not in chosen:
             add(place, cut_to(ranked[place], share))
             share -= 20  # what frame and heading take is found by trying
     guaranteed = most // (2 * len(present)) if present else 0
@@ -267,6 +303,4 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
             add(place, ranked[place])
     for place, part in enumerate(ranked):
         add(place, part)
-    order = {id(part): place for place, part in enumerate(chosen)}
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), order[id(part)]))
-    return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
+    return list(chosen.values())

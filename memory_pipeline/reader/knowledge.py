@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN
-from memory_pipeline.domain.recalled import FRAME_BYTES, mark
+from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
 from memory_pipeline.errors import InputError, shown
 
 
@@ -29,11 +29,13 @@ _HEADINGS: Final = {
     Source.DOCUMENT: "From documents:",
 }
 _CUT: Final = "…"
+#: Of a part that is cut, so many characters of what it says are left at least.
+_LEAST: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A snippet that the caller brings, from a search of its own say.
+    """A snippet that the caller brings, from a search of its own say; what was recalled before is no part of it.
 
     Attributes:
         content: its text.
@@ -53,14 +55,22 @@ class Document:
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
         document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # likewise
-        if not isinstance(document.content, str) or not document.content.strip():
+        if not isinstance(document.content, str) or not document.content.strip() or not _is_unicode(document.content):
             raise InputError(
                 f"documents[{place}] {shown(value)} is not accepted; expected a text, or a mapping with content (a "
                 "text that is not blank) and perhaps id"
             )
-        if not isinstance(document.id, str | None):
+        if not isinstance(document.id, str | None) or not _is_unicode(document.id or ""):
             raise InputError(f"documents[{place}] has the id {shown(document.id)}; expected a text")
-        return document
+        return replace(document, content=without_recalled(document.content))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +136,42 @@ def size_of(parts: tuple[Part, ...]) -> int:
     return FRAME_BYTES + len(_body(parts).encode()) if parts else 0
 
 
-def cut_to(part: Part, size: int) -> Part:
-    """Return a part that takes at most `size` bytes as an item of a list; it is cut at a blank, and ends so."""
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The bytes of a block, part by part: what :func:`size_of` would say of all of them.
+
+    Attributes:
+        bytes: of the block so far.
+        sources: those that have a heading already.
+    """
+
+    bytes: int = 0
+    sources: frozenset[Source] = frozenset()
+
+    def plus(self, part: Part) -> Size:
+        """Return the size with one more part."""
+        heading = 0 if part.source in self.sources else len(_HEADINGS[part.source].encode()) + 1
+        frame = 0 if self.sources else FRAME_BYTES - 1  # the last line has no break
+        added = len(part.lines.encode()) + 1
+        return Size(self.bytes + frame + heading + added, self.sources | {part.source})
+
+
+def cut_to(part: Part, size: int) -> Part | None:
+    """Return a part that takes at most `size` bytes as an item of a list; it is cut between words, and ends so.
+
+    None if so little of it would be left that it says nothing.
+    """
     if len(part.lines.encode()) <= size:
         return part
-    text = part.text.encode()[: max(size - len("- \n") - len(_CUT.encode()), 0)].decode(errors="ignore")
+    room = max(size - len("- \n") - len(_CUT.encode()), 0)
+    text = part.text[:room].encode()[:room].decode(errors="ignore")
     # Lines that go on are indented: what that adds is not known before.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
         text = text[: -max(len(text) // 20, 1)]
-    whole = text.rsplit(None, 1)[0] if len(text.split()) > 1 else text
-    return replace(part, text=f"{whole.rstrip()}{_CUT}")
+    is_between_words = part.text[len(text) : len(text) + 1].isspace()
+    whole = text if is_between_words or len(text.split()) < 2 else text.rsplit(None, 1)[0]
+    said = len(whole.rstrip()) - max(part.text.find(part.said), 0)
+    return replace(part, text=f"{whole.rstrip()}{_CUT}") if said >= _LEAST else None
 
 
 def _body(parts: tuple[Part, ...]) -> str:

@@ -26,6 +26,8 @@ from memory_pipeline.reader.arguments import (
     MAX_TOKENS,
     count_of,
     filter_of,
+    instant_of,
+    label_of,
     prompt_of,
     query_of,
 )
@@ -289,7 +291,8 @@ class MemoryReader:
         Raises:
             InputError: an argument is not accepted; the message names it.
         """
-        instant = _clock(now)
+        instant = instant_of(_clock(now))
+        label_of("speaker", speaker)
         asking = Asking(
             prompt=prompt_of(prompt),
             documents=document_parts(documents),

@@ -25,7 +25,7 @@ from memory_pipeline.lake.graph_rows import (
 )
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.rows import row_operations
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, owner_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest
 
@@ -52,8 +52,10 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
     for edit in edits:
         own[edit.scope] += edit.operations
     edited = operations_to_rows(own, are_edits=True)
-    facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
-    scopes = {owner_of(scope): scope for scope in [*_scopes(facts), *own]}
+    facts = FACTS.schema.empty_table().select(_COLUMNS)
+    # By messages: what an hour said before may be no fact any more.
+    spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id"))
+    scopes = {owner_of(scope): scope for scope in [*_scopes(spoke), *own]}
 
     before = GRAPH_OPERATIONS.schema.empty_table()
 
@@ -157,8 +159,8 @@ def _by_owner(rows: pa.Table) -> dict[str, pa.Table]:
     return {owner_of(scope): part for scope, part in by_scope(rows).items()}
 
 
-def _scopes(facts: pa.Table) -> set[Scope]:
-    return {Scope(*ids) for ids in zip(facts["workspace_id"].to_pylist(), facts["agent_id"].to_pylist(), strict=True)}
+def _scopes(rows: pa.Table) -> set[Scope]:
+    return {Scope(*ids) for ids in zip(rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist(), strict=True)}
 
 
 def _said(facts: pa.Table) -> Mapping[Scope, list[Operation]]:

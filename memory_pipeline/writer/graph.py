@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.conversations import Admission, timestamp_of
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.operations import Verb
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from datetime import date
 
     from memory_pipeline.domain.conversations import Scope
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 #: The predicate by which an entity is added without saying more of it.
 KIND = "is_a"
+
+
+_MOMENT = timedelta(microseconds=1)
+_KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
 
 
 class GraphWriter:
@@ -41,7 +45,8 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        self._last = datetime.min.replace(tzinfo=UTC)
+        #: The time of the last write, and that of its last change.
+        self._last: tuple[datetime, datetime] | None = None
         self._lock = threading.Lock()
 
     def insert(
@@ -144,12 +149,14 @@ class GraphWriter:
             InputError: nothing was ever said of one of them, or an argument is not accepted; nothing was written.
         """
         for argument, name in (("source", source), ("target", target)):
-            if not self._graph.knows(name):
+            if not self._graph.knows(name, argument):
                 raise InputError(f"{argument} {shown(name)} is not known; add it first with add_entity, or use insert")
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
     def apply(self, changes: Sequence[Mapping[str, object]], *, now: datetime | None = None) -> list[str]:
-        """Make many changes with one write for each hour, all or none; return their ids, in their order.
+        """Make many changes with one write for each hour; return their ids, in their order.
+
+        They are all checked before the first is written.
 
         Args:
             changes: each with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and where
@@ -160,16 +167,21 @@ class GraphWriter:
         Raises:
             InputError: one of them is not accepted; the message says which.
         """
-        received_at = (now or datetime.now(UTC)).astimezone(UTC)
+        received_at = timestamp_of("now", datetime.now(UTC) if now is None else now)
+        if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
+            raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
         with self._lock:
-            last = self._last
+            following = received_at
+            if self._last is not None and self._last[0] <= received_at <= self._last[1]:
+                following = self._last[1] + _MOMENT
             for place, change in enumerate(changes, start=1):
                 try:
+                    _check_keys(change)
                     at = change.get("timestamp")
                     if at is None:
-                        at = last = max(received_at, last + timedelta(microseconds=1))
+                        at, following = following, following + _MOMENT
                     edit = Edit.from_record({**change, **self._own, "timestamp": at, "received_at": received_at})
                     admission.check(edit.event_at)
                 except InputError as error:
@@ -178,7 +190,7 @@ class GraphWriter:
                 edits.append(edit)
             self._lake.ensure()
             self._lake.journal.append(edits)
-            self._last = last
+            self._last = received_at, following - _MOMENT
         return [edit.id for edit in edits]
 
     @property
@@ -199,3 +211,11 @@ class GraphWriter:
         terms = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces}
         [made] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)
         return made
+
+
+def _check_keys(change: object) -> None:
+    if not isinstance(change, Mapping):
+        raise InputError(f"{shown(change)} is not a mapping")
+    unknown = sorted(str(key) for key in change.keys() - _KEYS)
+    if unknown:
+        raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(_KEYS))}")

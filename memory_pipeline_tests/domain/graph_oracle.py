@@ -59,7 +59,7 @@ def compared(name: str) -> str:
     while name != before:
         before = name
         letters = unicodedata.normalize("NFKC", name).casefold()
-        name = " ".join(unicodedata.normalize("NFKC", letters).split())
+        name = " ".join(unicodedata.normalize("NFKC", letters).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
     return name
 
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
-from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE, PATTERNS, PROPERTIES, Form
 from memory_pipeline.models.deterministic.triples import confidence_of, operations_in
+from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE, PATTERNS, PROPERTIES, Form
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
 
 SAMPLES = Path(__file__).parent
@@ -67,7 +67,9 @@ def report() -> str:
     return "\n".join(f"{name}: precision {p:.3f}, recall {r:.3f}" for name, (p, r) in scores.items())
 
 
-@pytest.mark.parametrize(("sample", "precision", "recall"), [("seen", 0.98, 0.97), ("unseen", 0.97, 0.90), ("fresh", 0.90, 0.65)])
+@pytest.mark.parametrize(
+    ("sample", "precision", "recall"), [("seen", 0.98, 0.97), ("unseen", 0.97, 0.90), ("fresh", 0.90, 0.65)]
+)
 def test_what_is_made_of_the_labelled_samples(sample: str, precision: float, recall: float) -> None:
     found = score(SAMPLES / f"triples_{sample}.jsonl")
     assert found.precision >= precision

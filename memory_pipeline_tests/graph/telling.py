@@ -1,0 +1,164 @@
+"""What the graph's tests are told: messages that say their operations outright, edits, and histories cut in two."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.facts import Extraction, FactKind
+from memory_pipeline.domain.operations import Operation
+from memory_pipeline.domain.triples import Vocabulary
+from memory_pipeline.graph import Graph
+from memory_pipeline.graph.pending import Pending, PendingFile
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.graph_rows import operations_to_rows
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.steps.graph import refold
+from memory_pipeline.writer.graph import GraphWriter
+from memory_pipeline_tests.building import ACME, NOW, START
+from memory_pipeline_tests.domain.graph_oracle import AT, histories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.models.selection import Models
+
+Rows = list[dict[str, Any]]
+
+#: A lake's configuration that declares predicates, and the vocabulary that follows.
+CONFIGURATION = b"defaults:\n  graph:\n    single_valued: [pet, alias]\n    multi_valued: [age, born_in]\n"
+
+
+VOCABULARY = Vocabulary(single=frozenset({"pet", "alias"}), multi=frozenset({"age", "born_in"}))
+
+
+class Telling:
+    """Finds operations where a line says them: ``INSERT Anna | likes | tea``. A stand-in for a model's extraction."""
+
+    def __init__(self) -> None:
+        self._rules = DeterministicExtractor()
+
+    def method(self, scope: Scope) -> str:
+        return "telling-1"
+
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
+        return [
+            Extraction(
+                tuple(
+                    replace(
+                        fact,
+                        operations=told(fact.content.partition(": ")[2], fact.message_ids, fact.event_at)
+                        if fact.kind is FactKind.TURN
+                        else (),
+                    )
+                    for fact in self._rules.facts_of(passage.messages)
+                )
+            )
+            for passage in passages
+        ]
+
+
+def telling(models: Models) -> Models:
+    """Return the models with an extractor that finds what lines say outright."""
+    return replace(models, extractor=Telling())
+
+
+def told(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation, ...]:
+    """Return the operations that the lines of a text say."""
+    lines = [line.split(" ", 1) for line in text.splitlines() if line.count("|") == 2]
+    return tuple(
+        Operation.of(verb, *rest.split("|"), confidence=0.8, message_ids=message_ids, event_at=at)
+        for verb, rest in lines
+    )
+
+
+def graph_of(lake: Lake, scope: Scope = ACME) -> Graph:
+    """Return what a reader that is opened now asks."""
+    return Graph(lake, scope, Pending(lake, scope))
+
+
+def writer_of(lake: Lake, scope: Scope = ACME) -> GraphWriter:
+    """Return what writes edits, as of the lake's first day."""
+    return GraphWriter(lake, scope, START, graph_of(lake, scope))
+
+
+def hour(number: float) -> datetime:
+    """Return a time so many hours after the histories begin."""
+    return AT + timedelta(hours=number)
+
+
+def tell(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = AT) -> list[str]:
+    """Write edits as ``INSERT Anna | likes | tea``, a minute apart, through the journal; return their ids."""
+    made = []
+    for place, change in enumerate(changes):
+        verb, terms = change.split(" ", 1)
+        subject, predicate, value = (term.strip() for term in terms.split("|"))
+        made.append(
+            {
+                "edit": verb,
+                "subject": subject,
+                "predicate": predicate,
+                "object": value or None,
+                "timestamp": at + timedelta(minutes=place),
+            }
+        )
+    return writer_of(lake, scope).apply(made, now=NOW)
+
+
+def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
+    """Make these all that the graph's tables hold of some agents, by what the pipeline's step does."""
+    rows = operations_to_rows(operations, are_edits=True)
+    owners = [owner_of(scope) for scope in operations]
+    before = lake.tables.read(GRAPH_OPERATIONS, owners)
+    after = lake.tables.replace(GRAPH_OPERATIONS, owners, rows).rows
+    refold(lake, list(operations), before, after)
+
+
+class Waiting(Pending):
+    """A tail that holds certain operations, a file for each list, whatever the journal has."""
+
+    def __init__(self, lake: Lake, scope: Scope, *files: Sequence[Operation]) -> None:
+        super().__init__(lake, scope)
+        self.held = {
+            f"file {number}": PendingFile((), (Edit("edit", scope, tuple(own), NOW),))
+            for number, own in enumerate(files)
+        }
+
+    def files(self) -> dict[str, PendingFile]:
+        return dict(self.held)
+
+
+def cut(seed: object, count: int, predicates: list[str]) -> Iterator[tuple[list[Operation], list[list[Operation]]]]:
+    """Yield histories of messages at instants of their own, cut into what has landed and two files that have not."""
+    chance = random.Random(f"{seed} cut")
+    for operations, _ in histories(seed, count, predicates):
+        at = dict(zip(operations, chance.sample(range(len(operations)), len(operations)), strict=False))
+        own = [
+            replace(one, message_ids=(f"m{minute}",), event_at=AT + timedelta(minutes=7 * minute), conversation_id="c")
+            for one, minute in at.items()
+        ]
+        parts: list[list[Operation]] = [[], [], []]
+        for one in own:
+            chance.choice(parts).append(one)
+        yield parts[0], parts[1:]
+
+
+def graph_rows(lake: Lake) -> dict[str, Rows]:
+    """Return all rows of the graph's two tables, in one order."""
+    return {
+        spec.name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: (row["owner"], row["id"]))
+        for spec in (GRAPH_OPERATIONS, GRAPH_FACTS)
+    }
+
+
+def lines(facts: object) -> list[str]:
+    """Return facts as ``Anna likes tea``."""
+    return [f"{one.source} {one.label} {one.target}" for one in facts]  # type: ignore[attr-defined]

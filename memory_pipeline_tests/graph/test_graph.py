@@ -1,0 +1,409 @@
+"""What a graph answers: facts, history, neighbours, entities, SQL; and that nothing crosses between agents."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.errors import InputError
+from memory_pipeline.graph import Facts, Graph, GraphFact, Neighbor
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schemas import owner_of
+from memory_pipeline.models.selection import default_models
+from memory_pipeline_tests.building import ACME, conversation, run, write
+from memory_pipeline_tests.domain.graph_oracle import PLAIN, compared, model
+from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING
+from memory_pipeline_tests.graph.telling import VOCABULARY, Waiting, cut, graph_of, hour, land, lines, tell, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+OTHER = Scope("acme", "sales")
+ABROAD = Scope("zeta", "support")
+SAID = """INSERT Anna|lives_in|Porto
+INSERT Anna|likes|tea
+INSERT Anna|also_known_as|Annie
+INSERT Bruno|likes|Anna"""
+
+
+@pytest.fixture
+def graph(lake: Lake) -> Graph:
+    """Anna's: something has landed, something waits, something has ended."""
+    land(lake, {ACME: told(SAID, ["m1"], hour(0))})
+    tell(lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2))
+    return graph_of(lake)
+
+
+# --- facts and history -----------------------------------------------------------------------------------------------
+
+
+def test_facts_are_those_that_hold_newest_first(graph: Graph) -> None:
+    facts = graph.facts_about("ANNIE")
+    assert lines(facts) == ["Anna likes figs", "Annie lives_in Rome", *lines(facts)[2:]]
+    assert set(lines(facts)[2:]) == {"Anna also_known_as Annie", "Bruno likes Anna"}
+    assert facts.total == 4
+    assert str(facts).splitlines()[0] == "Anna likes figs (since 2024-01-15)"
+    assert all(fact.valid_to is None and fact.score == 0 for fact in facts)
+    assert graph.facts_about("tea") == []
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (-0.01, set()),
+        (0, {"Porto", "tea"}),
+        (1.99, {"Porto", "tea"}),
+        (2, {"Rome", "tea"}),
+        (2.02, {"Rome"}),
+        (9_999, {"Rome", "figs"}),
+    ],
+)
+def test_what_held_at_a_time(graph: Graph, after: float, expected: set[str]) -> None:
+    found = graph.facts_about("Anna", at=hour(after))
+    assert {fact.target for fact in found if fact.source != "Bruno" and fact.label != "also_known_as"} == expected
+    assert found.total == len(found)
+
+
+def test_times_answer_as_the_model_of_the_fold_does(lake: Lake) -> None:
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, DECLARING)
+    parts = {Scope("acme", f"a{number}"): part for number, part in enumerate(cut("times", 40, PLAIN))}
+    land(lake, {scope: landed for scope, (landed, _) in parts.items()})
+    for scope, (landed, files) in parts.items():
+        every = [*landed, *(one for file in files for one in file)]
+        triples = model(scope, every, VOCABULARY)
+        graph = Graph(lake, scope, Waiting(lake, scope, *files))
+        name = every[0].subject
+        own = [one for one in triples if compared(name) in {one.source_id, one.target_id}]
+        for moment in [one.event_at for one in every[::3]]:
+            held = {one.id for one in own if one.holds_at(moment)}
+            assert {one.id for one in graph.facts_about(name, at=moment)} == held
+        assert {one.id for one in graph.history(name)} == {one.id for one in own if one.source_id == compared(name)}
+
+
+def test_history_tells_what_has_ended_and_what_took_its_place(graph: Graph) -> None:
+    history = graph.history("Anna")
+    assert [str(fact) for fact in history if fact.label == "lives_in"] == [
+        "Anna lives_in Porto (2024-01-15 to 2024-01-15)",
+        "Annie lives_in Rome (since 2024-01-15)",
+    ]
+    porto, rome = graph.history("anna", "livesIn")
+    assert (porto.superseded_by, porto.valid_to) == (rome.id, hour(2))
+    [tea, figs] = graph.history("Anna", "likes")
+    assert (tea.target, tea.superseded_by, tea.until, figs.until) == ("tea", None, hour(2).date(), None)
+    assert graph.history("Anna", "likes ").total == 2
+    assert graph.history("Anna", "never said") == []
+    assert graph.history("Porto") == [], "it is the source of nothing"
+    assert [fact.valid_from for fact in history] == sorted(fact.valid_from for fact in history)
+
+
+def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
+    """Of facts and of history the last ones stay, in the order that they have."""
+    tell(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
+    tell(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
+    graph = graph_of(lake)
+    facts = graph.facts_about("Anna", limit=3)
+    assert (lines(facts), facts.total) == (["Anna likes thing 29", "Anna likes thing 28", "Anna likes thing 27"], 25)
+    history = graph.history("Anna", limit=2)
+    assert (lines(history), history.total) == (["Anna likes thing 28", "Anna likes thing 29"], 30)
+    every = graph.facts_about("Anna", limit=10_000)
+    assert [graph.facts_about("Anna", limit=count) for count in (1, 7, 25)] == [every[:1], every[:7], every]
+
+
+def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
+    """What one message says has one time; the order within it is by id."""
+    said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(12))
+    land(lake, {ACME: told(said, ["m1"], hour(0))})
+    graph = graph_of(lake)
+    every = graph.facts_about("Anna")
+    assert [graph.facts_about("Anna", limit=count) for count in range(1, 13)] == [
+        every[:count] for count in range(1, 13)
+    ]
+
+
+def test_a_limited_history_has_what_began_last(lake: Lake) -> None:
+    tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | likes | figs", "INSERT Anna | likes | tea")
+    assert lines(graph_of(lake).history("Anna")) == ["Anna likes tea", "Anna likes figs"]
+    assert lines(graph_of(lake).history("Anna", limit=1)) == ["Anna likes figs"]
+
+
+def test_days_are_those_of_the_lakes_time_zone(root: str) -> None:
+    lake = Lake(root, "Asia/Tokyo")
+    lake.ensure()
+    tell(lake, "INSERT Anna | likes | tea", at=hour(8))  # 16:00 UTC, the next day in Tokyo
+    [fact] = graph_of(lake).facts_about("Anna")
+    assert (str(fact.since), fact.valid_from) == ("2024-01-16", hour(8))
+
+
+# --- entities --------------------------------------------------------------------------------------------------------
+
+
+def test_an_entity_is_found_by_any_of_its_names(graph: Graph) -> None:
+    entity = graph.entity("annie")
+    assert entity == graph.entity(" ANNA ")
+    assert entity is not None
+    assert (entity.id, entity.name, entity.aliases, entity.facts) == ("anna", "Anna", ("annie",), 4)
+    assert entity.updated_at == graph.facts_about("Anna")[0].updated_at
+    assert entity.facts == graph.facts_about("Anna").total
+
+
+@pytest.mark.parametrize("name", ["tea", "Porto", "nobody", "x\ud800", "'; DROP TABLE facts", "\x00"])
+def test_what_nothing_holds_of_is_no_entity(graph: Graph, name: str) -> None:
+    assert graph.entity(name) is None
+    assert graph.facts_about(name) == []
+    assert graph.neighbors(name) == []
+
+
+def test_what_was_ever_said_of_is_known(graph: Graph) -> None:
+    assert [graph.knows(name) for name in ("anna", "ANNIE", "tea", "figs", "Porto", "nobody")] == [True] * 5 + [False]
+
+
+def test_a_fact_of_a_thing_with_itself_is_one_fact(lake: Lake) -> None:
+    tell(lake, "INSERT Anna | trusts | Anna")
+    entity = graph_of(lake).entity("Anna")
+    assert entity is not None
+    assert entity.facts == graph_of(lake).facts_about("Anna").total == 1
+
+
+# --- neighbours ------------------------------------------------------------------------------------------------------
+
+
+def test_neighbours_come_by_distance_then_name(lake: Lake) -> None:
+    tell(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT D | knows | C")
+    graph = graph_of(lake)
+    assert graph.neighbors("A", 2) == [Neighbor("B", 1), Neighbor("C", 2)]
+    assert graph.neighbors("a", 6) == [Neighbor("B", 1), Neighbor("C", 2), Neighbor("D", 3)]
+    assert graph.neighbors("C") == [Neighbor("B", 1), Neighbor("D", 1)]
+    assert graph.neighbors("A").total == 1
+
+
+def test_a_cycle_ends_and_nobody_is_a_neighbour_of_itself(lake: Lake) -> None:
+    tell(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | A", "INSERT A | knows | A")
+    assert graph_of(lake).neighbors("A", 6) == [Neighbor("B", 1), Neighbor("C", 1)]
+
+
+def test_aliases_are_no_neighbours_and_lead_on(graph: Graph) -> None:
+    found = graph.neighbors("Annie", 2)
+    assert found == [Neighbor("Bruno", 1), Neighbor("Rome", 1), Neighbor("figs", 1)]
+    assert graph.neighbors("figs", 2) == [Neighbor("Anna", 1), Neighbor("Bruno", 2), Neighbor("Rome", 2)]
+
+
+def test_what_has_ended_leads_nowhere(lake: Lake) -> None:
+    land(lake, {ACME: told("INSERT A|knows|B\nINSERT B|knows|C", ["m1"], hour(0))})
+    tell(lake, "DELETE A | knows | B", at=hour(1))
+    assert graph_of(lake).neighbors("A", 6) == []
+    assert graph_of(lake).neighbors("B", 6) == [Neighbor("C", 1)]
+
+
+def test_neighbours_are_limited_nearest_first(lake: Lake) -> None:
+    tell(lake, *(f"INSERT A | knows | B{number}" for number in range(5)), "INSERT B0 | knows | A0")
+    found = graph_of(lake).neighbors("A", 2, limit=3)
+    assert ([str(one.name) for one in found], found.total) == (["B0", "B1", "B2"], 6)
+    assert [one.name for one in graph_of(lake).neighbors("A", 2)] == ["B0", "B1", "B2", "B3", "B4", "A0"]
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [None, 5, "", "  ", "x" * 301, ["Anna"], b"Anna"])
+def test_a_name_that_is_none_is_refused(graph: Graph, value: Any) -> None:
+    questions: list[Callable[[Any], object]] = [graph.entity, graph.facts_about, graph.neighbors, graph.knows]
+    for ask in questions:
+        with pytest.raises(InputError, match=r"^name "):
+            ask(value)
+    with pytest.raises(InputError, match=r"^subject "):
+        graph.history(value)
+    if value is not None:
+        with pytest.raises(InputError, match=r"^predicate "):
+            graph.history("Anna", value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 10_001, True, 1.0, "1", None])
+def test_a_limit_out_of_range_is_refused(graph: Graph, value: Any) -> None:
+    questions: list[Callable[[], object]] = [
+        lambda: graph.facts_about("nobody", limit=value),
+        lambda: graph.history("nobody", limit=value),
+        lambda: graph.neighbors("nobody", limit=value),
+        lambda: graph.search("nobody", value),
+    ]
+    for ask in questions:
+        with pytest.raises(InputError, match=r"^limit "):
+            ask()
+    with pytest.raises(InputError, match=r"^depth "):
+        graph.neighbors("nobody", value)
+
+
+@pytest.mark.parametrize("value", ["yesterday", 5, datetime(2024, 1, 1), hour(0).date()])  # noqa: DTZ001  # on purpose
+def test_a_time_that_is_none_is_refused(graph: Graph, value: Any) -> None:
+    with pytest.raises(InputError, match=r"^at "):
+        graph.facts_about("Anna", at=value)
+
+
+@pytest.mark.parametrize("argument", ["at", "predicate"])
+def test_arguments_are_checked_for_unknown_names_too(graph: Graph, argument: str) -> None:
+    with pytest.raises(InputError, match=f"^{argument} "):
+        graph.facts_about("nobody", at=5) if argument == "at" else graph.history("nobody", 5)  # type: ignore[arg-type]
+
+
+# --- SQL and export --------------------------------------------------------------------------------------------------
+
+FACTS = (
+    "id source_id source label target_id target confidence weight valid_from valid_to superseded_by evidence "
+    "conversation_id updated_at source_hour"
+)
+
+
+def test_sql_asks_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) -> None:
+    assert " ".join(graph.query("SELECT * FROM facts").columns) == FACTS
+    assert " ".join(graph.query("SELECT * FROM history").columns) == FACTS
+    answer = graph.query("SELECT * FROM entities WHERE id = 'anna'")
+    assert answer.columns == ("id", "name", "aliases", "facts", "first_seen", "last_seen")
+    [row] = answer.rows
+    assert (row[0], row[2:]) == ("anna", (["annie"], 4, hour(0), graph.facts_about("Anna")[0].updated_at))
+    count = "SELECT (SELECT count(*) FROM facts), (SELECT count(*) FROM history)"
+    assert graph.query(count).rows == [(4, 6)]
+    tell(lake, "INSERT Anna | likes | honey", "DELETE Anna | likes | figs", at=hour(3))
+    assert graph.query(count).rows == [(4, 7)]
+    assert graph.export(tmp_path / "facts.parquet") == 7
+    assert sorted(pq.read_table(tmp_path / "facts.parquet")["target"].to_pylist()) == [
+        "Anna", "Annie", "Porto", "Rome", "figs", "honey", "tea"
+    ]  # fmt: skip
+    for sql in ("DELETE FROM facts", "SELECT * FROM graph_operations", "SELECT 1; SELECT 2", "", 5):
+        with pytest.raises(InputError, match=r"(?i)sql"):
+            graph.query(sql)  # type: ignore[arg-type]
+
+
+def test_an_entity_has_one_name(lake: Lake) -> None:
+    tell(lake, "INSERT Anna | also_known_as | Annie", "INSERT Annie | likes | tea")
+    graph = graph_of(lake)
+    entity = graph.entity("Anna")
+    assert entity is not None
+    assert graph._state.snapshot().entities.to_pylist()[0]["name"] == entity.name == "Anna"
+
+
+# --- whose -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_crosses_between_agents_and_workspaces(lake: Lake, tmp_path: Path) -> None:
+    scopes = {ACME: "Porto", OTHER: "Oslo", ABROAD: "Rome"}
+    land(lake, {scope: told(f"INSERT Anna|lives_in|{home}", ["m1"], hour(0)) for scope, home in scopes.items()})
+    for scope, home in scopes.items():
+        tell(lake, f"INSERT {home} | is | lovely", scope=scope, at=hour(1))
+    for scope, home in scopes.items():
+        graph = graph_of(lake, scope)
+        assert lines(graph.facts_about("Anna")) == lines(graph.history("Anna")) == [f"Anna lives_in {home}"]
+        assert [one.name for one in graph.neighbors("Anna", 6)] == [home, "lovely"]
+        assert lines(graph.facts_about("lovely")) == [f"{home} is lovely"]
+        assert {fact.target for fact in graph.search("Where does Anna live? Porto, Oslo, Rome?")} == {home, "lovely"}
+        assert graph.export(tmp_path / "facts.parquet") == 2
+        assert set(pq.read_table(tmp_path / "facts.parquet")["source"].to_pylist()) == {"Anna", home}
+        for other in set(scopes.values()) - {home}:
+            assert not graph.knows(other)
+    assert graph_of(lake, OTHER).query("SELECT source, target FROM history ORDER BY 1").rows == [
+        ("Anna", "Oslo"), ("Oslo", "lovely")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ids", [("a~b", "c"), ("a", "b~c"), ("a", "~"), ("a", ""), ("a", "../b"), ("a'b", "c")])
+def test_no_id_holds_what_parts_owners(ids: tuple[str, str]) -> None:
+    """So owner_of() never gives two agents one partition."""
+    with pytest.raises(InputError, match="_id "):
+        Scope(*ids)
+    assert owner_of(Scope("a", "b-c")) != owner_of(Scope("a-b", "c"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["O'Brien", '"quoted"', "a' OR '1'='1", "100 %", "..", "a/b", "🏳️‍🌈", "أحمد", "ａｂｃ", "x" * 300, "\u202eabc"],
+)  # fmt: skip
+def test_hostile_names_are_names(lake: Lake, name: str) -> None:
+    land(lake, {ACME: told(f"INSERT {name}|likes|tea", ["m1"], hour(0))})
+    tell(lake, f"INSERT Anna | knows | {name}", at=hour(1))
+    graph = graph_of(lake)
+    assert graph.facts_about(name).total == 2
+    assert graph.history(name)[0].source == name
+    assert graph.neighbors("Anna", 2) == [Neighbor(graph.facts_about("Anna")[0].target, 1), Neighbor("tea", 2)]
+    assert graph.entity(name.upper()) == graph.entity(name) is not None
+
+
+# --- what users say --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_user_says_is_known_at_once_and_is_the_same_when_it_has_landed(lake: Lake) -> None:
+    """Where the pipeline works by rules, as the tail does."""
+    write(lake, conversation("I live in Porto.", "I like green tea.", "My sister Maria works at Bosch."))
+    tell(lake, "INSERT Anna | also_known_as | Annie", at=hour(1))
+    graph = graph_of(lake)
+    first = graph.history("Annie")
+    assert {"Anna lives_in Porto", "Anna likes green tea", "Anna has_sister Maria"} <= set(lines(first))
+    run(lake, default_models())
+    assert graph.history("Anna") == graph_of(lake).history("Anna") == first
+    write(
+        lake, conversation("I moved to Rome.", "I don't like green tea.", at="2024-01-20T08:00", conversation_id="c2")
+    )
+    tell(lake, "UPDATE Maria | works_at | Siemens", at=hour(48))
+    names = ("Anna", "Maria", "Rome", "Bosch", "green tea")
+    before = [(graph.history(name), graph.facts_about(name), graph.entity(name)) for name in names]
+    assert lines(graph.history("Anna", "lives_in")) == ["Anna lives_in Porto", "Anna lives_in Rome"]
+    assert lines(graph.facts_about("Siemens")) == ["Maria works_at Siemens"]
+    assert graph.facts_about("Bosch") == []
+    run(lake, default_models())
+    assert lake.journal.pending() == []
+    assert [(graph.history(name), graph.facts_about(name), graph.entity(name)) for name in names] == before
+
+
+# --- at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_predicate_that_is_declared_holds_one_object_at_once(lake: Lake) -> None:
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, b"defaults:\n  graph:\n    single_valued: [pet]\n    multi_valued: [lives_in]\n")
+    land(lake, {ACME: told("INSERT Anna|pet|Bruno\nINSERT Anna|lives_in|Porto", ["m1"], hour(0))})
+    tell(lake, "INSERT Anna | pet | Rex", "INSERT Anna | lives_in | Rome", at=hour(1))
+    assert set(lines(graph_of(lake).facts_about("Anna"))) == {
+        "Anna pet Rex", "Anna lives_in Porto", "Anna lives_in Rome"
+    }  # fmt: skip
+
+
+def test_one_graph_serves_several_threads_while_it_grows(lake: Lake) -> None:
+    lake.ensure()
+    graph = graph_of(lake)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            last = 0
+            for _ in range(25):
+                facts = graph.facts_about("Anna")
+                assert last <= facts.total <= 12, "it never shrinks"
+                last = facts.total
+                assert {one.distance for one in graph.neighbors("Anna", 3)} <= {1}
+                graph.search("What does Anna like?")
+        except BaseException as error:  # noqa: BLE001  # told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(12):
+        tell(lake, f"INSERT Anna | likes | thing {number}", at=hour(number / 60))
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert graph.facts_about("Anna").total == 12
+
+
+def test_answers_are_lists_of_facts(graph: Graph) -> None:
+    facts = graph.facts_about("Anna")
+    assert isinstance(facts, Facts)
+    assert all(isinstance(fact, GraphFact) for fact in facts)
+    assert Facts() == []
+    assert Facts().total == 0

@@ -1,0 +1,257 @@
+"""The newest state of a graph: what waits in the journal counts as if it had landed."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.graph.state import State
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.graph_rows import operations_to_rows
+from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN
+from memory_pipeline_tests.graph.telling import CONFIGURATION, Waiting, cut, graph_of, hour, land, lines, tell, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from memory_pipeline.domain.operations import Operation
+
+#: Histories that are compared in one test, which share two lakes.
+CHUNK = 25
+Parts = tuple[list["Operation"], list[list["Operation"]]]
+
+
+def rows(table: pa.Table) -> list[str]:
+    """Return rows in one order."""
+    return sorted(str(row) for row in table.to_pylist())
+
+
+def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[State, State]]:
+    """Return of each history the state with a tail, and the one of a lake in which all has landed."""
+    split, whole = Lake(str(tmp_path / "split")), Lake(str(tmp_path / "whole"))
+    scopes = [Scope("acme", f"agent-{number}") for number in range(len(parts))]
+    for lake in (split, whole):
+        lake.ensure()
+        lake.storage.write(CONFIGURATION_FILE, CONFIGURATION)
+    land(split, {scope: landed for scope, (landed, _) in zip(scopes, parts, strict=True)})
+    land(whole, {scope: sum(files, landed) for scope, (landed, files) in zip(scopes, parts, strict=True)})
+    return [
+        (State(split, scope, Waiting(split, scope, *files)), State(whole, scope, Waiting(whole, scope)))
+        for scope, (_, files) in zip(scopes, parts, strict=True)
+    ]
+
+
+def differences(states: list[tuple[State, State]]) -> list[str]:
+    """Return in what the states of each pair differ."""
+    found = []
+    for split, whole in states:
+        mine, theirs = split.snapshot(), whole.snapshot()
+        every = {theirs.codes.name(code) for code in range(len(theirs.codes))}
+        names = sorted(every - theirs.names.aliases.keys())
+        pairs = {
+            "history": (rows(mine.history), rows(theirs.history)),
+            "facts": (rows(mine.facts), rows(theirs.facts)),
+            "entities": (rows(mine.entities), rows(theirs.entities)),
+            "aliases": (mine.names.aliases, theirs.names.aliases),
+            "degrees": tuple([_degree(one, name) for name in names] for one in (mine, theirs)),
+            "spelling": tuple(one.spelt([one.codes.get(name) or 0 for name in names]) for one in (mine, theirs)),
+        }
+        found += [what for what, (first, second) in pairs.items() if first != second]
+    return found
+
+
+def _degree(snapshot: Any, name: str) -> int:
+    code = snapshot.codes.get(name)
+    return 0 if code is None else int(snapshot.degrees[code])
+
+
+@pytest.mark.parametrize("chunk", range(12))
+def test_a_tail_counts_as_if_it_had_landed(tmp_path: Path, chunk: int) -> None:
+    parts = list(cut(f"plain {chunk}", CHUNK, PLAIN))
+    assert differences(states(tmp_path, parts)) == []
+
+
+def test_the_histories_are_cut_where_it_matters() -> None:
+    """Otherwise the comparison would compare nothing."""
+    parts = [part for chunk in range(12) for part in cut(f"plain {chunk}", CHUNK, PLAIN)]
+    assert len(parts) == 300
+    assert sum(bool(landed) and all(files) for landed, files in parts) > 150
+    assert sum(any(one.verb == "DELETE" for file in files for one in file) for _, files in parts) > 100
+    same = [{(one.subject, one.predicate) for one in landed} for landed, _ in parts]
+    assert (
+        sum(
+            any((one.subject, one.predicate) in own for file in files for one in file)
+            for own, (_, files) in zip(same, parts, strict=True)
+        )
+        > 100
+    )
+
+
+def naming(seed: int, count: int) -> list[Parts]:
+    """Return histories in which aliases come, none ends, and no two things claim the same one."""
+    chance = random.Random(seed)
+    found = []
+    for number in range(count):
+        things = ["Anna", "Bruno", "Clara", "Porto"]
+        aliases = {"Annie": "Anna", "A.": "Anna", "Dog": "Bruno", "Doggy": "Dog"}
+        texts = [f"INSERT {own}|{chance.choice(NAMING[1:])}|{alias}" for alias, own in aliases.items()]
+        texts += [
+            f"{chance.choice(['INSERT', 'UPDATE', 'DELETE'])} {chance.choice([*things, *aliases])}|"
+            f"{chance.choice(PLAIN)}|{chance.choice([*things, *aliases])}"
+            for _ in range(chance.randint(3, 14))
+        ]
+        operations: list[Operation] = []
+        for minute, text in enumerate(chance.sample(texts, len(texts))):
+            operations += told(text, [f"m{number}-{minute}"], hour(minute / 10))
+        parts: list[list[Operation]] = [[], [], []]
+        for one in operations:
+            chance.choice(parts).append(one)
+        found.append((parts[0], parts[1:]))
+    return found
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_aliases_that_come_with_the_tail_rename_what_has_landed(tmp_path: Path, chunk: int) -> None:
+    pairs = states(tmp_path, naming(chunk, CHUNK))
+    assert differences(pairs) == []
+    assert sum(bool(split.snapshot().names.aliases) for split, _ in pairs) == CHUNK
+
+
+def test_any_aliases_that_come_and_go_with_the_tail(tmp_path: Path) -> None:
+    assert differences(states(tmp_path, list(cut("naming 0", 2 * CHUNK, PLAIN + NAMING)))) == []
+
+
+ENDING = {
+    "a second thing claims the alias": "INSERT Clara | also_known_as | Annie",
+    "the alias is withdrawn": "DELETE Anna | also_known_as | Annie",
+    "all aliases are withdrawn": "DELETE Anna | also_known_as |",
+}
+
+
+@pytest.mark.parametrize("ending", ENDING.values(), ids=ENDING)
+def test_what_was_said_of_an_alias_stays_when_it_is_none_any_more(lake: Lake, ending: str) -> None:
+    said = "INSERT Anna|also_known_as|Annie\nINSERT Annie|likes|tea\nINSERT Anna|likes|figs"
+    land(lake, {ACME: told(said, ["m1"], hour(0))})
+    assert lines(graph_of(lake).facts_about("tea")) == ["Annie likes tea"]
+    tell(lake, ending, at=hour(1))
+    assert lines(graph_of(lake).facts_about("tea")) == ["Annie likes tea"]
+    assert lines(graph_of(lake).facts_about("figs")) == ["Anna likes figs"]
+
+
+def test_a_name_that_was_withdrawn_is_not_what_a_thing_is_shown_by(lake: Lake) -> None:
+    said = "INSERT Anna|also_known_as|Annie\nINSERT Anna|likes|figs"
+    later = told("INSERT Annie|likes|tea", ["m2"], hour(1))
+    land(lake, {ACME: [*told(said, ["m1"], hour(0)), *later]})
+    tell(lake, "DELETE Anna | also_known_as | Annie", at=hour(2))
+    entity = graph_of(lake).entity("anna")
+    assert entity is not None
+    assert entity.name == "Anna"
+
+
+def test_an_alias_in_the_tail_makes_two_things_of_the_table_one(lake: Lake) -> None:
+    land(lake, {ACME: told("INSERT Annie|lives_in|Porto\nINSERT Anna|likes|tea\nINSERT tea|is|hot", ["m1"], hour(0))})
+    graph = graph_of(lake)
+    assert lines(graph.facts_about("Anna")) == ["Anna likes tea"]
+    tell(lake, "INSERT Anna | lives_in | Rome", "INSERT Anna | also_known_as | annie", at=hour(1))
+    assert sorted(lines(graph.facts_about("ANNIE"))) == [
+        "Anna also_known_as annie",
+        "Anna likes tea",
+        "Anna lives_in Rome",
+    ]
+    [porto] = graph.history("Annie", "lives_in")[:1]
+    assert (porto.target, porto.valid_to, porto.superseded_by) == (
+        "Porto",
+        hour(1),
+        graph.facts_about("Rome")[0].id,
+    )
+
+
+def test_two_tails_one_after_the_other(lake: Lake) -> None:
+    """The second layer is made of the table each time, never of the layer before."""
+    graph = graph_of(lake)
+    tell(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))
+    first = graph.history("Anna")
+    land(lake, {ACME: told("INSERT Anna|likes|figs", ["m1"], hour(-1))})
+    assert lines(graph.history("Anna")) == ["Anna likes figs", *lines(first)]
+    tell(lake, "INSERT Anna | lives_in | Rome", "DELETE Anna | likes | tea", at=hour(1))
+    assert sorted(lines(graph.facts_about("Anna"))) == ["Anna likes figs", "Anna lives_in Rome"]
+    for file in lake.journal.pending():
+        lake.journal.acknowledge([file])
+    assert lines(graph.history("Anna")) == ["Anna likes figs"]
+
+
+def test_what_is_in_the_tail_and_in_the_table_counts_once(lake: Lake) -> None:
+    """Between landing and acknowledging an edit is in both."""
+    graph = graph_of(lake)
+    tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | also_known_as | Annie", at=hour(0))
+    before = graph.history("Anna")
+    [file] = lake.journal.pending()
+    edits = lake.journal.read(file).edits
+    land(lake, {ACME: [operation for edit in edits for operation in edit.operations]})
+    assert graph.history("Anna") == before
+    lake.journal.acknowledge([file])
+    assert graph.history("Anna") == before
+    assert [fact.weight for fact in before] == [0.5, 0.5]
+
+
+def test_operations_that_landed_without_their_fold_are_not_counted_twice(lake: Lake) -> None:
+    """A run was ended between the two tables."""
+    graph = graph_of(lake)
+    tell(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
+    before = graph.history("Anna")
+    [file] = lake.journal.pending()
+    [edit] = lake.journal.read(file).edits
+    stored = operations_to_rows({ACME: edit.operations}, are_edits=True)
+    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], stored)
+    assert lake.tables.read(GRAPH_FACTS).num_rows == 0
+    assert graph.history("Anna") == graph_of(lake).history("Anna") == before
+
+
+def test_an_alias_that_landed_without_its_fold_still_renames(lake: Lake) -> None:
+    said = told("INSERT Anna|lives_in|Porto\nINSERT Nan|likes|dates", ["m1"], hour(0))
+    land(lake, {ACME: said})
+    tell(lake, "INSERT Anna | also_known_as | Nan", at=hour(1))
+    before = graph_of(lake).history("Anna")
+    assert lines(before) == ["Anna lives_in Porto", "Nan likes dates", "Anna also_known_as Nan"]
+    [file] = lake.journal.pending()
+    [edit] = lake.journal.read(file).edits
+    stored = operations_to_rows({ACME: [*said, *edit.operations]}, are_edits=True)
+    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], stored)
+    assert graph_of(lake).history("Anna") == before
+
+
+def test_what_has_not_changed_is_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(lake, {ACME: told("INSERT Anna|likes|tea", ["m1"], hour(0))})
+    tell(lake, "INSERT Anna | likes | figs", at=hour(1))
+    state = State(lake, ACME, Waiting(lake, ACME))
+    first = state.snapshot()
+    read = lake.tables.read
+
+    def counted(*args: Any, **kwargs: Any) -> pa.Table:
+        reads.append(args)
+        return read(*args, **kwargs)
+
+    reads: list[object] = []
+    monkeypatch.setattr(lake.tables, "read", counted)
+    assert state.snapshot() is first
+    land(lake, {Scope("acme", "sales"): told("INSERT Omar|likes|tea", ["m1"], hour(0))})
+    reads.clear()
+    assert state.snapshot() is first, "another agent's commits are none of its own"
+    assert reads == []
+    land(lake, {ACME: told("INSERT Anna|likes|honey", ["m1"], hour(0))})
+    assert state.snapshot() is not first
+
+
+def test_an_agent_of_whom_nothing_is_known_has_an_empty_graph(lake: Lake) -> None:
+    snapshot = State(lake, ACME, Waiting(lake, ACME)).snapshot()
+    assert (snapshot.history.num_rows, snapshot.facts.num_rows, snapshot.entities.num_rows) == (0, 0, 0)
+    assert snapshot.code("Anna") is None
+    assert not lake.exists

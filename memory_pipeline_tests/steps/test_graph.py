@@ -1,0 +1,646 @@
+"""From the journal to the graph's tables: late, twice, at once, in pieces, after a fault; the rows are the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.domain.triples import fold
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.graph_rows import (
+    operations_to_rows,
+    rows_to_operations,
+    rows_to_triples,
+    triples_to_rows,
+)
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.ledger import GRAPH_ASSET
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER, owner_of
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.steps import make as steps
+from memory_pipeline.steps.graph import fold_hours, refold
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
+from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
+from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING
+from memory_pipeline_tests.graph.telling import (
+    VOCABULARY,
+    Telling,
+    cut,
+    graph_of,
+    graph_rows,
+    hour,
+    land,
+    lines,
+    tell,
+    telling,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.synchronize import Event
+    from pathlib import Path
+
+    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.models.selection import Models
+
+OTHER = Scope("acme", "sales")
+#: One step of a history: what is written. Two agents, four hours, messages and edits, aliases, replacements, ends.
+Write = tuple[str, Any]
+HISTORY: list[tuple[str, Scope, str, tuple[str, ...]]] = [
+    ("said", ACME, "2024-01-15T08:00", ("INSERT Anna|lives_in|Porto", "INSERT Anna|likes|tea\nINSERT Anna|likes|figs")),
+    ("said", OTHER, "2024-01-15T08:00", ("INSERT Anna|lives_in|Oslo",)),
+    ("edit", ACME, "2024-01-15T08:30", ("INSERT Annie | lives_in | Rome", "INSERT Anna | also_known_as | Annie")),
+    ("said", ACME, "2024-01-15T09:00", ("UPDATE Annie|lives_in|Lisbon", "DELETE Anna|likes|tea", "nothing to tell")),
+    ("edit", OTHER, "2024-01-15T09:10", ("DELETE Anna | lives_in |",)),
+    ("said", ACME, "2024-01-20T10:00", ("INSERT Anna|likes|tea", "DELETE Anna|likes|figs\nINSERT Anna|likes|dates")),
+    ("edit", ACME, "2024-01-20T10:20", ("DELETE Anna | lives_in | Lisbon",)),
+    ("said", OTHER, "2024-01-21T10:00", ("INSERT Anna|lives_in|Bergen", "INSERT Bergen|is|wet")),
+]  # fmt: skip
+HOURS = ["2024-01-15T08", "2024-01-15T09", "2024-01-20T10", "2024-01-21T10"]
+
+
+def at(text: str) -> Any:
+    return hour(0).fromisoformat(f"{text}:00+00:00")
+
+
+def put(lake: Lake, number: int) -> None:
+    """Write one entry of the history."""
+    kind, scope, when, texts = HISTORY[number]
+    if kind == "said":
+        write(lake, conversation(*texts, at=when, scope=scope, conversation_id=f"c{number}"))
+    else:
+        lake.ensure()
+        tell(lake, *texts, scope=scope, at=at(when))
+
+
+def put_all(lake: Lake) -> None:
+    for number in range(len(HISTORY)):
+        put(lake, number)
+
+
+def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
+    """Make hours: those that are pending if none are named."""
+    periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
+    return list(make(lake, models, Grain.WORKING, periods))
+
+
+@pytest.fixture(scope="module")
+def outspoken() -> Models:
+    return telling(default_models())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, outspoken: Models) -> dict[str, Any]:
+    """The rows that come out when all is written first, and made at once."""
+    lake = Lake(str(tmp_path_factory.mktemp("whole") / "lake"))
+    put_all(lake)
+    run(lake, outspoken)
+    assert lake.journal.pending() == []
+    return graph_rows(lake)
+
+
+def test_the_tables_hold_what_was_said(whole: dict[str, Any]) -> None:
+    facts = {
+        (
+            row["agent_id"],
+            row["source"],
+            row["label"],
+            row["target"],
+            row["valid_to"] is None,
+            row["superseded_by"] is not None,
+        )
+        for row in whole["graph_facts"]
+    }
+    assert facts == {
+        ("support", "Anna", "lives_in", "Porto", False, True),
+        ("support", "Annie", "lives_in", "Rome", False, True),
+        ("support", "Annie", "lives_in", "Lisbon", False, False),
+        ("support", "Anna", "also_known_as", "Annie", True, False),
+        ("support", "Anna", "likes", "tea", False, False),
+        ("support", "Anna", "likes", "tea", True, False),
+        ("support", "Anna", "likes", "figs", False, True),
+        ("support", "Anna", "likes", "dates", True, False),
+        ("sales", "Anna", "lives_in", "Oslo", False, False),
+        ("sales", "Anna", "lives_in", "Bergen", True, False),
+        ("sales", "Bergen", "is", "wet", True, False),
+    }
+    assert {row["source_id"] for row in whole["graph_facts"]} == {"anna", "bergen"}
+    assert {row["is_edit"] for row in whole["graph_operations"]} == {True, False}
+    assert len(whole["graph_operations"]) == 15
+    assert len({row["source_digest"] for row in whole["graph_facts"]}) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_late_hours_and_random_order_give_the_same_rows(
+    lake: Lake, outspoken: Models, whole: dict[str, Any], seed: int
+) -> None:
+    chance = random.Random(seed)
+    for number in chance.sample(range(len(HISTORY)), len(HISTORY)):
+        put(lake, number)
+        if chance.random() < 0.5:
+            waiting = sorted({str(file.hour) for file in lake.journal.pending()})
+            run(lake, outspoken, *chance.sample(waiting, chance.randint(1, len(waiting))))
+    run(lake, outspoken)
+    assert graph_rows(lake) == whole
+
+
+def test_made_twice_writes_nothing(lake: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
+    put_all(lake)
+    run(lake, outspoken)
+    before = versions(lake)
+    assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
+    assert not any(made.changed for made in run(lake, outspoken, *HOURS))
+    assert versions(lake) == before
+    put_all(lake)
+    assert len(lake.journal.pending()) == len(HISTORY)
+    assert not any(made.changed for made in run(lake, outspoken))
+    assert versions(lake) == before
+    assert lake.journal.pending() == []
+    assert graph_rows(lake) == whole
+
+
+def test_what_is_reported_of_each_hour(lake: Lake, outspoken: Models) -> None:
+    put_all(lake)
+    run(lake, outspoken, *HOURS[1:])
+    made = {str(one.period): one for one in run(lake, outspoken) if one.asset == GRAPH_ASSET}
+    assert {key: (one.rows, one.agents, one.changed) for key, one in made.items()} == {HOURS[0]: (6, 2, True)}
+    again = {str(one.period): one for one in run(lake, outspoken, *HOURS) if one.asset == GRAPH_ASSET}
+    assert {key: (one.rows, one.agents, one.changed) for key, one in again.items()} == {
+        HOURS[0]: (6, 2, False), HOURS[1]: (3, 2, False), HOURS[2]: (4, 1, False), HOURS[3]: (2, 1, False)
+    }  # fmt: skip
+    assert set(lake.ledger.entries(GRAPH_ASSET)) == set(HOURS)
+
+
+def test_only_agents_whose_operations_changed_are_folded_again(lake: Lake, outspoken: Models) -> None:
+    put_all(lake)
+    run(lake, outspoken)
+    before = lake.tables.state(GRAPH_FACTS, [owner_of(OTHER)])
+    mine = lake.tables.state(GRAPH_FACTS, [owner_of(ACME)])
+    write(lake, conversation("INSERT Anna|likes|honey", at="2024-01-21T10:30", conversation_id="late"))
+    run(lake, outspoken)
+    assert lake.tables.state(GRAPH_FACTS, [owner_of(OTHER)]) == before
+    assert lake.tables.state(GRAPH_FACTS, [owner_of(ACME)]) != mine
+
+
+# --- several at once -------------------------------------------------------------------------------------------------
+
+
+def at_once(*tasks: Callable[[], object]) -> None:
+    """Do things in threads that begin together; raise what one of them raises."""
+    failed: list[BaseException] = []
+    barrier = threading.Barrier(len(tasks))
+
+    def done(task: Callable[[], object]) -> None:
+        barrier.wait()
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001  # told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=done, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    "shares", [[HOURS, HOURS], [HOURS[:2], HOURS[2:]], [HOURS[:3], HOURS[1:]]], ids=["same", "different", "some"]
+)
+def test_runs_at_once_give_the_same_rows(
+    root: str, outspoken: Models, whole: dict[str, Any], shares: list[list[str]]
+) -> None:
+    lake = Lake(root)
+    put_all(lake)
+    at_once(*(lambda own=own: run(Lake(root), outspoken, *own) for own in shares))
+    run(lake, outspoken)
+    assert graph_rows(lake) == whole
+    assert lake.journal.pending() == []
+
+
+def test_what_is_written_while_runs_are_at_work_is_not_lost(
+    root: str, outspoken: Models, whole: dict[str, Any]
+) -> None:
+    lake = Lake(root)
+
+    def write_all() -> None:
+        for number in random.Random(7).sample(range(len(HISTORY)), len(HISTORY)):
+            put(Lake(root), number)
+
+    def run_often() -> None:
+        own = Lake(root)
+        for _ in range(4):
+            run(own, outspoken)
+
+    at_once(write_all, run_often, run_often)
+    run(lake, outspoken)
+    assert graph_rows(lake) == whole
+    assert lake.journal.pending() == []
+
+
+def _run_in_process(root: str, keys: list[str], started: Event) -> None:
+    lake, models = Lake(root), telling(default_models())
+    lake.tables.version(GRAPH_OPERATIONS)  # the imports are done
+    started.set()
+    run(lake, models, *keys)
+
+
+def test_processes_at_once_give_the_same_rows(root: str, outspoken: Models, whole: dict[str, Any]) -> None:
+    lake = Lake(root)
+    put_all(lake)
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    process = context.Process(target=_run_in_process, args=(root, HOURS[:3], started))
+    process.start()
+    assert started.wait(60)
+    run(lake, outspoken, *HOURS[1:])
+    process.join()
+    assert process.exitcode == 0
+    run(lake, outspoken)
+    assert graph_rows(lake) == whole
+
+
+@pytest.mark.parametrize("moment", ["before the operations", "between the tables"])
+def test_a_run_that_is_overtaken_folds_what_the_other_one_found(
+    root: str, outspoken: Models, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    lake = Lake(root)
+    write(lake, conversation("INSERT Anna|likes|tea"))
+    overtaken: list[bool] = []
+    original = lake.tables.transform
+
+    def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
+        def changed(old: Any) -> Any:
+            made = change(old)
+            if spec.name == wanted and not overtaken:
+                overtaken.append(True)
+                other = Lake(root)
+                write(other, conversation("INSERT Anna|likes|figs", conversation_id="newer"))
+                run(other, outspoken)
+            return made
+
+        return original(spec, keys, changed, **fixed)
+
+    wanted = GRAPH_OPERATIONS.name if moment == "before the operations" else GRAPH_FACTS.name
+    monkeypatch.setattr(lake.tables, "transform", slow)
+    run(lake, outspoken)
+    assert overtaken
+    assert sorted(row["target"] for row in graph_rows(lake)["graph_facts"]) == ["figs", "tea"]
+    run(Lake(root), outspoken)
+    assert grain_status(Lake(root), Grain.WORKING, START, NOW).pending == []
+
+
+def test_a_run_that_finds_its_graph_made_by_another_one_in_the_meantime(
+    root: str, outspoken: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the operations of a run that had not folded them yet."""
+    write(Lake(root), conversation("INSERT Anna|likes|tea"))
+    with monkeypatch.context() as patch:
+        patch.setattr("memory_pipeline.steps.graph.refold", broken_disk)
+        with pytest.raises(OSError, match="disk is full"):
+            run(Lake(root), outspoken)
+    lake = Lake(root)
+    original = lake.tables.transform
+
+    def overtaken(spec: Any, *args: Any, **fixed: Any) -> Any:
+        if spec is GRAPH_FACTS:
+            run(Lake(root), outspoken)
+        return original(spec, *args, **fixed)
+
+    monkeypatch.setattr(lake.tables, "transform", overtaken)
+    run(lake, outspoken)
+    assert [row["target"] for row in graph_rows(lake)["graph_facts"]] == ["tea"]
+
+
+def broken_disk(*args: object) -> None:
+    raise OSError("the disk is full")
+
+
+# --- interrupted -----------------------------------------------------------------------------------------------------
+
+STEPS = {
+    "land_messages": "memory_pipeline.steps.make.land_messages",
+    "extract_facts": "memory_pipeline.steps.make.extract_facts",
+    "fold_hours": "memory_pipeline.steps.make.fold_hours",
+    "refold": "memory_pipeline.steps.graph.refold",
+    "index_periods": "memory_pipeline.steps.make.index_periods",
+    "record": "memory_pipeline.lake.ledger.Ledger.record",
+    "acknowledge": "memory_pipeline.steps.make.acknowledge",
+}
+CALLED = {"refold": refold}
+
+
+def of_step(step: str) -> Any:
+    from memory_pipeline.lake.ledger import Ledger
+
+    return Ledger.record if step == "record" else CALLED.get(step) or getattr(steps, step)
+
+
+@pytest.mark.parametrize("moment", ["instead", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_ends_at_any_step_loses_nothing(
+    lake: Lake, outspoken: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    put_all(lake)
+    edits = {edit.id for file in lake.journal.pending() for edit in lake.journal.read(file).edits}
+    assert len(edits) == 4
+    original = of_step(step)
+
+    def broken(*args: object) -> None:
+        if moment == "after":
+            original(*args)
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(STEPS[step], broken)
+        with pytest.raises(OSError, match="disk is full"):
+            run(lake, outspoken)
+    folded = set(lake.tables.read(GRAPH_OPERATIONS)["evidence_id"].to_pylist())
+    waiting = {edit.id for file in lake.journal.pending() for edit in lake.journal.read(file).edits}
+    assert edits <= folded | waiting
+    if (step, moment) != ("acknowledge", "after"):
+        assert waiting == edits, "the files stay until the whole run is done"
+    run(Lake(lake.storage.uri), outspoken)
+    assert graph_rows(lake) == whole
+    assert lake.journal.pending() == []
+    assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
+
+
+def test_a_file_stays_until_its_edits_are_among_the_operations(
+    lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(lake, "INSERT Anna | likes | tea")
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "fold_hours", lambda lake, hours, edits: fold_hours(lake, hours, []))
+        run(lake, outspoken)
+    assert len(lake.journal.pending()) == 1
+    run(lake, outspoken)
+    assert lake.journal.pending() == []
+    assert lines(graph_of(lake).facts_about("Anna")) == ["Anna likes tea"]
+
+
+#: What lands, and whether it renames what is there.
+LANDING = {
+    "facts": ("INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs"),
+    "an alias": ("INSERT Anna | also_known_as | Nan", "INSERT Nan | lives_in | Rome"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "landing"),
+    [
+        ("one that is open", "facts"),
+        ("one that is open", "an alias"),
+        ("a new one", "facts"),
+        pytest.param(
+            "a new one",
+            "an alias",
+        ),
+    ],
+)
+def test_readers_find_an_edit_once_before_while_and_after_it_lands(
+    lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch, kind: str, landing: str
+) -> None:
+    known = ("INSERT Anna | lives_in | Porto", "INSERT Anna | also_known_as | Annie", "INSERT Nan | drinks | milk")
+    tell(lake, *known, at=hour(0))
+    run(lake, outspoken)
+    tell(lake, *LANDING[landing], at=hour(0.5))
+    tell(lake, "INSERT Anna | likes | tea", at=hour(2))
+    opened = graph_of(lake)
+
+    def seen() -> Any:
+        graph = opened if kind == "one that is open" else graph_of(Lake(lake.storage.uri))
+        return graph.history("Anna"), graph.history("Nan"), graph.entity("Annie"), graph.facts_about("Rome")
+
+    before = seen()
+    assert len(before[0]) == {"facts": 5, "an alias": 6}[landing]
+    moments: dict[str, list[str]] = {"before": [], "after": []}
+    for step, path in STEPS.items():
+
+        def watched(*args: Any, _step: str, _original: Any) -> Any:
+            moments["before"] += [] if seen() == before else [_step]
+            made = _original(*args)
+            moments["after"] += [] if seen() == before else [_step]
+            passed.append(_step)
+            return made
+
+        wrapped = partial(watched, _step=step, _original=of_step(step))
+        monkeypatch.setattr(path, (lambda self, *args, _w=wrapped: _w(self, *args)) if step == "record" else wrapped)
+    passed: list[str] = []
+    run(lake, outspoken)
+    assert set(passed) == set(STEPS)
+    assert moments == {"before": [], "after": []}
+    assert lake.journal.pending() == []
+    assert seen() == before
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def test_an_hour_whose_graph_was_never_made_is_pending(lake: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
+    """Lakes of older versions have no graph: all that was said before is folded by the next run."""
+    put_all(lake)
+    run(lake, outspoken)
+    for spec in (GRAPH_FACTS, GRAPH_OPERATIONS):
+        stored = lake.tables.read(spec)
+        # What agents said themselves has no other record.
+        rows = stored.slice(0, 0) if spec is GRAPH_FACTS else stored.filter(stored["is_edit"])
+        lake.tables.replace(spec, lake.tables.keys(spec), rows)
+    lake.tables.replace(LEDGER, ["graph_facts.2024-01"], LEDGER.schema.empty_table())
+    assert [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending] == HOURS
+    run(lake, outspoken)
+    assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
+    assert graph_rows(lake) == whole
+
+
+def test_an_hour_whose_graph_is_behind_its_facts_is_pending(
+    lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made from other facts than the table holds."""
+    write(lake, conversation("INSERT Anna|likes|tea"))
+    run(lake, outspoken)
+    [entry] = lake.ledger.entries(GRAPH_ASSET).values()
+    [table] = lake.ledger.entries("working_facts").values()
+    assert entry.input_digest == table.output_digest != NOTHING
+    lake.ledger.record([replace(entry, input_digest="of other facts")])
+    assert [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending] == ["2024-01-15T08"]
+    run(lake, outspoken)
+    assert lake.ledger.entries(GRAPH_ASSET) == {"2024-01-15T08": entry}
+
+
+def test_an_hour_that_says_nothing_of_the_graph_is_looked_at_once(lake: Lake, outspoken: Models) -> None:
+    write(lake, conversation("Hello."))
+    run(lake, outspoken)
+    assert lake.ledger.entries(GRAPH_ASSET)["2024-01-15T08"].rows == 0
+    assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
+    assert (lake.tables.version(GRAPH_OPERATIONS), lake.tables.version(GRAPH_FACTS)) == (-1, -1)
+
+
+def test_an_hour_of_edits_alone_is_made_once(lake: Lake, outspoken: Models) -> None:
+    tell(lake, "INSERT Anna | likes | tea", "DELETE Omar | likes | tea")
+    made = [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending]
+    assert made == ["2024-01-15T08"]
+    run(lake, outspoken)
+    assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
+    assert graph_of(lake).facts_about("tea").total == 1
+
+
+def test_hours_with_early_or_future_edits_wait(lake: Lake, outspoken: Models) -> None:
+    tell(lake, "INSERT Anna | likes | tea", at=at("2024-01-15T08:00"))
+    later = START.replace(year=2029)
+    assert [str(period) for period in grain_status(lake, Grain.WORKING, later, NOW).early] == ["2024-01-15T08"]
+    before = grain_status(lake, Grain.WORKING, START, at("2024-01-15T07:00"))
+    assert (before.pending, [str(period) for period in before.open]) == ([], ["2024-01-15T08"])
+
+
+# --- what changes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_predicate_that_is_declared_folds_the_next_hour_of_its_agent_anew(lake: Lake, outspoken: Models) -> None:
+    for scope in (ACME, OTHER):
+        write(
+            lake,
+            conversation(
+                "INSERT Anna|pet|Bruno",
+                "INSERT Anna|pet|Rex",
+                "INSERT Anna|lives_in|Oslo",
+                "INSERT Anna|lives_in|Rome",
+                scope=scope,
+            ),
+        )
+    run(lake, outspoken)
+
+    def now(scope: Scope) -> list[str]:
+        return sorted(lines(one for one in graph_of(lake, scope).facts_about("Anna")))
+
+    assert now(ACME) == now(OTHER) == ["Anna lives_in Rome", "Anna pet Bruno", "Anna pet Rex"]
+    text = (
+        b"workspaces:\n  acme:\n    agents:\n      support:\n        graph:\n          single_valued: [pet]\n"
+        b"          multi_valued: [lives_in]\n"
+    )
+    lake.storage.write(CONFIGURATION, text)
+    write(lake, conversation("Hello.", at="2024-01-16T08:00", conversation_id="next"))
+    run(lake, outspoken)
+    assert now(ACME) == ["Anna lives_in Oslo", "Anna lives_in Rome", "Anna pet Rex"]
+    assert now(OTHER) == ["Anna lives_in Rome", "Anna pet Bruno", "Anna pet Rex"]
+    before = versions(lake)
+    run(lake, outspoken, "2024-01-16T08")
+    assert versions(lake) == before
+    lake.storage.write(CONFIGURATION, b"")
+    run(lake, outspoken, "2024-01-15T08")
+    assert now(ACME) == now(OTHER)
+
+
+def test_facts_that_a_better_extraction_finds_take_the_place_of_the_old_ones(lake: Lake, outspoken: Models) -> None:
+    class Better(Telling):
+        def method(self, scope: Scope) -> str:
+            return "telling-2"
+
+        def extract(self, passages: Any, recall: Any) -> Any:
+            found = super().extract(passages, recall)
+            return [
+                replace(one, facts=tuple(replace(fact, operations=fact.operations[1:]) for fact in one.facts))
+                for one in found
+            ]
+
+    write(lake, conversation("INSERT Anna|likes|tea\nINSERT Anna|likes|figs"))
+    tell(lake, "INSERT Anna | likes | honey")
+    run(lake, outspoken)
+    run(lake, replace(outspoken, extractor=Better()), "2024-01-15T08")
+    assert sorted(lines(graph_of(lake).facts_about("Anna"))) == ["Anna likes figs", "Anna likes honey"]
+    run(lake, replace(outspoken, extractor=Better()), "2024-01-15T08")
+
+
+def test_an_earlier_text_with_the_same_id_takes_its_operations_back_whatever_lands_first(
+    tmp_path: Path, outspoken: Models
+) -> None:
+    first, second = conversation("INSERT Anna|likes|tea"), conversation("INSERT Anna|likes|figs")
+    outcomes = []
+    for order in ((0, 1), (1, 0)):
+        lake = Lake(str(tmp_path / str(order[0])))
+        for place in order:
+            write(lake, (first, second)[place], now=NOW.replace(second=place))
+            run(lake, outspoken)
+        outcomes.append(graph_rows(lake))
+    assert outcomes[0] == outcomes[1]
+    assert [row["target"] for row in outcomes[0]["graph_facts"]] == ["tea"]
+
+
+def test_an_agent_that_has_no_fact_in_an_hour_any_more_keeps_no_operation_of_it(
+    tmp_path: Path, outspoken: Models
+) -> None:
+    first, second = conversation("INSERT Anna|likes|tea", role="tool"), conversation("INSERT Anna|likes|figs")
+    outcomes = []
+    for order in ((0, 1), (1, 0)):
+        lake = Lake(str(tmp_path / str(order[0])))
+        for place in order:
+            write(lake, (first, second)[place], now=NOW.replace(second=place))
+            run(lake, outspoken)
+        outcomes.append(graph_rows(lake))
+    assert outcomes[0] == {"graph_operations": [], "graph_facts": []}
+    assert outcomes[1] == outcomes[0]
+
+
+def test_a_hundred_orders_of_the_same_operations_give_the_same_rows(lake: Lake) -> None:
+    """As rows come from tables: the fold of them is stored, and stays what it is."""
+    chance = random.Random(0)
+    for operations, _ in histories("orders", 12, PLAIN + NAMING):
+        own = [replace(one, conversation_id="c") for one in operations]
+        expected = None
+        for _ in range(100):
+            chance.shuffle(own)
+            stored = rows_to_operations(operations_to_rows({ACME: own}, are_edits=False))
+            made = triples_to_rows(ACME, fold(ACME, stored), "d")
+            expected = expected or made
+            assert made.equals(expected)
+
+
+def grown(lake: Lake, seed: str, predicates: list[str], count: int) -> list[Scope]:
+    """Land histories of as many agents piece by piece; return the agents whose facts are not those of all at once."""
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, DECLARING)
+    parts = [[landed, *files] for landed, files in cut(seed, count, predicates)]
+    scopes = [Scope("acme", f"agent-{number}") for number in range(count)]
+    for pieces in (1, 2, 3):
+        land(lake, {scope: sum_of(own[:pieces]) for scope, own in zip(scopes, parts, strict=True)})
+    wrong = []
+    for scope, own in zip(scopes, parts, strict=True):
+        stored = sorted(rows_to_triples(lake.tables.read(GRAPH_FACTS, [owner_of(scope)])), key=lambda one: one.id)
+        if stored != sorted(model(scope, sum_of(own), VOCABULARY), key=lambda one: one.id):
+            wrong.append(scope)
+    return wrong
+
+
+def sum_of(parts: list[list[Operation]]) -> list[Operation]:
+    return [operation for part in parts for operation in part]
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_graphs_that_grow_piece_by_piece_are_those_of_all_at_once(lake: Lake, chunk: int) -> None:
+    """Compared to the naive model of the fold; the pieces come late and in any order."""
+    assert grown(lake, f"grown {chunk}", PLAIN, 60) == []
+
+
+def test_graphs_whose_aliases_come_and_go_are_those_of_all_at_once(lake: Lake) -> None:
+    assert grown(lake, "named", PLAIN + NAMING, 60) == []
+
+
+@pytest.mark.parametrize("ending", ["INSERT Clara|also_known_as|Annie", "DELETE Anna|also_known_as|Annie"])
+def test_what_was_said_of_an_alias_is_kept_when_it_is_none_any_more(lake: Lake, outspoken: Models, ending: str) -> None:
+    write(lake, conversation("INSERT Anna|also_known_as|Annie", "INSERT Annie|likes|tea"))
+    run(lake, outspoken)
+    write(lake, conversation(ending, at="2024-01-15T09:00", conversation_id="c2"))
+    run(lake, outspoken)
+    assert [row["source_id"] for row in graph_rows(lake)["graph_facts"] if row["label"] == "likes"] == ["annie"]
