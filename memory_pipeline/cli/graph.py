@@ -60,6 +60,7 @@ def history(
 @click.argument("text")
 @scope_options
 @click.option("--speaker", help='Who says it: what "I" means.')
+@click.option("--hops", default=1, show_default=True, help="How far around what it names, 0 to 3.")
 @_LIMIT
 @now_option
 @common

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import islice, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -120,36 +121,45 @@ def _holding(graph: Snapshot, name: str) -> list[int]:
 
 
 def ranked(
-    graph: Snapshot, codes: list[int], text: str, limit: int, now: int
+    graph: Snapshot, codes: list[int], text: str, limit: int, hops: int, now: int
 ) -> tuple[list[tuple[Layer, int, float]], int]:
-    """Return the facts of entities that fit a text best, with their scores, and how many facts there are in all.
+    """Return the facts around entities that fit a text best, with their scores, and how many facts there are in all.
 
-    The score of a fact is 1 for each of its ends that the text names, less the more facts that entity has
+    The first ring are the facts of the entities, the second those of the entities that these lead to, and so on. The
+    score of a fact is 1 for each of its ends that the ring goes out from, less the more facts that entity has
     (``1 / log2(1 + facts)``, so that a rare thing counts for more than a person of whom much is known); plus 1.5 times
     the share of the words of its label and other end that stand in the text; plus half its confidence; plus 0.3 if it
-    was said now, half as much a year ago.
+    was said now, half as much a year ago; all of it halved for each ring after the first.
 
     Args:
         graph: where.
         codes: the entities.
         text: what is asked.
         limit: how many facts at most.
+        hops: how many rings.
         now: microseconds since 1970, from which ages count.
     """
-    wanted = np.array(codes, np.int64)
     asked = frozenset(terms(text[:_READ]))
-    specific = {code: float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in codes}
-    found: list[tuple[Layer, int, float]] = []
-    total = 0
-    for layer, rows in graph.around(wanted):
-        total += len(rows)
-        newest = rows
-        if len(rows) > _COMPARED:
-            newest = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
-        scores = _scores(layer, newest, specific, asked, now)
-        found += [(layer, int(row), float(score)) for row, score in zip(newest, scores, strict=True)]
-    found.sort(key=lambda one: (-round(one[2], 6), -int(one[0].updated_at[one[1]]), one[0].rows["id"][one[1]].as_py()))
-    return found[:limit], total
+    found: list[tuple[float, int, str, Layer, int]] = []
+    seen: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in graph.layers]
+    reached = frontier = np.array(codes, np.int64)
+    for ring in range(hops):
+        specific = {int(code): float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in frontier}
+        ends = [reached]
+        for place, (layer, touching) in enumerate(graph.around(frontier)):
+            rows = touching[~np.isin(touching, seen[place])]
+            seen[place] = np.concatenate([seen[place], rows])
+            ends += [numbers[rows] for numbers in layer.ends]
+            if len(rows) > _COMPARED:
+                rows = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
+            scores = 0.5**ring * _scores(layer, rows, specific, asked, now)
+            ids = layer.rows["id"].take(pa.array(rows)).to_pylist()
+            times = (-layer.updated_at[rows]).tolist()
+            found += zip((-scores.round(6)).tolist(), times, ids, repeat(layer), rows.tolist(), strict=False)
+        everything = np.unique(np.concatenate(ends))
+        frontier, reached = np.setdiff1d(everything, reached), everything
+    found.sort(key=itemgetter(0, 1, 2))
+    return [(layer, row, -score) for score, _, _, layer, row in found[:limit]], sum(map(len, seen))
 
 
 def _scores(

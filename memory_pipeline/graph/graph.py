@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: Deepest neighbourhood that is walked.
 MAX_DEPTH = 6
 MAX_FACTS = 10_000
+#: Most rings of facts around the entities of a text.
+MAX_HOPS = 3
 
 
 class Graph:
@@ -178,15 +180,18 @@ class Graph:
         *,
         speaker: str | None = None,
         names: Iterable[str] | None = None,
+        hops: int = 1,
         now: datetime | None = None,
     ) -> Facts:
-        """Return the facts of the entities that a text names which fit it best.
+        """Return the facts around the entities that a text names which fit it best.
 
         Args:
             prompt: the text.
             limit: how many at most, up to 10,000; `total` tells how many facts there are of these entities.
             speaker: who says it: what "I" means. ``User`` if not given.
             names: what the text names, if a model has said so.
+            hops: how far around: 1 for the facts of these entities, 2 for those too of what these lead to, up to 3; 0
+                for none.
             now: the time from which the age of a fact counts; the clock's if not given.
 
         Raises:
@@ -201,12 +206,14 @@ class Graph:
                 raise InputError(f"names {shown(names)} is not accepted; expected texts")
         if speaker is not None:
             _name("speaker", speaker)
+        if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MAX_HOPS:
+            raise InputError(f"hops {shown(hops)} is not accepted; expected 0 to {MAX_HOPS}")
         instant = timestamp_of("now", datetime.now(UTC) if now is None else now)
         graph = self._state.snapshot()
         codes = named_in(graph, prompt, speaker=speaker, names=names)
         if not codes:
             return Facts()
-        best, total = ranked(graph, codes, prompt, limit, int(instant.timestamp() * 1e6))
+        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6))
         return Facts(
             (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
         )

@@ -13,7 +13,7 @@ from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import NOT_GRAINS, Reference
 from memory_pipeline.domain.ranking import Question, weights_for
 from memory_pipeline.errors import InputError
-from memory_pipeline.graph import Graph
+from memory_pipeline.graph import MAX_HOPS, Graph
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.filters import Filter
@@ -271,6 +271,7 @@ class MemoryReader:
         max_results: int | None = None,
         max_tokens: int | None = None,
         speaker: str | None = None,
+        hops: int = 1,
         now: datetime | None = None,
     ) -> Knowledge:
         """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
@@ -286,6 +287,7 @@ class MemoryReader:
             max_results: how many things at most, 1 to 50; the configuration's if not given, which is 5 by default.
             max_tokens: what the block may take, estimated at 4 bytes a token, 50 to a million; likewise, 1,000.
             speaker: who asks, by name: what "I" means.
+            hops: how far around what the prompt names the graph is looked at, 0 (not at all) to 3.
             now: the time until which is remembered; the clock's if not given.
 
         Raises:
@@ -293,6 +295,7 @@ class MemoryReader:
         """
         instant = instant_of(_clock(now))
         label_of("speaker", speaker)
+        count_of("hops", hops, 0, MAX_HOPS)
         asking = Asking(
             prompt=prompt_of(prompt),
             documents=document_parts(documents),
@@ -304,7 +307,9 @@ class MemoryReader:
             self._configuration.injection(self._scope),
             self._reading_models,
             lambda text, tokens: self.recall(text, tokens, now=instant),
-            lambda text, limit, names: self.graph.search(text, limit, speaker=speaker, names=names, now=instant),
+            lambda text, limit, names: self.graph.search(
+                text, limit, speaker=speaker, names=names, hops=hops, now=instant
+            ),
         )
 
     @cached_property

@@ -265,3 +265,10 @@ def test_a_megabyte_of_anything_is_read_at_once(text: str) -> None:
     assert perf_counter() - begun < 5  # a fraction of a second; what is not linear takes minutes
     assert without_recalled(left) is left
     assert CANARY not in left
+
+
+@pytest.mark.parametrize("written", [json.dumps, repr], ids=["JSON", "Python"])
+def test_quotes_that_touch_a_block_go_with_it_and_others_stay(written: Callable[[str], str]) -> None:
+    block = mark("Anna lives in Porto.")
+    assert without_recalled(f"I said\n{written(block)}") == "I said"
+    assert without_recalled(f'Say "hi"\n{block}\n"bye" she said') == 'Say "hi"\n"bye" she said'

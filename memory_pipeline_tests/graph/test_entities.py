@@ -194,3 +194,19 @@ def test_names_and_speakers_that_are_no_texts_are_refused(graph: Graph, argument
 def test_a_curly_apostrophe_in_a_stored_name_is_found(lake: Lake) -> None:
     tell(lake, "INSERT Anna’s sister | lives_in | Rome")
     assert lines(graph_of(lake).search("where does anna’s sister live?")) == ["Anna’s sister lives_in Rome"]
+
+
+def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) -> None:
+    tell(
+        lake, *(f"INSERT {pair}" for pair in ("Anna|knows|Ben", "Ben|knows|Cleo", "Cleo|knows|Dora", "Dora|knows|Eve"))
+    )
+    graph = graph_of(lake)
+
+    def found(hops: int) -> list[str]:
+        return [f"{fact.source} {fact.target}" for fact in graph.search("What of Anna?", hops=hops, now=hour(2))]
+
+    rings = ["Anna Ben", "Ben Cleo", "Cleo Dora"]
+    assert [found(hops) for hops in range(4)] == [rings[:hops] for hops in range(4)]
+    for hops in (-1, 4, True, 1.0):
+        with pytest.raises(InputError, match="hops"):
+            graph.search("Anna", hops=hops)  # type: ignore[arg-type]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 
 if TYPE_CHECKING:
@@ -97,3 +100,24 @@ def test_an_id_of_nothing_is_refused(reader: MemoryReader, identifier: str) -> N
 def test_a_point_that_is_not_there_is_refused(reader: MemoryReader) -> None:
     with pytest.raises(InputError, match="nothing by the id"):
         reader.expand(f"{the_year(reader)}#99")
+
+
+def test_a_fact_of_the_graph_walks_down_to_what_was_said(reader: MemoryReader) -> None:
+    [fact] = reader.graph.facts_about("Porto")
+    node = reader.expand(fact.id)
+    assert (node.what, node.content, node.period) == ("graph", "Anna lives_in Porto", "2024-03-12T08")
+    assert [(leaf.what, leaf.content) for leaf in leaves(node)] == [("message", "08:00 Anna: I moved to Porto.")]
+
+
+def test_a_fact_that_an_agent_made_itself_walks_down_to_its_edit(lake: Lake, models: Models) -> None:
+    writer = MemoryWriter(lake, ACME)
+    writer.graph.insert("Anna", "likes", "tea", now=NOW - timedelta(days=1))
+    edit = writer.graph.update("Anna", "likes", "rum", replaces="tea", now=NOW)
+    run(lake, models)
+    reader = MemoryReader(lake, ACME, models.embedder)
+    [fact] = reader.graph.facts_about("rum")
+    assert [leaf.content for leaf in leaves(reader.expand(fact.id))] == ["UPDATE Anna likes rum"]
+    assert reader.expand(edit).what == "edit"
+    for identifier in (fact.id, edit):
+        with pytest.raises(InputError, match="there is nothing by the id"):
+            MemoryReader(lake, Scope("acme", "sales"), models.embedder).expand(identifier)

@@ -1,0 +1,54 @@
+"""One memory by its id."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+
+@pytest.mark.parametrize("resident_rows", [0, 1_000], ids=["on disk", "in memory"])
+def test_whatever_a_search_finds_is_got_by_its_id(lake: Lake, models: Models, resident_rows: int) -> None:
+    write(lake, conversation("I moved to Porto.", "My dog is called Bruno.", at="2024-03-12T08:00"))
+    run(lake, models)
+    write(lake, conversation("I like figs.", at="2024-03-13T08:00", conversation_id="c2"))  # still in the journal
+    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+    for grain in Grain:
+        hits = reader.search_memory(grain, 0, 1_000, 50, "Porto dog figs", now=NOW)
+        assert hits
+        for hit in hits:
+            found = reader.get(hit.id, now=NOW)
+            assert found is not None
+            assert (found.id, found.content, found.grain) == (hit.id, hit.content, grain)
+
+
+def test_a_message_gives_its_turn(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto. I like figs."))
+    reader = MemoryReader(lake, ACME, models.embedder)
+    [turn] = reader.search_memory(kind="turn", maximum_days_ago=1_000, now=NOW)
+    assert reader.get(turn.source_ids[0], now=NOW) == turn
+
+
+def test_what_is_not_there_is_none_and_what_is_no_id_is_refused(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto."))
+    run(lake, models)
+    reader = MemoryReader(lake, ACME, models.embedder)
+    [hit] = reader.search_memory(maximum_days_ago=1_000, now=NOW)
+    assert reader.get(f"{hit.id[:-32]}{'0' * 32}", now=NOW) is None
+    assert reader.get(hit.id, now=hit.starts_at - timedelta(seconds=1)) is None
+    assert reader.get(reader.graph.facts()[0].id, now=NOW) is None
+    assert MemoryReader(lake, Scope("acme", "sales"), models.embedder).get(hit.id, now=NOW) is None
+    for identifier in ("", "Porto", "working:2024-13:0", "weekly:2024-W03:xyz"):
+        with pytest.raises(InputError):
+            reader.get(identifier, now=NOW)
