@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from heapq import nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -140,7 +141,7 @@ class Graph:
         return Facts(sorted(facts, key=lambda fact: (fact.valid_from, fact.id)), facts.total)
 
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
-        """Return the entities that facts lead to from one, in either direction, nearest first, then by name.
+        """Return the entities that facts lead to from one, in either direction, nearest first, then by id.
 
         Args:
             name: where to begin: an entity, or an alias of it.
@@ -163,14 +164,15 @@ class Graph:
         found: list[Neighbor] = []
         total = 0
         for distance in range(1, depth + 1):
-            reached = np.concatenate([ends[rows] for layer, rows in graph.around(frontier) for ends in layer.ends])
-            frontier = np.unique(reached[~seen[reached]])
+            is_new = np.zeros(len(seen), np.bool_)
+            is_new[graph.led_to(frontier)] = True
+            frontier = np.flatnonzero(is_new & ~seen)
             if not len(frontier):
                 break
-            seen[frontier] = True
+            seen |= is_new
             total += len(frontier)
-            names = sorted(graph.spelt(frontier)) if len(found) < limit else []
-            found += [Neighbor(one, distance) for one in names[: limit - len(found)]]
+            nearest = nsmallest(limit - len(found), frontier.tolist(), key=graph.codes.name)
+            found += [Neighbor(name, distance) for name in graph.spelt(nearest)]
         return Neighbors(found, total)
 
     def search(
@@ -254,7 +256,12 @@ class Graph:
         """
         return self._state.snapshot().code(_name(argument, name)) is not None
 
-    def _facts(self, parts: list[tuple[Layer, NDArray[np.int64]]], limit: int, by: str = "updated_at") -> Facts:
+    def _facts(
+        self,
+        parts: list[tuple[Layer, NDArray[np.int64]]],
+        limit: int,
+        by: Literal["updated_at", "valid_from"] = "updated_at",
+    ) -> Facts:
         """Return the newest of some rows, by a column of times; of equals those whose ids come first."""
         found: list[GraphFact] = []
         for layer, rows in parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +114,11 @@ class Layer:
         return None if row < 0 else int(row)
 
     @cached_property
+    def _valid_from(self) -> NDArray[np.int64]:
+        times: NDArray[np.int64] = self.rows["valid_from"].cast(pa.int64()).to_numpy()
+        return times
+
+    @cached_property
     def _newest(self) -> list[NDArray[np.int64]]:
         order = np.argsort(self.updated_at, kind="stable")
         found = []
@@ -123,9 +128,11 @@ class Layer:
             found.append(rows)
         return found
 
-    def newest_of(self, rows: NDArray[np.int64], by: str, limit: int) -> NDArray[np.int64]:
-        """Return the `limit` newest of some rows, by a column of times; of equals those whose ids come first."""
-        times = self.rows[by].cast(pa.int64()).take(pa.array(rows)).to_numpy()
+    def newest_of(
+        self, rows: NDArray[np.int64], by: Literal["updated_at", "valid_from"], limit: int
+    ) -> NDArray[np.int64]:
+        """Return the `limit` newest of some rows, by one of their times; of equals those whose ids come first."""
+        times = (self.updated_at if by == "updated_at" else self._valid_from)[rows]
         if len(rows) > limit:
             least = np.partition(times, len(rows) - limit)[len(rows) - limit]
             rows, times = rows[times >= least], times[times >= least]

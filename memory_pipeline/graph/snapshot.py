@@ -76,6 +76,16 @@ class Snapshot:
         for place, layer in enumerate(self.layers):
             yield layer, self.visible(place, layer.touching(codes), only_holding=only_holding)
 
+    def led_to(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the entities at the other ends of all facts that hold of some, each perhaps several times."""
+        return np.concatenate(
+            [
+                layer.ends[1 - end][self.visible(place, layer.rows_of(codes, end))]
+                for place, layer in enumerate(self.layers)
+                for end in (0, 1)
+            ]
+        )
+
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
         """How many facts that hold each entity is source or target of."""

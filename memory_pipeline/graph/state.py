@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.graph.refolding import Groups, names_of, refold_changed
+from memory_pipeline.domain.triples import ALIASES, Names
+from memory_pipeline.graph.refolding import Groups, refold_changed
 from memory_pipeline.graph.snapshot import Snapshot
 from memory_pipeline.lake.graph_rows import rows_to_operations
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
@@ -52,6 +53,7 @@ class State:
         self._top: Snapshot | None = None
         self._table: frozenset[str] | None = None
         self._paths: frozenset[str] = frozenset()
+        self._told: tuple[frozenset[str], list[Operation]] | None = None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -66,7 +68,7 @@ class State:
             if self._base is None or table != self._table:
                 rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
                 self._base, self._table, self._top = (
-                    Snapshot(rows, names_of(self._stored, self.vocabulary)),
+                    Snapshot(rows, Names.of(self._aliases(), self.vocabulary)),
                     table,
                     None,
                 )
@@ -86,16 +88,20 @@ class State:
         def stored(where: pc.Expression) -> list[Operation]:
             return [*self._stored(where), *pending]
 
-        def others(where: pc.Expression) -> list[Operation]:
-            return [operation for operation in self._stored(where) if operation.message_ids[:1] not in mine]
-
         def touching(identifiers: set[str]) -> Groups:
             return _touching(base, identifiers)
 
         # Operations of the tail may have landed while the facts that follow from them have not.
-        before = names_of(others, self.vocabulary)
+        before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in mine), self.vocabulary)
         rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
         return Snapshot(rows.select(_COLUMNS), names, base, replaced)
+
+    def _aliases(self) -> list[Operation]:
+        """Return the operations on aliases that have landed; they are few, and to find them all are looked at."""
+        table = self._lake.tables.state(GRAPH_OPERATIONS, self._owners)
+        if self._told is None or self._told[0] != table:
+            self._told = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
+        return self._told[1]
 
     def _stored(self, where: pc.Expression) -> list[Operation]:
         return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 #: How often a commit that lost against another writer is tried again.
 _ATTEMPTS = 20
 _LONGEST_PAUSE = 0.5
-_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+#: Row groups are small, so that a read by the column that sorts a large partition opens few of them.
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
 #: Reads name their partitions, so statistics of the columns would only make the log longer.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
 
