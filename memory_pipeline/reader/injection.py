@@ -22,7 +22,7 @@ from memory_pipeline.domain.calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
-from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, cut_to
+from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 #: Who goes first where there are fewer places than sources: what was said, what is known, what the caller brings.
 _FIRST: Final = (Source.MEMORY, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
 #: Marks around words, which make no other text.
-_MARKS: Final = ".,;:!?\"'“”„«»()"
+_OPENING: Final = "\"'“”„«»(!?,;:"
+_MARKS: Final = f"{_OPENING})."
 #: Of a long text so much is compared with the prompt, in characters.
 _COMPARED: Final = 4_000
 #: How much the place counts that a source itself gives to something, against the words that it shares with the prompt.
@@ -149,8 +150,8 @@ def memory_parts(recollection: Recollection, most: int) -> list[Part]:
         Part(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
             item.id,
-            str(item),
-            item.content,
+            compact(str(item)),
+            compact(item.content),
             frozenset(item.source_ids),
         )
         for item in (*said, *summed_up)
@@ -178,8 +179,8 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
         Part(
             Source.DOCUMENT,
             one.id or f"document {place}",
-            f"[{one.id}] {one.content}" if one.id else one.content,
-            one.content,
+            compact(f"[{one.id}] {one.content}" if one.id else one.content),
+            compact(one.content),
         )
         for place, one in enumerate(read, start=1)
         if one.content  # else it was nothing but recalled memory
@@ -189,8 +190,9 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
 def distinct(parts: Iterable[Part]) -> list[Part]:
     """Return parts, each thing once: of those that say the same the first, which rests on the evidence of all.
 
-    They say the same if they agree word for word, apart from case and the marks around words; what was said agrees
-    with a text also without its speaker. More is not taken for the same: a number, a "not", who did it to whom.
+    They say the same if they agree word for word, apart from case and the marks around words. A text agrees with what
+    somebody said also without the speaker, and then what was said stays. More is not taken for the same: a number, a
+    "not", who did it to whom.
     """
     kept: list[Part] = []
     told: dict[str, int] = {}
@@ -201,22 +203,27 @@ def distinct(parts: Iterable[Part]) -> list[Part]:
         speaker, colon, words = part.said.partition(": ")
         bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
         before = told.get(whole)
-        if before is None:
-            before = told_by_somebody.get(whole) if bare is None else told_plainly.get(bare)
+        plain = None if before is not None or bare is None else told_plainly.pop(bare, None)
+        if before is None and bare is None:
+            before = told_by_somebody.get(whole)
         if before is not None:
             kept[before] = replace(kept[before], evidence=kept[before].evidence | part.evidence)
             continue
-        told[whole] = len(kept)
+        place = len(kept) if plain is None else plain
+        told[whole] = place
         if bare is None:
-            told_plainly[whole] = len(kept)
+            told_plainly[whole] = place
         else:
-            told_by_somebody.setdefault(bare, len(kept))
-        kept.append(part)
+            told_by_somebody.setdefault(bare, place)
+        if plain is None:
+            kept.append(part)
+        else:
+            kept[place] = replace(part, evidence=kept[place].evidence | part.evidence)
     return kept
 
 
 def _as_compared(text: str) -> str:
-    return " ".join(word.strip(_MARKS) or word for word in text.casefold().split())
+    return " ".join(word.lstrip(_OPENING).rstrip(_MARKS) or word for word in text.casefold().split())
 
 
 def in_turn(found: Found) -> list[Part]:
@@ -261,17 +268,25 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
         max_tokens: what the block may take at most.
         troubles: what did not help.
     """
+    budget = max_tokens * BYTES_PER_TOKEN
     left = list(ranked)
-    while True:
-        chosen = _chosen(left, most, max_tokens * BYTES_PER_TOKEN)
-        said = frozenset[str]().union(*(part.evidence for part in chosen if part.source is Source.MEMORY))
-        told = {part.id for part in chosen if part.source is Source.GRAPH and part.evidence and part.evidence <= said}
-        if not told:
-            break
-        left = [part for part in left if part.source is not Source.GRAPH or part.id not in told]
-    order = {part.id: place for place, part in enumerate(chosen)}
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), order[part.id]))
+    chosen = _chosen(left, most, budget)
+    while told := _told_by_message(chosen, left):
+        fewer = [part for part in left if part.source is not Source.GRAPH or part.id not in told]
+        again = _chosen(fewer, most, budget)
+        if not told <= _told_by_message([*again, *(part for part in chosen if part.id in told)], left):
+            break  # then the message would have no place
+        left, chosen = fewer, again
+    parts = sorted(chosen, key=lambda part: list(Source).index(part.source))
     return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
+
+
+def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]:
+    """Return the ids of chosen facts that rest on messages which are chosen whole."""
+    whole = {id(part) for part in ranked}
+    messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
+    said = frozenset[str]().union(*messages)
+    return {part.id for part in chosen if part.source is Source.GRAPH and part.evidence and part.evidence <= said}
 
 
 def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
@@ -283,9 +298,9 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     chosen: dict[int, Part] = {}
     size = Size()
 
-    def add(place: int, part: Part | None) -> None:
+    def add(place: int, part: Part) -> None:
         nonlocal size
-        if part is None or place in chosen or len(chosen) == most or len(part.text) > budget:
+        if place in chosen or len(chosen) == most or len(part.text) > budget:
             return
         larger = size.plus(part)
         if larger.bytes <= budget:
@@ -294,8 +309,8 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     for turn, source in enumerate(present):
         place = places[source][0]
         share = (budget - size.bytes) // (len(present) - turn)
-        while share > 0 and place not in chosen:
-            add(place, cut_to(ranked[place], share))
+        while place not in chosen and (shorter := cut_to(ranked[place], share)) is not None:
+            add(place, shorter)
             share -= 20  # what frame and heading take is found by trying
     guaranteed = most // (2 * len(present)) if present else 0
     for source in present:

@@ -31,6 +31,8 @@ _HEADINGS: Final = {
 _CUT: Final = "…"
 #: Of a part that is cut, so many characters of what it says are left at least.
 _LEAST: Final = 12
+#: A longer one is cut in its midst.
+_LONGEST_WORD: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def cut_to(part: Part, size: int) -> Part | None:
 
     None if so little of it would be left that it says nothing.
     """
-    if len(part.lines.encode()) <= size:
+    if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
     room = max(size - len("- \n") - len(_CUT.encode()), 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
@@ -169,9 +171,16 @@ def cut_to(part: Part, size: int) -> Part | None:
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
         text = text[: -max(len(text) // 20, 1)]
     is_between_words = part.text[len(text) : len(text) + 1].isspace()
-    whole = text if is_between_words or len(text.split()) < 2 else text.rsplit(None, 1)[0]
+    words = text.rsplit(None, 1)
+    # Some languages have no blanks, and some words are longer than most.
+    whole = text if is_between_words or len(words) < 2 or len(words[1]) > _LONGEST_WORD else words[0]
     said = len(whole.rstrip()) - max(part.text.find(part.said), 0)
     return replace(part, text=f"{whole.rstrip()}{_CUT}") if said >= _LEAST else None
+
+
+def compact(text: str) -> str:
+    """Return a text without blank lines, nor white space at its ends."""
+    return "\n".join(line for line in text.splitlines() if line.strip()).strip()
 
 
 def _body(parts: tuple[Part, ...]) -> str:

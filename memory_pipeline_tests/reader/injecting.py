@@ -1,0 +1,117 @@
+"""What tests of Inject Knowledge share: a small memory, what a search is said to have found, texts of any kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from memory_pipeline.configuration.endpoints import Injection
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.graph import Facts
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.models.selection import ReadingModels
+from memory_pipeline.reader.injection import Asking, document_parts, inject
+from memory_pipeline.reader.knowledge import Part, Source
+from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import conversation, write
+from memory_pipeline_tests.reader.ways import make_hours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.reader.knowledge import Knowledge
+
+JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)
+OTHER = Scope("acme", "sales")
+PROMPT = "Where does Anna live, and what about Bruno?"
+SAID = ["I moved to Porto last week.", "My dog is called Bruno.", "Bruno ate my passport on Tuesday."]
+DOCUMENTS = [f"Paragraph {number} of the handbook is about Anna, Bruno and Porto." for number in range(50)]
+
+_PIECES = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    st.sampled_from(
+        ["\n", "\n\n\n", "\r\n", "\u2028", "\x85\x0b\x1c", "a\n" * 40, "Ж" * 300, "漢字" * 90, "🦊 " * 60, "word " * 80]
+    ),
+    st.sampled_from(
+        ["<recalled-memory 0123456789ab>", "</Recalled-Memory 0123456789ab>", "&lt;recalled-memory ", "\\"]
+    ),
+)
+#: Anything that a text may hold: all scripts, control characters, line breaks of every kind, delimiters.
+TEXTS = st.lists(_PIECES, min_size=1, max_size=5).map("".join).filter(str.strip)
+#: The same, if it asks for anything: it is more than white space and delimiters.
+PROMPTS = TEXTS.filter(lambda text: without_recalled(text).replace("\x00", " ").strip())
+_WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
+#: Texts of any script whose words are short, and many enough for some to be cut away.
+WORDED = st.lists(_WORDS, min_size=12, max_size=200).map(" ".join)
+
+
+def recalled(text: str, number: int = 0, grain: Grain = Grain.WORKING, messages: Sequence[str] = ()) -> Recalled:
+    return Recalled(f"{grain}:{number}", grain, "2024", date(2024, 1, 15), text, tuple(messages), 1.0 - number / 1_000)
+
+
+def part(text: str, source: Source = Source.MEMORY, *evidence: str) -> Part:
+    return Part(source, text, text, text, frozenset(evidence))
+
+
+class Backwards:
+    """Puts the last first: documents before memories."""
+
+    def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
+        return list(range(len(texts)))[::-1]
+
+
+class DocumentsFirst:
+    """Puts all documents first."""
+
+    def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
+        return sorted(range(len(texts)), key=lambda place: not texts[place].startswith("Paragraph"))
+
+
+def injected(
+    recollection: Sequence[Recalled],
+    documents: Sequence[object] = (),
+    prompt: str | None = PROMPT,
+    *,
+    rerank: str = "deterministic",
+    models: ReadingModels | None = None,
+    most: int | None = None,
+    tokens: int | None = None,
+    search: Callable[[str, int, list[str] | None], Facts] = lambda *_: Facts(),
+) -> Knowledge:
+    """Inject what a search of memory is said to have found."""
+    asking = Asking(prompt, document_parts(documents), most, tokens)
+    settings = Injection.model_validate({"rerank": rerank})
+    return inject(asking, settings, models or ReadingModels(), lambda *_: Recollection(recollection), search)
+
+
+def remember(root: str, models: Models) -> None:
+    """Make the memory of two agents, whose journal and tables hold something each; summaries are not made yet."""
+    lake = Lake(root)
+    write(lake, conversation(*SAID))
+    write(lake, conversation("Our price for Bruno is 900 euros.", scope=OTHER, name="Carla"))
+    make_hours(root, models)
+    tell(root, "Anna", "works_for", "Initech")
+
+
+def tell(root: str, subject: str, predicate: str, value: str) -> None:
+    """Write a fact into the graph of the agent that tests ask; it stays in the journal."""
+    writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
+    writer.graph.insert(subject, predicate, value, now=datetime(2024, 1, 16, tzinfo=UTC))
+
+
+def ask(reader: MemoryReader, prompt: str = PROMPT, documents: Sequence[object] = (), **options: Any) -> Knowledge:
+    return reader.inject_knowledge(prompt, documents, now=JANUARY, **options)
+
+
+def configure(lake: Lake, text: str) -> None:
+    """Set the lake's configuration."""
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, text.encode())

@@ -1,0 +1,332 @@
+"""Nothing is told twice, and nothing is lost: what says the same, and facts beside the messages that they rest on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.models.selection import Models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts
+from memory_pipeline.reader.knowledge import Part, Source, compact
+from memory_pipeline.reader.recall import Recollection
+from memory_pipeline_tests import oracle
+from memory_pipeline_tests.building import ACME, conversation, write
+from memory_pipeline_tests.openai_server import OpenAIServer
+from memory_pipeline_tests.reader.injecting import SAID, TEXTS, ask, injected, part, recalled
+from memory_pipeline_tests.reader.ways import make_hours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_pipeline.lake import Lake
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        yield server
+
+
+def told(*parts: Part) -> list[str]:
+    """Return the texts that are left of parts, each thing said once."""
+    return [one.text for one in distinct(parts)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I moved to Porto.", "I did not move to Porto."),
+        ("I will come to the party.", "I won't come to the party."),
+        ("I can't come to the party", "I can come to the party"),
+        ("Anna said that she will come to the big party at the lake on Sunday with Maria and her dog",
+         "Anna said that she will not come to the big party at the lake on Sunday with Maria and her dog"),
+        ("Anna said that she will come to the big party at the lake on Sunday with Maria and her dog",
+         "Anna said that she will never come to the big party at the lake on Sunday with Maria and her dog"),
+        ("The contract of the third of May is worth 9,000 euros for the whole of the year",
+         "The contract of the third of May is worth 9,500 euros for the whole of the year"),
+        ("The flight leaves at 10:15 from the second gate of the old terminal in Porto",
+         "The flight leaves at 10:45 from the second gate of the old terminal in Porto"),
+        ("是", "不是"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("source", [Source.MEMORY, Source.SUMMARY, Source.DOCUMENT])
+def test_what_differs_by_a_denial_or_a_number_is_kept(one: str, other: str, source: Source) -> None:
+    assert told(part(one, Source.MEMORY), part(other, source)) == [one, other]
+    assert told(part(other, Source.MEMORY), part(one, source)) == [other, one]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("It was -5 degrees in Porto.", "It was 5 degrees in Porto."),
+        ("The course takes 1.5 hours.", "The course takes 5.1 hours."),
+        ("The rent is due on 2024-03-04.", "The rent is due on 2024-04-03."),
+        ("Anna owes Ben 30 euros.", "Ben owes Anna 30 euros."),
+        ("Anna manages Ben", "Ben manages Anna"),
+        ("I like C++.", "I like C#."),
+        ("It costs $5.", "It costs €5."),
+        ("👍", "👎"),
+        ("Yes.", "👎"),
+        ("पिता", "पीता"),
+        ("Anna said that she can come to the party on Sunday at the lake with Maria",
+         "Anna said that she cannot come to the party on Sunday at the lake with Maria"),
+        ("Anna told us that she has three dogs and a cat at home in Porto now",
+         "Anna told us that she has four dogs and a cat at home in Porto now"),
+        ("Anna: I will be at the office on Monday in the morning with the keys",
+         "Ben: I will be at the office on Monday in the morning with the keys"),
+        ("Wir fahren im Sommer mit dem Zug nach Berlin und Anna kommt",
+         "Wir fahren im Sommer nicht mit dem Zug nach Berlin und Anna kommt"),
+    ],
+)  # fmt: skip
+def test_what_differs_otherwise_is_kept(one: str, other: str) -> None:
+    assert told(part(one, Source.MEMORY), part(other, Source.DOCUMENT)) == [one, other]
+    assert told(part(other, Source.DOCUMENT), part(one, Source.MEMORY)) == [other, one]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I moved to Porto.", "i MOVED  to Porto"),
+        ("I moved to Porto.", "\u201cI moved, to (Porto)!\u201d"),
+        ("I moved\nto\u2003Porto", "I moved to Porto"),
+        ("Die Straße ist lang.", "Die STRASSE ist lang."),
+        ("...", "..."),
+    ],
+)
+@pytest.mark.parametrize("sources", [(Source.MEMORY, Source.DOCUMENT), (Source.DOCUMENT, Source.GRAPH)])
+def test_what_differs_by_case_marks_and_white_space_is_told_once(
+    one: str, other: str, sources: tuple[Source, Source]
+) -> None:
+    assert told(part(one, sources[0]), part(other, sources[1])) == [one]
+    assert told(part(other, sources[0]), part(one, sources[1])) == [other]
+
+
+def test_what_is_nearly_the_same_is_told_twice() -> None:
+    texts = ["I moved to Porto", "I have moved to Porto", "I moved to Porto last week", "Porto, I moved to", "I moved"]
+    assert told(*(part(text, Source.DOCUMENT) for text in texts)) == texts
+
+
+def test_what_was_said_is_the_same_without_its_speaker() -> None:
+    said, bare = part("Anna: I moved to Porto.", Source.MEMORY), part("I moved to Porto", Source.DOCUMENT)
+    assert told(said, bare) == [said.text]
+    assert told(bare, said) == [said.text]  # who said it is not lost
+    ben = part("Ben: I moved to Porto.", Source.MEMORY)
+    assert told(bare, said, ben, bare) == [said.text, ben.text]
+    assert told(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
+
+
+def test_who_said_it_is_no_detail() -> None:
+    anna, ben = part("Anna: I moved to Porto.", Source.MEMORY), part("Ben: I moved to Porto.", Source.MEMORY)
+    assert told(anna, ben) == [anna.text, ben.text]
+    for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only of memory it is known who speaks
+        other = part(ben.text, source)
+        assert told(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
+        assert told(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
+    for nobody in (": I moved to Porto.", "I moved to Porto:", "Anna:I moved to Porto."):
+        assert told(part(nobody, Source.MEMORY), part("I moved", Source.DOCUMENT)) == [nobody, "I moved"]
+
+
+def test_evidence_of_the_same_is_joined() -> None:
+    parts = [
+        part("Anna: Yes.", Source.MEMORY, "m1"),
+        part("Ben: Yes.", Source.MEMORY, "m2"),
+        part("anna: yes", Source.MEMORY, "m3", "m4"),
+        part("yes", Source.SUMMARY, "m5"),
+    ]
+    assert [(one.text, set(one.evidence)) for one in distinct(parts)] == [
+        ("Anna: Yes.", {"m1", "m3", "m4", "m5"}),
+        ("Ben: Yes.", {"m2"}),
+    ]
+    assert parts[0].evidence == {"m1"}
+
+
+class Told(NamedTuple):
+    """What a part says, by construction, whatever it looks like."""
+
+    speaker: str | None
+    words: tuple[str, ...]
+    source: Source
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        return self.words if self.speaker is None else (self.speaker, *self.words)
+
+    @property
+    def is_said(self) -> bool:
+        return self.speaker is not None and self.source is Source.MEMORY
+
+    def says_the_same_as(self, other: Told) -> bool:
+        mine, others = self.is_said, other.is_said
+        without = (mine and not others and self.words == other.whole) or (
+            others and not mine and other.words == self.whole
+        )
+        return self.whole == other.whole or without
+
+
+TOLD = st.builds(
+    Told,
+    st.sampled_from([None, "anna", "ben"]),
+    st.lists(st.sampled_from(["anna", "not", "5", "4"]), min_size=1, max_size=2).map(tuple),
+    st.sampled_from(Source),
+)
+
+
+@given(st.lists(st.tuples(TOLD, st.sampled_from(["", "?!", "“", '"']), st.booleans()), max_size=12))
+def test_of_all_that_say_the_same_the_first_is_kept_and_no_evidence_is_lost(
+    drawn: list[tuple[Told, str, bool]],
+) -> None:
+    kept: list[int] = []
+    parts = []
+    for place, (one, around, is_upper) in enumerate(drawn):
+        said = " ".join(f"{around}{word}{around}" for word in one.words)
+        text = said if one.speaker is None else f"{one.speaker}: {said}"
+        text = text.upper() if is_upper else text
+        parts.append(Part(one.source, str(place), text, text, frozenset({str(place)})))
+        same = [other for other in kept if one.whole == drawn[other][0].whole]
+        same += [other for other in kept if one.says_the_same_as(drawn[other][0])]
+        if not same:
+            kept.append(place)
+        elif one.is_said and not drawn[same[0]][0].is_said and one.whole != drawn[same[0]][0].whole:
+            kept[kept.index(same[0])] = place
+    result = distinct(parts)
+    assert [one.id for one in result] == [str(place) for place in kept]
+    assert sorted(name for one in result for name in one.evidence) == sorted(one.id for one in parts)
+    for first in result:
+        assert all(drawn[int(first.id)][0].says_the_same_as(drawn[int(name)][0]) for name in first.evidence)
+
+
+def test_a_point_before_a_number_is_part_of_it() -> None:
+    assert told(part("The course takes .5 hours."), part("The course takes 5 hours.")) == [
+        "The course takes .5 hours.",
+        "The course takes 5 hours.",
+    ]
+
+
+def test_sources_take_turns() -> None:
+    found = {
+        Source.DOCUMENT: [part(f"d{number}", Source.DOCUMENT) for number in range(3)],
+        Source.SUMMARY: [],
+        Source.GRAPH: [part("g0", Source.GRAPH)],
+        Source.MEMORY: [part(f"m{number}") for number in range(2)],
+    }
+    assert [one.text for one in in_turn(found)] == ["m0", "g0", "d0", "m1", "d1", "d2"]
+
+
+def test_so_many_are_looked_at_of_what_was_said_and_of_summaries_each() -> None:
+    said = [recalled(f"thing {number}", number) for number in range(9)]
+    points = [recalled(f"point {number}", number, Grain.MONTHLY) for number in range(9)]
+    for recollection in (Recollection(said + points), Recollection(points + said)):
+        parts = memory_parts(recollection, 2)
+        assert [one.said for one in parts] == ["thing 0", "thing 1", "point 0", "point 1"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(TEXTS, st.integers(2, 6))
+def test_what_is_said_again_is_told_once(text: str, times: int) -> None:
+    assume(without_recalled(text) is text)  # documents are told without what was recalled
+    known = injected([recalled(text, number) for number in range(times)], [text] * times, tokens=10_000)
+    assert [one.said for one in known.parts] == [compact(text)]
+    assert known.left_out == 0
+
+
+@pytest.mark.parametrize("document", ["Anna: I moved to Porto last week.", "anna  I MOVED to Porto, last week!"])
+def test_a_document_that_memory_holds_is_told_once(lake: Lake, models: Models, document: str) -> None:
+    write(lake, conversation(*SAID))
+    reader = MemoryReader(lake, ACME, models.embedder)
+    known = ask(reader, documents=[document, "Porto lies at the Douro."], max_results=20)
+    assert known.block.lower().count("porto, last week") + known.block.count("I moved to Porto last week") == 1
+    assert [one.text for one in known.of("document")] == ["Porto lies at the Douro."]
+
+
+def test_documents_that_say_the_same_are_told_once() -> None:
+    known = injected([], ["Porto lies at the Douro."] * 30, most=50)
+    assert [one.id for one in known.parts] == ["document 1"]
+    assert known.left_out == 0
+
+
+def test_a_document_is_told_when_the_memory_that_holds_it_finds_no_place() -> None:
+    said = [recalled(f"Anna: Parcel {number} went to Porto.", number) for number in range(15)]
+    known = injected([*said, recalled("The office is shut in winter.", 16)], ["The office is shut in winter."])
+    assert "The office is shut in winter." in known.block
+
+
+# Facts beside their messages.
+
+
+def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> MemoryReader:
+    """Make memory of conversations with a model that finds where people live; return its reader."""
+    write(lake, *talks)
+    oracle.configure(lake, server)
+    make_hours(lake.storage.uri, oracle.models_at(lake))
+    reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
+    assert len(reader.graph.facts_about("Anna")) == 1  # else nothing is tested
+    return reader
+
+
+def test_a_fact_gives_way_to_messages_that_are_taken_and_to_nothing_else() -> None:
+    fact = part("Anna lives_in Porto", Source.GRAPH, "m1", "m2")
+
+    def chosen(*parts: Part) -> list[str]:
+        return [one.text for one in choose(parts, 10, 1_000, {}).parts]
+
+    assert chosen(fact) == [fact.text]
+    assert fact.text in chosen(fact, part("Anna: Where I live I told you.", Source.MEMORY, "m3"))
+    assert fact.text in chosen(fact, part("Anna: I moved to Porto.", Source.MEMORY, "m1"))  # m2 is not told
+    assert fact.text in chosen(part("Anna moved to Porto.", Source.SUMMARY, "m1", "m2"), fact)
+    assert fact.text in chosen(part("Anna lives_in Porto", Source.GRAPH), part("Anna: It rains.", Source.MEMORY, "m1"))
+    both = part("Anna: I moved to Porto.", Source.MEMORY, "m1", "m2")
+    assert chosen(fact, both) == chosen(both, fact) == [both.text]
+    assert choose([fact, both], 10, 1_000, {}).left_out == 1
+    first, second = part("Anna: I moved.", Source.MEMORY, "m1"), part("Anna: To Porto.", Source.MEMORY, "m2")
+    assert chosen(fact, first, second) == [first.text, second.text]
+
+
+def test_a_fact_stands_where_its_message_is_not_taken() -> None:
+    fact = part("Anna lives_in Porto", Source.GRAPH, "m2")
+    parts = [part("Anna: It rains.", Source.MEMORY, "m1"), fact, part("Anna: I moved to Porto.", Source.MEMORY, "m2")]
+    assert fact in choose(parts, 2, 1_000, {}).parts
+    assert fact not in choose(parts, 3, 1_000, {}).parts
+
+
+def test_a_fact_and_its_message_are_not_both_left_out() -> None:
+    messages = [part(f"Anna: thing {number}", Source.MEMORY, f"m{number}") for number in range(16)]
+    fact = part("Anna works_for Initech", Source.GRAPH, "m15")
+    documents = [part(f"Paragraph {number}", Source.DOCUMENT) for number in range(16)]
+    known = choose([fact, *messages, *documents], 20, 10_000, {})
+    assert len(known.parts) == 20
+    assert {fact, messages[15]} & set(known.parts)
+
+
+def test_a_fact_stands_beside_a_message_that_is_cut() -> None:
+    fact = part("Anna lives_in Porto", Source.GRAPH, "m1")
+    message = part("Anna: " + "It rains and it rains. " * 100 + "I moved to Porto.", Source.MEMORY, "m1")
+    assert "Porto" in choose([message, fact], 5, 200, {}).block
+
+
+def test_a_fact_is_not_repeated_beside_the_message_that_it_rests_on(lake: Lake, server: OpenAIServer) -> None:
+    known = ask(remembered(lake, server, conversation("I moved to Porto.")), "Where does Anna live?")
+    assert "I moved to Porto." in known.block
+    assert known.of("graph") == []
+
+
+def test_a_fact_is_told_when_its_message_finds_no_place(lake: Lake, server: OpenAIServer) -> None:
+    parcels = [f"Parcel {number} for Anna went to Porto, to the office of Bruno." for number in range(12)]
+    talks = conversation("I moved to Lisbon."), conversation(*parcels, at="2024-01-15T10:00", conversation_id="parcels")
+    prompt = "Which parcel of Anna went to Porto, to the office of Bruno?"
+    known = ask(remembered(lake, server, *talks), prompt, max_results=4)
+    assert len(known.parts) == 4
+    assert "Lisbon" in known.block
+
+
+def test_a_fact_is_not_repeated_beside_a_message_that_was_said_twice(lake: Lake, server: OpenAIServer) -> None:
+    again = conversation("I moved to Porto.", at="2024-01-16T08:00", conversation_id="c2")
+    known = ask(remembered(lake, server, conversation("I moved to Porto."), again), "Where does Anna live?")
+    assert "I moved to Porto" in known.block
+    assert known.of("graph") == []

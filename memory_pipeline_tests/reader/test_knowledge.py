@@ -1,0 +1,203 @@
+"""Documents, parts and the block: what is put before a model is marked, whole, and no longer than it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.errors import InputError
+from memory_pipeline.reader.injection import document_parts
+from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to, size_of
+from memory_pipeline_tests.reader.injecting import TEXTS, WORDED, part
+
+PARTS = st.lists(st.builds(part, TEXTS, st.sampled_from(Source)), max_size=6).map(tuple)
+
+
+def test_nothing_known_is_an_empty_text() -> None:
+    nothing = Knowledge()
+    assert (nothing.block, str(nothing), nothing.tokens, nothing.parts, nothing.left_out) == ("", "", 0, (), 0)
+    assert dict(nothing.troubles) == {}
+    assert nothing.of(Source.MEMORY) == []
+
+
+def test_the_block_names_its_sources_in_one_order() -> None:
+    parts = [part(f"the {source}", source) for source in reversed(Source)]
+    known = Knowledge(tuple(parts))
+    first, _, *lines, last = known.block.splitlines()
+    assert first.startswith("<recalled-memory ")
+    assert last == first.replace("<", "</")
+    assert lines == [
+        "Known facts:",
+        "- the graph",
+        "Said before:",
+        "- the memory",
+        "From summaries of longer times:",
+        "- the summary",
+        "From documents:",
+        "- the document",
+    ]
+    assert str(known) == known.block == f"{known}"
+
+
+@pytest.mark.parametrize("source", Source)
+def test_parts_are_told_by_their_source_as_a_name_too(source: Source) -> None:
+    known = Knowledge((part("a", source), *(part("b", other) for other in Source if other is not source)))
+    assert known.of(source) == known.of(source.value) == [part("a", source)]
+    assert known.of("nobody") == []
+
+
+def test_lines_of_a_text_are_indented_and_none_is_blank() -> None:
+    known = Knowledge((part("one\n\n  \r\ntwo\u2028three"),))
+    assert "- one\n  two\n  three\n<" in known.block
+
+
+@given(PARTS)
+def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_back(parts: tuple[Part, ...]) -> None:
+    known = Knowledge(parts)
+    assert known.tokens == count_tokens(known.block) == count_tokens(str(known))
+    assert size_of(parts) == len(known.block.encode())
+    assert size_of(parts) >= FRAME_BYTES or not parts
+    assert without_recalled(known.block) == ""
+    assert without_recalled(f"Where do I live?\n\n{known.block}") == "Where do I live?" or not parts
+
+
+@given(PARTS)
+def test_all_words_of_all_parts_stand_in_the_block(parts: tuple[Part, ...]) -> None:
+    block = " ".join(Knowledge(parts).block.split())
+    for one in parts:
+        assert " ".join(one.lines.split()).lower().replace("recalled-memory", "recalled memory") in block.lower()
+
+
+@given(PARTS)
+def test_the_size_of_a_block_is_added_up_part_by_part(parts: tuple[Part, ...]) -> None:
+    size = Size()
+    for count, one in enumerate(parts, start=1):
+        size = size.plus(one)
+        assert size.bytes == size_of(parts[:count])
+    assert size.sources == {one.source for one in parts}
+
+
+@given(TEXTS, st.integers(0, 600))
+def test_a_part_is_cut_to_what_it_may_take(text: str, size: int) -> None:
+    whole = part(text)
+    cut = cut_to(whole, size)
+    if len(whole.lines.encode()) <= size:
+        assert cut is whole
+    elif cut is not None:
+        assert len(cut.lines.encode()) <= size
+        assert (cut.source, cut.id, cut.said, cut.evidence) == (whole.source, whole.id, whole.said, whole.evidence)
+        assert cut.text.endswith("…")
+        assert whole.lines.startswith(cut.lines[:-1])
+        assert len(cut.text) > 12
+
+
+@given(WORDED, st.integers(110, 600))
+def test_something_is_left_of_words_where_there_is_room(text: str, size: int) -> None:
+    assert cut_to(part(text), size) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 1_000,
+        "Жа " * 3_000,
+        "word\n" * 1_000,
+        "Ж" * 3_000,
+        "\n" * 50 + "word " * 1_000,
+        pytest.param("I said: " + "Ж" * 3_000),
+        pytest.param("\n" * 500 + "word " * 1_000),
+    ],
+)
+def test_a_cut_leaves_most_of_what_there_is_room_for(text: str) -> None:
+    cut = cut_to(part(compact(text)), 400)
+    assert cut is not None
+    assert 340 <= len(cut.lines.encode()) <= 400
+
+
+@pytest.mark.parametrize(("size", "text"), [(22, "Anna moved to…"), (19, "Anna moved to…"), (18, None), (0, None)])
+def test_a_cut_ends_between_words_and_leaves_some(size: int, text: str | None) -> None:
+    cut = cut_to(part("Anna moved to Porto last week"), size)
+    assert (cut and cut.text) == text
+
+
+def test_a_date_and_a_name_alone_say_nothing() -> None:
+    dated = Part(Source.MEMORY, "m1", "[2024-01-15] Anna moved to Porto", "Anna moved to Porto")
+    left = {size: cut and cut.text for size in range(40) if (cut := cut_to(dated, size)) is not dated}
+    assert {text for size, text in left.items() if size < 32} == {None}
+    assert left[32] == "[2024-01-15] Anna moved to…"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a text", Document("a text")),
+        ({"content": "a text"}, Document("a text")),
+        ({"content": "a text", "id": "report.pdf", "score": 3}, Document("a text", "report.pdf")),
+        (Document("a text", "x"), Document("a text", "x")),
+    ],
+)
+def test_documents_are_taken_in_three_forms(value: object, expected: Document) -> None:
+    assert Document.of(value, 0) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, 5, True, 1.5, b"bytes", "", "  \n", [], ["a"], {}, {"text": "a"}, {"content": None}, {"content": ""},
+        {"content": b"a"}, {"content": ["a"]}, {"content": "a", "id": 7}, {"content": "a", "id": b"x"},
+        Document(""), Document(5),  # type: ignore[arg-type]
+        Document("a", 7),  # type: ignore[arg-type]
+        "x" * 5 + "\ud800", {"content": "a", "id": "\udfff"}, object(),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_wrong_document_is_named_by_its_place(value: object, place: int) -> None:
+    documents: list[Any] = [*["good"] * place, value, "good"]
+    with pytest.raises(InputError, match=rf"documents\[{place}\]") as raised:
+        document_parts(documents)
+    assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize("value", ["x" * 10_000_000, {"content": "x", "id": ["y" * 1_000_000]}, ["z"] * 1_000_000])
+def test_an_error_does_not_quote_a_huge_document(value: object) -> None:
+    if isinstance(value, str):
+        assert Document.of(value, 0).content is value
+        return
+    with pytest.raises(InputError) as raised:
+        Document.of(value, 0)
+    assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize("documents", [None, 5, "Porto", b"Porto", {"content": "Porto"}, {"Porto"}, iter(["Porto"])])
+def test_documents_that_are_no_list_are_refused(documents: Any) -> None:
+    with pytest.raises(InputError, match="documents"):
+        document_parts(documents)
+
+
+def test_documents_are_named_by_their_id_or_their_number() -> None:
+    parts = document_parts(["one", {"content": "two", "id": "b.pdf"}, {"content": "three", "id": ""}])
+    assert [one.id for one in parts] == ["document 1", "b.pdf", "document 3"]
+    assert [one.text for one in parts] == ["one", "[b.pdf] two", "three"]
+    assert [one.said for one in parts] == ["one", "two", "three"]
+    assert {one.source for one in parts} == {Source.DOCUMENT}
+
+
+def test_documents_lose_what_was_recalled_before() -> None:
+    block = mark("- Anna: I moved to Porto.")
+    assert Document.of(f"Before.\n{block}\nAfter.", 0) == Document("Before.\nAfter.")
+    assert Document.of({"content": f"{block}\nAfter.", "id": "x"}, 0) == Document("After.", "x")
+    assert Document.of(Document(block, "x"), 0) == Document("", "x")
+    parts = document_parts([block, "one", {"content": f"> {block}", "id": "b.pdf"}, f"{block}two"])
+    assert [(one.id, one.text) for one in parts] == [("document 2", "one"), ("document 4", "two")]
+
+
+@given(st.lists(TEXTS, max_size=4))
+def test_no_document_is_blank_or_holds_a_block(documents: list[str]) -> None:
+    for one in document_parts(documents):
+        assert one.said.strip()
+        assert without_recalled(one.said) is one.said
