@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.selection import Models
 
-KILLS = 10
+KILLS = 7
 RUN = [sys.executable, "-m", "memory_pipeline.cli", "run", "--now", AFTERWARDS.isoformat(), "--root"]
 SAMPLE = Scope(WORKSPACE, AGENT)
 
@@ -58,7 +58,7 @@ def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(ingested: Path,
     killed = 0
     for _ in range(KILLS):
         # Each time a little further: after so many more files, wherever in the chain that is.
-        files = files_written(root) + rng.randint(1, 40)
+        files = files_written(root) + rng.randint(1, 60)
         process = subprocess.Popen([*RUN, str(root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None:
             if files_written(root) >= files:

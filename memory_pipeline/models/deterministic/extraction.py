@@ -126,7 +126,7 @@ class DeterministicExtractor:
                 mentioned_at=mentions[0].instant if mentions else None,
             )
             facts.setdefault(fact.content, fact)
-        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message)
+        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message, names)
         first_date = next((mention.instant for mentions in dates for mention in mentions), None)
         turn = Fact.of(
             message,

@@ -60,7 +60,9 @@ _VERBS: Final = frozenset(FORMS) | {
 _FAR: Final = 2 * MAX_LENGTH
 
 
-def operations_in(sentences: Sequence[Sentence], message: Message) -> list[Operation]:
+def operations_in(
+    sentences: Sequence[Sentence], message: Message, found_names: Sequence[Sequence[str]] | None = None
+) -> list[Operation]:
     """Return what a user's message asserts, in order, each once; of any other message nothing.
 
     Pure: it depends on the message alone.
@@ -68,14 +70,14 @@ def operations_in(sentences: Sequence[Sentence], message: Message) -> list[Opera
     Args:
         sentences: the message's sentences, as :func:`sentences.sentences_of` gives them.
         message: who said it, and when.
+        found_names: the names in each sentence, if somebody has looked for them already.
     """
     if message.role is not Role.USER:
         return []
     speaker = message.name or "User"
     said_on = message.sent_at.astimezone(UTC).date()
-    names = frozenset(
-        word.lower() for found in names_in(sentences, message.name) for name in found for word in name.split()
-    )
+    named = names_in(sentences, message.name) if found_names is None else found_names
+    names = frozenset(word.lower() for found in named for name in found for word in name.split())
     triples = dict.fromkeys(
         triple
         for sentence in _own(sentences, message.content)
