@@ -34,6 +34,8 @@ _QUESTIONS = {
     Grain.QUARTERLY: "Where is the second shop?",
     Grain.YEARLY: "Which award did they win?",
 }
+#: Of whom the graph is asked.
+_SOMEBODY = "Ruben"
 
 
 def show_demo(settings: Settings, *, as_json: bool) -> None:
@@ -77,13 +79,18 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     walk = _walk(reader, found[Grain.YEARLY])
     say("\n".join(f"   {line}" for line in walk.lines()) if walk else "   (no yearly summary)")
 
+    say(f"\n5. What it knows of {_SOMEBODY}, and since when")
+    facts = reader.graph.facts_about(_SOMEBODY)
+    say("\n".join(f"   {fact}" for fact in facts))
+
     if as_json:
-        click.echo(to_json({"ingested": result, "found": found, "walk": walk}))
+        click.echo(to_json({"ingested": result, "found": found, "walk": walk, "facts": facts}))
         return
     scope = f"--root {settings.root} --workspace {WORKSPACE} --agent {AGENT} --now {AFTERWARDS:%Y-%m-%d}"
     say(f"""
 Next:
    .venv/bin/memory-pipeline search "sourdough starter" {scope}
+   .venv/bin/memory-pipeline inject "What may Ruben not eat?" {scope}
    .venv/bin/memory-pipeline status --root {settings.root} --now {AFTERWARDS:%Y-%m-%d}
    .venv/bin/memory-pipeline sql memory_growth --root {settings.root}
    make dev                               the same in Dagster, on http://localhost:3000: assets, partitions, backfills
