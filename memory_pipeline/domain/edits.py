@@ -3,7 +3,7 @@
 In the journal an edit is a line as::
 
     {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
-     "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null,
+     "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
      "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
 """
 
@@ -56,6 +56,9 @@ class Edit:
             raise InputError(f"edit {shown(verb)} is unknown; accepted: INSERT, UPDATE, DELETE")
         terms = {name: _term(name, record.get(name)) for name in _TERMS}
         confidence, weight = record.get("confidence", 1.0), record.get("weight")
+        turn = record.get("turn", 0)
+        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
+            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         at = timestamp_of("timestamp", record.get("timestamp"))
 
         def operation(what: str, value: str) -> Operation:
@@ -77,10 +80,19 @@ class Edit:
             operations.insert(0, operation(Verb.DELETE, terms["replaces"]))
         changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
         own = make_id(
-            EDIT, Calendar().hour(at), scope.workspace_id, scope.agent_id, changes, confidence, weight, at.isoformat()
+            EDIT,
+            Calendar().hour(at),
+            scope.workspace_id,
+            scope.agent_id,
+            changes,
+            confidence,
+            weight,
+            at.isoformat(),
+            turn,
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
-        return cls(own, scope, tuple(replace(one, message_ids=(own,)) for one in operations), received_at)
+        placed = [replace(one, message_ids=(own,), turn=turn, place=place) for place, one in enumerate(operations)]
+        return cls(own, scope, tuple(placed), received_at)
 
     def to_record(self) -> dict[str, object]:
         """Return the edit as a flat JSON object, the form in which the journal keeps it."""
@@ -91,10 +103,11 @@ class Edit:
             "agent_id": self.scope.agent_id,
             "subject": main.subject,
             "predicate": main.predicate,
-            "object": main.object,
+            "object": main.object or None,
             "replaces": withdrawn[0].object if withdrawn else None,
             "confidence": main.confidence,
             "weight": main.weight,
+            "turn": main.turn,
             "timestamp": main.event_at.isoformat(),
             "received_at": self.received_at.isoformat(),
         }
@@ -121,6 +134,8 @@ def _term(name: str, value: object) -> str:
     except UnicodeEncodeError:
         raise InputError(f"{name} {shown(value)} is not valid Unicode text") from None
     line = " ".join(value.split())
+    if not line and name in ("object", "replaces"):
+        raise InputError(f"{name} {shown(value)} is blank; leave it out, or name one")
     if any(unicodedata.category(character) == "Cc" for character in line):
         raise InputError(f"{name} {shown(value)} is not valid; control characters are not accepted")
     return line

@@ -6,7 +6,7 @@ be found), and one further fact for each sentence that asserts something.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,6 +81,11 @@ class Fact:
     prompt_version: str | None = None
     fallback: str | None = None
     source_digest: str | None = None
+
+    @property
+    def placed_operations(self) -> list[Operation]:
+        """The operations, each with its place among them and the turn of the message."""
+        return [replace(one, turn=self.turn, place=place) for place, one in enumerate(self.operations)]
 
     @property
     def digest(self) -> str:

@@ -60,6 +60,8 @@ class Operation:
         event_at: when that was said, UTC.
         weight: 0 to 1, how strong the relationship is, if somebody said so.
         conversation_id: where it was said; None for what an agent did itself.
+        turn: position of its message in the conversation; tells apart what was said at one time.
+        place: its position in what the message says.
     """
 
     verb: Verb
@@ -71,6 +73,8 @@ class Operation:
     event_at: datetime
     weight: float | None = None
     conversation_id: str | None = None
+    turn: int = 0
+    place: int = 0
 
     @classmethod
     def of(

@@ -80,7 +80,7 @@ class Triple:
     """A fact of the graph, and the time for which it held.
 
     Attributes:
-        id: hash of scope, source, label, target, beginning, and the message that it began with.
+        id: hash of scope, source, label, target, beginning, and where it was said first.
         source_id, target_id: names in the form in which they are compared, aliases resolved.
         source, label, target: as the newest evidence has them.
         confidence: 0 to 1, the highest of its evidence.
@@ -138,15 +138,18 @@ class Names:
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self.aliases = dict(aliases)
+        self._own: defaultdict[str, list[str]] = defaultdict(list)
+        for alias, own in self.aliases.items():
+            self._own[own].append(alias)
 
     @classmethod
     def of(cls, operations: Iterable[Operation], vocabulary: Vocabulary) -> Names:
         """Return the names that stand after all `operations`.
 
         An alias that several things claim is none, even if one of them is called so itself: to keep two apart is better
-        than to make them one. Neither are ``User`` and ``Agent``.
+        than to make them one. Neither are ``User`` and ``Agent``, nor what a boat or a project is called.
         """
-        own = [operation for operation in operations if operation.predicate in ALIASES]
+        own = [operation for operation in operations if operation.predicate in ALIASES and not _is_of_a_kind(operation)]
         return cls.claimed(
             (span.target_id, source_id)
             for (source_id, label), group in _groups(own, NOBODY).items()
@@ -171,7 +174,12 @@ class Names:
 
     def all_of(self, identifiers: Collection[str]) -> set[str]:
         """Return the names, as :func:`name_key` has them, of things by their ids."""
-        return {*identifiers, *(alias for alias, own in self.aliases.items() if own in identifiers)}
+        return {*identifiers, *(alias for own in identifiers for alias in self._own.get(own, ()))}
+
+
+def _is_of_a_kind(operation: Operation) -> bool:
+    """Tell whether "is called" names one thing of a kind ("the project is called Atlas"): there are others."""
+    return operation.predicate == "is_called" and operation.subject[:1].islower()
 
 
 #: No aliases at all.
@@ -223,7 +231,8 @@ def fold(
         ids = {}
         for span in spans:
             begins = span.valid_from
-            identity = (source_id, label, span.target_id, begins.isoformat(), *span.said[0].message_ids[:1])
+            first = span.said[0]
+            identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
             hour = begins.replace(minute=0, second=0, microsecond=0)
             period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
             ids[id(span)] = make_id(GRAPH, period, scope.workspace_id, scope.agent_id, *identity)
@@ -324,11 +333,13 @@ def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list
 
 
 def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...]:
-    # By the first message alone: tables keep an operation with the turn that it stands at. Of what one message says of
-    # one thing the withdrawals come first: what it asserts as well, stands.
+    # By the first message alone: tables keep an operation with the turn that it stands at. Of what is said in one
+    # breath the withdrawals come first: what is asserted as well, stands.
     return (
         operation.event_at,
+        operation.turn,
         operation.message_ids[:1],
+        operation.place,
         operation.verb is not Verb.DELETE,
         key(operation.object),
         operation.object,

@@ -19,6 +19,7 @@ from memory_pipeline.models.deterministic.sentences import sentences_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -55,11 +56,14 @@ def named_in(
         graph: where.
         text: the first 10,000 characters count.
         speaker: who says it.
-        names: what the text names, if a model has said so; the text is not looked at then.
+        names: what the text names, if a model has said so; but for "I" and "you" the text is not looked at then.
     """
     if names is not None:
         wanted = list(names)
         found = [code for name in wanted if (code := graph.code(name)) is not None]
+        # Whom "I" and "you" mean, no model is told.
+        spoken_of = (_spoken_of(graph, token[0], speaker) for token in _TOKEN.finditer(text[:_READ]))
+        found += (code for code in spoken_of if code is not None)
         partial = [name for name in wanted if graph.code(name) is None]
     else:
         text = text[:_READ]
@@ -82,11 +86,17 @@ def _known(graph: Snapshot, text: str, speaker: str | None) -> Iterator[int]:
                 place += length
                 break
         else:
-            word = tokens[place].group().lower().replace("’", "'")
-            own = (speaker or "User") if word in _FIRST_PERSON else "Agent" if word in _SECOND_PERSON else None
-            if own is not None and (code := graph.code(own)) is not None:
+            code = _spoken_of(graph, tokens[place].group(), speaker)
+            if code is not None:
                 yield code
             place += 1
+
+
+def _spoken_of(graph: Snapshot, word: str, speaker: str | None) -> int | None:
+    """Return the entity that "I" or "you" stands for; None for any other word."""
+    lower = word.lower().replace("’", "'")
+    own = (speaker or "User") if lower in _FIRST_PERSON else "Agent" if lower in _SECOND_PERSON else None
+    return None if own is None else graph.code(own)
 
 
 def _at(graph: Snapshot, text: str, start: int, end: int, length: int) -> int | None:
@@ -121,7 +131,7 @@ def _holding(graph: Snapshot, name: str) -> list[int]:
 
 
 def ranked(
-    graph: Snapshot, codes: list[int], text: str, limit: int, hops: int, now: int
+    graph: Snapshot, codes: list[int], text: str, limit: int, hops: int, now: int, at: datetime | None = None
 ) -> tuple[list[tuple[Layer, int, float]], int]:
     """Return the facts around entities that fit a text best, with their scores, and how many facts there are in all.
 
@@ -138,6 +148,7 @@ def ranked(
         limit: how many facts at most.
         hops: how many rings.
         now: microseconds since 1970, from which ages count.
+        at: the facts that held then; those that hold if None.
     """
     asked = frozenset(terms(text[:_READ]))
     found: list[tuple[float, int, str, Layer, int]] = []
@@ -146,7 +157,8 @@ def ranked(
     for ring in range(hops):
         specific = {int(code): float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in frontier}
         ends = [reached]
-        for place, (layer, touching) in enumerate(graph.around(frontier)):
+        for place, (layer, around) in enumerate(graph.around(frontier, only_holding=at is None)):
+            touching = around if at is None else layer.held_at(around, at)
             rows = touching[~np.isin(touching, seen[place])]
             seen[place] = np.concatenate([seen[place], rows])
             ends += [numbers[rows] for numbers in layer.ends]

@@ -88,7 +88,8 @@ class Graph:
     def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the name that every store gives it
         """Return a fact by its id, also one that has ended; None if there is none."""
         rows = self._state.snapshot().history
-        found = rows_to_triples(rows.filter(pc.equal(rows["id"], pa.scalar(str(id)))))
+        wanted = pa.scalar(str(id).encode(errors="replace").decode())
+        found = rows_to_triples(rows.filter(pc.equal(rows["id"], wanted)))
         return self._fact(found[0]) if found else None
 
     def facts_about(self, name: str, *, limit: int = 100, at: datetime | None = None) -> Facts:
@@ -110,7 +111,7 @@ class Graph:
             return Facts()
         parts = list(graph.around(np.array([code]), only_holding=at is None))
         if instant is not None:
-            parts = [(layer, _held_at(layer, rows, instant)) for layer, rows in parts]
+            parts = [(layer, layer.held_at(rows, instant)) for layer, rows in parts]
         return self._facts(parts, limit)
 
     def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
@@ -183,6 +184,7 @@ class Graph:
         speaker: str | None = None,
         names: Iterable[str] | None = None,
         hops: int = 1,
+        at: datetime | None = None,
         now: datetime | None = None,
     ) -> Facts:
         """Return the facts around the entities that a text names which fit it best.
@@ -194,6 +196,7 @@ class Graph:
             names: what the text names, if a model has said so.
             hops: how far around: 1 for the facts of these entities, 2 for those too of what these lead to, up to 3; 0
                 for none.
+            at: a time; the facts that held then. Those that hold if not given.
             now: the time from which the age of a fact counts; the clock's if not given.
 
         Raises:
@@ -211,11 +214,12 @@ class Graph:
         if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MAX_HOPS:
             raise InputError(f"hops {shown(hops)} is not accepted; expected 0 to {MAX_HOPS}")
         instant = timestamp_of("now", datetime.now(UTC) if now is None else now)
+        held = None if at is None else timestamp_of("at", at)
         graph = self._state.snapshot()
         codes = named_in(graph, prompt, speaker=speaker, names=names)
         if not codes:
             return Facts()
-        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6))
+        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6), held)
         return Facts(
             (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
         )
@@ -278,16 +282,6 @@ class Graph:
             until=None if triple.valid_to is None else self._calendar.day_of(triple.valid_to),
             score=round(score, 4),
         )
-
-
-def _held_at(layer: Layer, rows: NDArray[np.int64], instant: datetime) -> NDArray[np.int64]:
-    """Return those of some rows that held at an instant; see :meth:`memory_pipeline.domain.triples.Triple.holds_at`."""
-    times = layer.rows.select(["valid_from", "valid_to"]).take(pa.array(rows))
-    moment = pa.scalar(instant, times["valid_from"].type)
-    begun = pc.less_equal(times["valid_from"], moment)
-    lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # what has no end lasts
-    held: NDArray[np.int64] = rows[pc.and_(begun, lasts).to_numpy(zero_copy_only=False).astype(np.bool_)]
-    return held
 
 
 def _name(argument: str, value: object) -> str:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from numpy.typing import NDArray
 
 _ENDS = ("source_id", "target_id")
@@ -140,6 +142,15 @@ class Layer:
         order = sorted(range(len(rows)), key=lambda place: (-times[place], ids[place]))[:limit]
         newest: NDArray[np.int64] = rows[np.array(order, np.int64)]
         return newest
+
+    def held_at(self, rows: NDArray[np.int64], instant: datetime) -> NDArray[np.int64]:
+        """Return those of some rows that held at an instant: from their beginning on, at their end no longer."""
+        times = self.rows.select(["valid_from", "valid_to"]).take(pa.array(rows))
+        moment = pa.scalar(instant, times["valid_from"].type)
+        begun = pc.less_equal(times["valid_from"], moment)
+        lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # what has no end lasts
+        held: NDArray[np.int64] = rows[pc.and_(begun, lasts).to_numpy(zero_copy_only=False).astype(np.bool_)]
+        return held
 
     def touching(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows that have one of `codes` at either end, each once, ascending."""

@@ -26,7 +26,7 @@ class PendingFile:
     @property
     def operations(self) -> list[Operation]:
         """What it changes in the graph."""
-        said = [operation for fact in self.facts for operation in fact.operations]
+        said = [operation for fact in self.facts for operation in fact.placed_operations]
         return [*said, *(operation for edit in self.edits for operation in edit.operations)]
 
 

@@ -34,7 +34,8 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
             evidence_id = operation.message_ids[0]
             content = (operation.verb, operation.subject, operation.predicate, operation.object)
             sureness = (operation.confidence, operation.weight)
-            identifier = digest(owner, evidence_id, *content, *sureness, operation.event_at)
+            order = (operation.event_at, operation.turn, operation.place)
+            identifier = digest(owner, evidence_id, *content, *sureness, *order)
             rows[identifier] = {
                 "owner": owner,
                 "period": calendar.hour(operation.event_at).key,
@@ -51,6 +52,8 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
                 "evidence_id": evidence_id,
                 "is_edit": are_edits,
                 "conversation_id": operation.conversation_id,
+                "turn": operation.turn,
+                "place": operation.place,
                 "event_at": operation.event_at,
             }
     return pa.Table.from_pylist(list(rows.values()), schema=GRAPH_OPERATIONS.schema)
@@ -71,10 +74,11 @@ def rows_to_operations(rows: pa.Table) -> list[Operation]:
     """Return rows of ``graph_operations`` as operations, in the rows' order."""
     names = (
         "verb", "subject", "predicate", "object", "confidence", "evidence_id", "event_at", "weight", "conversation_id",
+        "turn", "place",
     )  # fmt: skip
     return [
-        Operation(Verb(verb), subject, predicate, value, confidence, (evidence_id,), event_at, weight, conversation_id)
-        for verb, subject, predicate, value, confidence, evidence_id, event_at, weight, conversation_id in zip(
+        Operation(Verb(verb), subject, predicate, value, confidence, (evidence_id,), *others)
+        for verb, subject, predicate, value, confidence, evidence_id, *others in zip(
             *(rows[name].to_pylist() for name in names), strict=True
         )
     ]

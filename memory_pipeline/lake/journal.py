@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ulid import ULID
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
 MAX_DEPTH = 100
 
@@ -65,7 +67,7 @@ class Journal:
             groups.setdefault((record.scope, record.hour), []).append(record)
         paths = []
         for (scope, hour), group in groups.items():
-            ulid = ULID.from_datetime(group[0].received_at)
+            ulid = ULID.from_datetime(max(group[0].received_at, _EPOCH))  # older ones have no ULID
             path = f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}/{hour}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
             self._storage.write(path, ("\n".join(lines) + "\n").encode())

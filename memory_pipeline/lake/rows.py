@@ -167,8 +167,10 @@ def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:
             message_ids=tuple(row["message_ids"]),
             event_at=row["event_at"],
             conversation_id=row["conversation_id"],
+            turn=row["turn"],
+            place=place,
         )
-        for operation in row["operations"] or ()
+        for place, operation in enumerate(row["operations"] or ())
     )
 
 

@@ -246,6 +246,8 @@ GRAPH_OPERATIONS = TableSpec(
             _field("evidence_id", _TEXT, "Message or edit that it rests on."),
             _field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
             _field("conversation_id", _TEXT, "Conversation in which it was said?", nullable=True),
+            _field("turn", pa.int32(), "Position of its message in the conversation, or of an edit in its write."),
+            _field("place", pa.int32(), "Position in what the message says."),
             _field("event_at", _TIME, "When it was said."),
         ]
     ),

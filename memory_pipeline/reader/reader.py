@@ -308,7 +308,7 @@ class MemoryReader:
             self._reading_models,
             lambda text, tokens: self.recall(text, tokens, now=instant),
             lambda text, limit, names: self.graph.search(
-                text, limit, speaker=speaker, names=names, hops=hops, now=instant
+                text, limit, speaker=speaker, names=names, hops=hops, at=None if now is None else instant, now=instant
             ),
         )
 

@@ -162,7 +162,7 @@ def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope
     # Of the hours that are being made the kept rows count, of those before and between them what is in the table.
     made = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in made]
-    columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "event_at", "operations"]
+    columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
     earlier = lake.tables.read(FACTS, before, columns=columns)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}

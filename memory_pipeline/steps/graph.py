@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 _COLUMNS = (
-    "period", "workspace_id", "agent_id", "conversation_id", "message_ids", "event_at", "operations", "digest",
+    "period", "workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
     "embed_model",
 )  # fmt: skip
 

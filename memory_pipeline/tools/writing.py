@@ -66,7 +66,7 @@ def _add_fact(
 
 
 def _delete_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
-    _writer(access).graph.delete(subject, predicate, (object or "").strip() or None, now=access.clock())
+    _writer(access).graph.delete(subject, predicate, object, now=access.clock())
     return "The fact no longer holds; graph_facts shows it with include_history."
 
 

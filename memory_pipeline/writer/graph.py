@@ -24,6 +24,8 @@ KIND = "is_a"
 
 
 _MOMENT = timedelta(microseconds=1)
+#: So many times are remembered at which something was written.
+_REMEMBERED = 100
 _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
 
 
@@ -31,7 +33,8 @@ class GraphWriter:
     """Changes one agent's graph. A change is durable when a method returns, and readers see it at once.
 
     Names are taken as they are written and compared without regard to case; predicates become snake_case. Of two
-    changes the later one counts, whatever order they land in; those made at one time are told apart by microseconds.
+    changes the later one counts, whatever order they land in; those that one writer makes at one time are told apart
+    by microseconds.
 
     Args:
         lake: where.
@@ -45,8 +48,8 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        #: The time of the last write, and that of its last change.
-        self._last: tuple[datetime, datetime] | None = None
+        #: Of the last times at which something was written: the next one that is free.
+        self._next: dict[datetime, datetime] = {}
         self._lock = threading.Lock()
 
     def insert(
@@ -173,16 +176,15 @@ class GraphWriter:
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
         with self._lock:
-            following = received_at
-            if self._last is not None and self._last[0] <= received_at <= self._last[1]:
-                following = self._last[1] + _MOMENT
+            following = self._next.get(received_at, received_at)
             for place, change in enumerate(changes, start=1):
                 try:
                     _check_keys(change)
                     at = change.get("timestamp")
                     if at is None:
                         at, following = following, following + _MOMENT
-                    edit = Edit.from_record({**change, **self._own, "timestamp": at, "received_at": received_at})
+                    order = {"timestamp": at, "received_at": received_at, "turn": place}
+                    edit = Edit.from_record({**change, **self._own, **order})
                     admission.check(edit.event_at)
                 except InputError as error:
                     where = f"change {place}: " if len(changes) > 1 else ""
@@ -190,7 +192,10 @@ class GraphWriter:
                 edits.append(edit)
             self._lake.ensure()
             self._lake.journal.append(edits)
-            self._last = received_at, following - _MOMENT
+            self._next.pop(received_at, None)
+            self._next[received_at] = following
+            if len(self._next) > _REMEMBERED:
+                del self._next[next(iter(self._next))]
         return [edit.id for edit in edits]
 
     @property

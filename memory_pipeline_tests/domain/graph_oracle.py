@@ -73,7 +73,11 @@ def model(scope: Scope, operations: Iterable[Operation], vocabulary: Vocabulary)
 
 def meaning(operations: list[Operation], vocabulary: Vocabulary) -> Compared:
     """Return what tells for a name which name its thing goes by."""
-    naming = [operation for operation in operations if operation.predicate in NAMING]
+    naming = [
+        operation
+        for operation in operations
+        if operation.predicate in NAMING and not (operation.predicate == "is_called" and operation.subject[0].islower())
+    ]
     last = [fact for fact in walk(naming, vocabulary, compared) if fact.ends is None]
     means: dict[str, str] = {}
     for name in {fact.target for fact in last}:
@@ -105,7 +109,9 @@ def walk(operations: list[Operation], vocabulary: Vocabulary, resolved: Compared
     def place(operation: Operation) -> tuple[object, ...]:
         return (
             operation.event_at,
+            operation.turn,
             first_message(operation),
+            operation.place,
             0 if operation.verb is Verb.DELETE else 1,
             object_of(operation),
             operation.object,
@@ -182,7 +188,8 @@ def as_triple(scope: Scope, fact: Fact) -> Triple:
 def identity(scope: Scope, fact: Fact) -> str:
     """Return a fact's id. It stands in tables: another one for the same fact would be another fact."""
     begins = began(fact)
-    parts = (fact.source, fact.label, fact.target, begins.isoformat(), first_message(fact.evidence[0]))
+    first = fact.evidence[0]
+    parts = (fact.source, fact.label, fact.target, begins.isoformat(), first_message(first), first.place)
     return make_id("graph", Calendar().hour(begins), scope.workspace_id, scope.agent_id, *parts)
 
 
@@ -224,6 +231,8 @@ def drawn(chance: random.Random, predicates: list[str]) -> tuple[list[Operation]
                 event_at=at,
                 weight=chance.choice([None, None, None, 0, 0.3, 1.0]),
                 conversation_id=chance.choice([None, "c1", "c2"]),
+                turn=len(ids[0]) % 2 + int(ids[0][1:]) % 3,
+                place=chance.choice([0, 0, 1, 2]),
             )
         )
     return operations, chance.choice([Vocabulary(), DECLARED])

@@ -53,7 +53,10 @@ def test_an_update_that_replaces_withdraws_first() -> None:
     own = edit(replaces=" Berlin ")
     assert said(own) == ["DELETE Anna lives_in Berlin", "UPDATE Anna lives_in Porto"]
     assert {one.message_ids for one in own.operations} == {(own.id,)}
-    assert said(edit(replaces="")) == said(edit(replaces=None)) == said(edit(replaces=" \n")) == said(edit())
+    assert said(edit(replaces=None)) == said(edit())
+    for blank in ("", " \n"):
+        with pytest.raises(InputError, match=r"replaces .* is blank; leave it out"):
+            edit(replaces=blank)
 
 
 @pytest.mark.parametrize("verb", ["INSERT", "DELETE", "ADD"])
@@ -62,11 +65,11 @@ def test_only_an_update_replaces(verb: str) -> None:
         edit(edit=verb, replaces="Berlin")
 
 
-@pytest.mark.parametrize("value", [None, "", "  "])
-def test_a_delete_may_withdraw_everything(value: str | None) -> None:
-    own = edit(edit="delete", object=value)
+def test_a_delete_may_withdraw_everything_but_not_by_a_blank() -> None:
+    own = edit(edit="delete", object=None)
     assert (said(own), own.operations[0].object) == (["DELETE Anna lives_in "], "")
-    for verb in ("INSERT", "UPDATE"):
+    assert Edit.from_record(own.to_record()) == own
+    for verb, value in (("INSERT", None), ("UPDATE", None), ("DELETE", ""), ("DELETE", "  "), ("INSERT", "")):
         with pytest.raises(InputError, match=r"^object "):
             edit(edit=verb, object=value)
 

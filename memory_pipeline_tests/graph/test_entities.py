@@ -84,6 +84,7 @@ def test_names_that_a_model_found_take_the_place_of_the_text(graph: Graph) -> No
     assert {fact.source for fact in graph.search("where is he", names=["Lopez"])} == {"Anna Maria Lopez"}
     assert graph.search("Where does Anna live?", names=[]) == []
     assert graph.search("Where does Anna live?", names=["nobody", "", "\x00", "x" * 10_000]) == []
+    assert {fact.source for fact in graph.search("Where do I live?", names=[], speaker="Clara")} == {"Clara"}
 
 
 def test_the_fact_that_is_asked_for_comes_first(graph: Graph) -> None:

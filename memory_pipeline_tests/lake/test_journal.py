@@ -153,7 +153,7 @@ def test_edits_lie_with_their_agent_and_hour(journal: Journal) -> None:
         ({"edit": None}, "edit None is unknown"),
         ({"edit": {}}, "edit {} is unknown"),
         ({"weight": 2}, "weight 2 is not valid"),
-        ({"object": ""}, "object '' is not valid"),
+        ({"object": ""}, "object '' is blank"),
         ({"subject": "\ud800"}, "subject '\\ud800' is not valid Unicode"),
         ({"agent_id": "sales"}, "a record of"),
         ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),

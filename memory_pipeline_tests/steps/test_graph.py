@@ -26,6 +26,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER, owner_of
 from memory_pipeline.models.selection import default_models
+from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import make as steps
 from memory_pipeline.steps.graph import fold_hours, refold
 from memory_pipeline.steps.make import make
@@ -644,3 +645,35 @@ def test_what_was_said_of_an_alias_is_kept_when_it_is_none_any_more(lake: Lake, 
     write(lake, conversation(ending, at="2024-01-15T09:00", conversation_id="c2"))
     run(lake, outspoken)
     assert [row["source_id"] for row in graph_rows(lake)["graph_facts"] if row["label"] == "likes"] == ["annie"]
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"),
+    [
+        (["I live in Berlin.", "I moved to Porto."], "Anna lives_in Porto"),
+        (["I live in Porto. I live in Berlin now."], "Anna lives_in Berlin"),
+        (["I like olives. I don't like olives any more."], "Anna dislikes olives"),
+        (["I got a job at Zeiss. I left Zeiss. I work at Bosch."], "Anna works_at Bosch"),
+    ],
+)
+def test_what_was_said_last_counts_even_at_one_time_and_in_one_message(
+    lake: Lake, models: Models, said: list[str], holds: str
+) -> None:
+    for number in range(6):  # ids are hashes: in some order they would be right by chance
+        talk = conversation(*said, conversation_id=f"c{number}", scope=Scope("acme", f"a{number}"))
+        for message in talk["messages"]:
+            message["timestamp"] = "2024-01-15T08:00:00+00:00"
+        write(lake, talk)
+    for _ in range(2):  # in the journal's tail, and landed
+        for number in range(6):
+            facts = MemoryReader(lake, Scope("acme", f"a{number}"), models.embedder).graph.facts_about("Anna")
+            assert [f"{fact.source} {fact.label} {fact.target}" for fact in facts] == [holds]
+        list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+
+
+def test_a_cat_that_is_called_like_a_person_does_not_take_over(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I live in Porto.", name="Tom"))
+    write(lake, conversation("The boat is called Tom.", name="Eva", conversation_id="c2"))
+    tom = MemoryReader(lake, ACME, models.embedder).graph.entity("Tom")
+    assert tom is not None
+    assert tom.id == "tom"

@@ -103,7 +103,7 @@ class HostedExtractor:
                 for place, extraction in zip(places, self._asker.gather(tasks), strict=True):
                     found[place] = extraction
                     scope = passages[place].scope
-                    known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.operations)
+                    known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
         return [found[place] for place in range(len(passages))]
 
     def _questions(self, passage: Passage, known: Sequence[Triple]) -> Iterator[Question]:
