@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 #: Longest text of one message, in characters.
@@ -283,7 +284,7 @@ def _role(value: object) -> Role:
 def _label(name: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
         raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
-    if _FORBIDDEN.search(value) or value.startswith(".") or not _is_unicode(value):
+    if _FORBIDDEN.search(value) or value.startswith(".") or not is_unicode(value):
         raise InputError(
             f"{name} {shown(value)} is not valid; quotes, slashes, '..', a leading '.', control characters and "
             "broken Unicode are not accepted"
@@ -297,7 +298,7 @@ def _name(value: object) -> str | None:
         return None
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
         raise InputError(f"name {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
-    if _CONTROL.search(value) or not _is_unicode(value):
+    if _CONTROL.search(value) or not is_unicode(value):
         raise InputError(f"name {shown(value)} is not valid; control characters and broken Unicode are not accepted")
     return value
 
@@ -327,17 +328,9 @@ def _text(value: object) -> str:
         raise InputError(f"content must be a text that is not blank, not {shown(value)}")
     if len(value) > MAX_CONTENT:
         raise InputError(f"content has {len(value):,} characters; at most {MAX_CONTENT:,} are accepted in one message")
-    if "\x00" in value or not _is_unicode(value):
+    if "\x00" in value or not is_unicode(value):
         raise InputError(f"content {shown(value)} is not valid Unicode text")
     return value
-
-
-def _is_unicode(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def timestamp_of(name: str, value: object) -> datetime:

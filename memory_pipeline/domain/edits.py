@@ -17,6 +17,7 @@ from memory_pipeline.domain.conversations import Scope, timestamp_of
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -129,10 +130,8 @@ def _term(name: str, value: object) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(f"{name} {shown(value)} is not a text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{name} {shown(value)} is not valid Unicode text") from None
+    if not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not valid Unicode text")
     line = " ".join(value.split())
     if not line and name in ("object", "replaces"):
         raise InputError(f"{name} {shown(value)} is blank; leave it out, or name one")

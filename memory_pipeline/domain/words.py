@@ -47,6 +47,15 @@ def plain(text: str) -> str:
     return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
 
 
+def is_unicode(text: str) -> bool:
+    """Tell whether a text can be stored: it holds no halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def spaced(text: str) -> str:
     """Return a text with one blank between its words, which are runs of letters, their marks, and digits."""
     if text.isascii():

@@ -211,8 +211,7 @@ class Graph:
                 raise InputError(f"names {shown(names)} is not accepted; expected texts")
         if speaker is not None:
             _name("speaker", speaker)
-        if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MAX_HOPS:
-            raise InputError(f"hops {shown(hops)} is not accepted; expected 0 to {MAX_HOPS}")
+        _count("hops", hops, MAX_HOPS, least=0)
         instant = timestamp_of("now", datetime.now(UTC) if now is None else now)
         held = None if at is None else timestamp_of("at", at)
         graph = self._state.snapshot()
@@ -290,6 +289,6 @@ def _name(argument: str, value: object) -> str:
     return value
 
 
-def _count(argument: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{argument} {shown(value)} is not accepted; expected 1 to {most:,}")
+def _count(argument: str, value: object, most: int, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{argument} {shown(value)} is not accepted; expected {least} to {most:,}")

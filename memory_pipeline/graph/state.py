@@ -67,11 +67,8 @@ class State:
         with self._lock:
             if self._base is None or table != self._table:
                 rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
-                self._base, self._table, self._top = (
-                    Snapshot(rows, Names.of(self._aliases(), self.vocabulary)),
-                    table,
-                    None,
-                )
+                self._base = Snapshot(rows, Names.of(self._aliases(), self.vocabulary))
+                self._table, self._top = table, None
             paths = frozenset(path for path, file in files.items() if file.operations)
             if self._top is None or paths != self._paths:
                 pending = [operation for path in sorted(paths) for operation in files[path].operations]

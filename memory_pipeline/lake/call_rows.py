@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _purpose(row: Mapping[str, object]) -> Purpose:
 
 def _text(row: Mapping[str, object], name: str) -> str:
     value = row.get(name)
-    if not isinstance(value, str) or not _is_unicode(value):
+    if not isinstance(value, str) or not is_unicode(value):
         raise _problem(name, value, "a text")
     return value
 
@@ -162,14 +163,6 @@ def _optional_number(row: Mapping[str, object], name: str) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
         raise _problem(name, value, "a number from 0 on")
     return float(value)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _problem(name: str, value: object, expected: str) -> InputError:

@@ -9,6 +9,7 @@ from typing import Final
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 
@@ -57,22 +58,14 @@ class Document:
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
         document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # likewise
-        if not isinstance(document.content, str) or not document.content.strip() or not _is_unicode(document.content):
+        if not isinstance(document.content, str) or not document.content.strip() or not is_unicode(document.content):
             raise InputError(
                 f"documents[{place}] {shown(value)} is not accepted; expected a text, or a mapping with content (a "
                 "text that is not blank) and perhaps id"
             )
-        if not isinstance(document.id, str | None) or not _is_unicode(document.id or ""):
+        if not isinstance(document.id, str | None) or not is_unicode(document.id or ""):
             raise InputError(f"documents[{place}] has the id {shown(document.id)}; expected a text")
         return replace(document, content=without_recalled(document.content))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

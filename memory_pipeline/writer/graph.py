@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The predicate by which an entity is added without saying more of it.
 KIND = "is_a"
-
-
 _MOMENT = timedelta(microseconds=1)
 #: So many times are remembered at which something was written.
 _REMEMBERED = 100

@@ -224,8 +224,8 @@ def _send(
     return _within(endpoint.timeout_seconds + _GRACE, call)
 
 
-def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Return what `work` does; leave it behind when the time is over."""
+def begun(work: Callable[[], _Result], name: str) -> Future[_Result]:
+    """Begin to work on a thread of its own, called `name`, which does not keep the process from ending."""
     future: Future[_Result] = Future()
 
     def run() -> None:
@@ -234,7 +234,13 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
         except BaseException as error:  # noqa: BLE001  # it is the caller's
             future.set_exception(error)
 
-    threading.Thread(target=run, name="model-call", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
+def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """Return what `work` does; leave it behind when the time is over."""
+    future = begun(work, "model-call")
     if not wait([future], seconds).done:
         raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_passing=True)
     return future.result()

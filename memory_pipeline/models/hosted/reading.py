@@ -8,7 +8,7 @@ no budget.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -170,7 +170,7 @@ class _Reading:
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model} answered too late")
             return read(said)
 
-        future = _begun(lambda: asker.complete(question, read_in_time).value)
+        future = door.begun(lambda: asker.complete(question, read_in_time).value, "reader-question")
         try:
             if not wait([future], seconds).done:
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
@@ -185,20 +185,6 @@ class _Reading:
 def _load(model: Completion) -> None:
     """Import LiteLLM, which takes seconds, before the time begins that the model has: its price list does that."""
     door.price(model.model_copy(update={"price": None}))
-
-
-def _begun(work: Callable[[], _Value]) -> Future[_Value]:
-    """Begin to work on a thread of its own, which does not keep the process from ending."""
-    future: Future[_Value] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # it is the caller's
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="reader-question", daemon=True).start()
-    return future
 
 
 def _numbered(texts: Sequence[str], room: int) -> str:
