@@ -80,11 +80,34 @@ defaults:
     tokens_per_month: 50000000
     when_spent: fall_back                 # deterministic models go on; wait: memory is made in another month
 
+  # How long memory is kept, counted from the end of its hour, day and so on; all of it forever without this section. A
+  # plan, or durations, or a plan and what differs from it: a number of h, d, w, mo, q, y, such as 48h or 6mo, or
+  # forever. In each plan: working, daily, weekly, monthly, quarterly, yearly; the graph is kept forever.
+  retention:
+    plan: forever                         # or standard: conversations 30d, facts 365d, all else forever
+    # or free: 48h 30d 6w 6mo 4q 2y; starter: 120h 60d 12w 12mo 8q 4y; pro: 240h 120d 24w 24mo 16q 8y
+    #working: 60d                         # the next three in one, where they say nothing themselves
+    #conversations: 90d                   # what was said: no longer than daily, or forever
+    #facts: 2y                            # what it asserts
+    #preferences: forever                 # preferences and instructions
+    #daily: 2y                            # summaries: each for at least as long as those that it is made from
+    #weekly: 2y
+    #monthly: 5y
+    #quarterly: 10y
+    #yearly: forever
+    #graph: forever                       # what the graph of what is known is made from
+
+  # Whether Dagster shows a little of what was remembered beside what a run made. It keeps that in its own storage, from
+  # which forgetting does not remove it.
+  previews: true
+
 workspaces:
   acme:
     completion: {api_key: env:ACME_KEY}   # acme pays for itself; a key like this serves all models of the provider
     embedding: {api_key: env:ACME_KEY}    # all that a workspace may say about the embedder
     budget: {usd_per_month: 100}          # the other keys of the budget are the defaults'
+    retention: {plan: free, daily: 35d}   # a plan starts anew; without one, the other keys are the defaults'
+    previews: false
     summaries:
       daily: {length: 1500}
     agents:                               # completion, extraction, summaries, graph and injection, as above

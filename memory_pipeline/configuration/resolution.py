@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
 from memory_pipeline.configuration.inheritance import Inherited, Keys
+from memory_pipeline.configuration.retention import resolve_retention
 from memory_pipeline.configuration.sections import given
 from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,12 +68,16 @@ class Workspace:
         other_agents: what holds for all others.
         budget: what may be spent in a month.
         embedding_key: where the key for its vectors is found.
+        retention: for how long its memory is kept.
+        previews: whether Dagster's UI may show what was remembered.
     """
 
     agents: Mapping[str, AgentSettings]
     other_agents: AgentSettings
     budget: Budget | None
     embedding_key: str | None
+    retention: Retention
+    previews: bool
 
     @property
     def uses_models(self) -> bool:
@@ -95,7 +101,12 @@ class Resolution:
         top = Inherited().at(defaults)
         settings = self._settings(("defaults",), top, None)
         budget = self._budget(("defaults", "budget"), {}, given(defaults.budget))
-        self.other_workspaces = Workspace({}, settings, budget, defaults.embedding.api_key)
+        self._defaults_retention: Retention | None = Retention()
+        self._defaults_retention = self._retention(("defaults", "retention"), given(defaults.retention))
+        retention = self._defaults_retention or Retention()
+        self.other_workspaces = Workspace(
+            {}, settings, budget, defaults.embedding.api_key, retention, defaults.previews
+        )
         self._defaults_budget = given(defaults.budget)
         self.workspaces = {
             workspace_id: self._workspace(("workspaces", workspace_id), section, top)
@@ -115,7 +126,9 @@ class Resolution:
             budget = self._budget((*path, "budget"), self._defaults_budget, given(section.budget))
         if given(section.embedding):
             key = section.embedding.api_key
-        return Workspace(agents, settings, budget, key)
+        retention = self._retention((*path, "retention"), given(section.retention)) or others.retention
+        previews = section.previews if "previews" in section.model_fields_set else others.previews
+        return Workspace(agents, settings, budget, key, retention, previews)
 
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
         """Return what holds at one level; its parent's where it is equal, so that many agents share one object."""
@@ -159,6 +172,15 @@ class Resolution:
             self.faults.append(
                 (("defaults", "embedding", "dimension"), "it is missing; expected the length of the model's vectors")
             )
+
+    def _retention(self, path: Path, section: Keys) -> Retention | None:
+        """Return what a section makes of the defaults' retention; None after noting why it makes nothing of it."""
+        inherited = self._defaults_retention
+        if inherited is None and "plan" not in section:
+            return None  # Whether it would fit is not known.
+        retention, faults = resolve_retention(inherited or Retention(), section)
+        self.faults.extend(((*path, key), fault) for key, fault in faults)
+        return retention
 
     def _budget(self, path: Path, inherited: Keys, section: Keys) -> Budget | None:
         keys = {**inherited, **section}

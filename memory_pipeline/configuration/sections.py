@@ -17,6 +17,7 @@ from memory_pipeline.configuration.endpoints import (
     Summarization,
     TextModel,
 )
+from memory_pipeline.configuration.retention import RetentionSection
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import InputError, shown
 
@@ -116,6 +117,8 @@ class WorkspaceSection(Level):
 
     embedding: EmbeddingKey = EmbeddingKey()
     budget: Budget = Budget()
+    retention: RetentionSection = RetentionSection()
+    previews: bool = True
     agents: dict[Annotated[str, AfterValidator(_agent_id)], AgentSection] = Field(default_factory=dict)
 
     @field_validator("agents", mode="before")
@@ -130,6 +133,8 @@ class DefaultsSection(Level):
     max_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     embedding: Embedding = Embedding()
     budget: Budget = Budget()
+    retention: RetentionSection = RetentionSection()
+    previews: bool = True
 
 
 class Document(Record):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.retention import Retention
     from memory_pipeline.domain.triples import Vocabulary
 
 
@@ -106,6 +107,19 @@ class Configuration:
         """Return where the key for a workspace's vectors is found: its own or the defaults'; None if none is named."""
         return self._workspace(workspace_id).embedding_key
 
+    def retention(self, workspace_id: str) -> Retention:
+        """Return for how long a workspace's memory is kept; forever if nothing is said."""
+        return self._workspace(workspace_id).retention
+
+    def retentions(self) -> dict[str, Retention]:
+        """Return for how long memory is kept, by each workspace that the file names; under "" of all others."""
+        named = {workspace_id: workspace.retention for workspace_id, workspace in self._workspaces.items()}
+        return {"": self._other_workspaces.retention, **named}
+
+    def previews(self, workspace_id: str) -> bool:
+        """Tell whether Dagster's UI may show what was remembered in a workspace."""
+        return self._workspace(workspace_id).previews
+
     def describe(self, scope: Scope) -> dict[str, object]:
         """Return all that holds for an agent, as JSON can hold it; keys as references."""
         budget = self.budget(scope.workspace_id)
@@ -117,6 +131,8 @@ class Configuration:
             "source": self.source,
             "max_concurrency": self.max_concurrency,
             "budget": budget.model_dump(mode="json") if budget else None,
+            "retention": self.retention(scope.workspace_id).describe(),
+            "previews": self.previews(scope.workspace_id),
             "embedding": embedding,
             "extraction": self.extraction(scope).model_dump(mode="json"),
             "summaries": {

@@ -18,8 +18,10 @@ from memory_pipeline.configuration import (
     Price,
     Summarization,
 )
+from memory_pipeline.configuration.retention import RetentionSection
 from memory_pipeline.configuration.sections import DefaultsSection, Document, Graph, Summaries, WorkspaceSection
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.retention import PLANS, Duration
 
 #: A key behind "#" without a space is switched off.
 EVERYTHING = re.sub(r"#(?=\S)", "", EXAMPLE)
@@ -37,6 +39,27 @@ def test_the_example_is_a_configuration(text: str) -> None:
     assert configuration.injection(Scope("acme", "2024-01-15")).for_model == ()
     assert configuration.vocabulary(Scope("acme", "support")).multi == {"speaks", "works_for", "on_call"}
     assert configuration.vocabulary(Scope("other", "any")).single == {"on_call", "favourite_tool"}
+    assert configuration.retention("acme").describe() == {**PLANS["free"].describe(), "daily": "35d"}
+    assert (configuration.previews("acme"), configuration.previews("other")) == (False, True)
+
+
+def test_who_starts_from_the_example_loses_nothing_before_a_duration_is_switched_on() -> None:
+    assert Configuration.parse(EXAMPLE, "example").retention("other") == PLANS["forever"]
+    assert Configuration.parse(EVERYTHING, "example").retention("other").conversations == Duration.parse("90d")
+
+
+def test_the_example_tells_of_every_plan() -> None:
+    for name, retention in PLANS.items():
+        assert re.search(rf"\b{name}\b", EXAMPLE)
+        described = retention.describe()
+        if name not in ("standard", "forever"):
+            durations = [described[kept] for kept in ("facts", *Summaries.model_fields)]
+            assert f"{name}: {' '.join(durations)}" in EXAMPLE
+            assert described["conversations"] == described["preferences"] == described["facts"]
+        assert described["graph"] == "forever"
+    standard = PLANS["standard"].describe()
+    assert f"conversations {standard['conversations']}, facts {standard['facts']}, all else forever" in EXAMPLE
+    assert {standard[kept] for kept in standard if kept not in ("conversations", "facts")} == {"forever"}
 
 
 def test_no_task_of_the_example_is_without_a_key() -> None:
@@ -59,6 +82,7 @@ def test_no_task_of_the_example_is_without_a_key() -> None:
         Budget,
         Graph,
         Injection,
+        RetentionSection,
     ],
 )
 def test_the_example_has_every_key(record: type[Document]) -> None:

@@ -8,6 +8,7 @@ from memory_pipeline.configuration import Configuration
 from memory_pipeline.errors import ConfigurationError
 
 SOURCE = "lake/config/workspaces.yaml"
+DURATION = "a whole number of h, d, w, mo, q, y, such as 48h, 30d or 6mo, at most a century; or forever"
 
 
 def refused(text: str) -> list[str]:
@@ -61,7 +62,8 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: there is no such key; accepted: completion, extraction, "
-                "summaries, graph, injection, embedding, budget, agents; it is set once for the lake, in defaults"
+                "summaries, graph, injection, embedding, budget, retention, previews, agents; "
+                "it is set once for the lake, in defaults"
             ),
         ),
         (
@@ -179,7 +181,8 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, max_concurrency, embedding, budget; predicates are declared in graph"
+                "graph, injection, max_concurrency, embedding, budget, retention, previews; "
+                "predicates are declared in graph"
             ),
         ),
         (
@@ -206,6 +209,70 @@ def refused(text: str) -> list[str]:
             ),
         ),
         (
+            "defaults:\n  retention:\n    facts: 3 fortnights",
+            f"line 3: defaults.retention.facts: '3 fortnights' is not accepted; expected {DURATION}",
+        ),
+        (
+            "workspaces: {acme: {retention: {working: 48}}}",
+            f"line 1: workspaces.acme.retention.working: 48 is not accepted; expected {DURATION}",
+        ),
+        (
+            "defaults:\n  retention:\n    daily:",
+            f"line 3: defaults.retention.daily: null is not accepted; expected {DURATION}",
+        ),
+        (
+            f"defaults: {{retention: {{yearly: {'9' * 40}y}}}}",
+            f"line 1: defaults.retention.yearly: a text of 41 characters is not accepted; expected {DURATION}",
+        ),
+        (
+            "workspaces:\n  acme:\n    retention:\n      plan: gold",
+            (
+                "line 4: workspaces.acme.retention.plan: 'gold' is not accepted; "
+                "expected free or starter or pro or standard or forever"
+            ),
+        ),
+        (
+            "defaults: {retention: 30d}",
+            (
+                "line 1: defaults.retention: a value of 3 characters is not accepted; expected a mapping with keys of "
+                "plan, working, conversations, facts, preferences, daily, weekly, monthly, quarterly, yearly, graph"
+            ),
+        ),
+        (
+            "defaults: {retention: {hourly: 48h}}",
+            (
+                "line 1: defaults.retention.hourly: there is no such key; accepted: plan, working, conversations, "
+                "facts, preferences, daily, weekly, monthly, quarterly, yearly, graph"
+            ),
+        ),
+        (
+            "workspaces: {acme: {plan: free}}",
+            (
+                "line 1: workspaces.acme.plan: there is no such key; accepted: completion, extraction, summaries, "
+                "graph, injection, embedding, budget, retention, previews, agents; a plan is set in retention"
+            ),
+        ),
+        (
+            "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
+            (
+                "line 1: workspaces.acme.agents.support.retention: there is no such key; "
+                "accepted: completion, extraction, summaries, graph, injection; "
+                "retention is set for a workspace, or in defaults for each"
+            ),
+        ),
+        (
+            "workspaces: {acme: {agents: {support: {previews: false}}}}",
+            (
+                "line 1: workspaces.acme.agents.support.previews: there is no such key; "
+                "accepted: completion, extraction, summaries, graph, injection; "
+                "previews are switched for a workspace, or in defaults for each"
+            ),
+        ),
+        (
+            "defaults: {previews: 0}",
+            "line 1: defaults.previews: 0 is not accepted; expected true or false",
+        ),
+        (
             "workspaces:\n  acme:\n    agents:\n      2024-01-15: {}",
             "line 4: workspaces.acme.agents: the key '2024-01-15' is a date to YAML; write it in quotes",
         ),
@@ -217,7 +284,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, embedding, budget, agents; is budget meant?"
+                "graph, injection, embedding, budget, retention, previews, agents; is budget meant?"
             ),
         ),
         (

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration import Budget, Configuration, Embedding, Extraction, Injection, Summarization
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.retention import PLANS
 from memory_pipeline.domain.triples import Vocabulary
 from memory_pipeline.errors import ConfigurationError, InputError
 
@@ -32,6 +33,8 @@ defaults:
   budget: {usd_per_month: 20, when_spent: wait}
   graph: {single_valued: [Favourite Colour, drives], multi_valued: [speaks]}
   injection: {max_results: 8, rerank: model}
+  retention: {plan: standard}
+  previews: false
 workspaces:
   acme:
     completion: {api_key: env:ACME_KEY}
@@ -70,6 +73,8 @@ def test_without_a_word_everything_is_deterministic(text: str) -> None:
     assert configuration.vocabulary(SUPPORT) == Vocabulary()
     assert configuration.budget("acme") is None
     assert configuration.embedding_key("acme") is None
+    assert set(configuration.retention("acme").describe().values()) == {"forever"}
+    assert configuration.previews("acme")
 
 
 def test_an_agent_gets_the_defaults_its_workspace_and_its_own(configuration: Configuration) -> None:
@@ -198,6 +203,8 @@ def test_a_description_is_json_and_refers_to_keys(
         "api_key": "env:SMALL_KEY",
     }
     assert described["budget"] == {"usd_per_month": 20.0, "tokens_per_month": 1000, "when_spent": "wait"}
+    assert described["retention"] == PLANS["standard"].describe()
+    assert described["previews"] is False
     assert "sk-value" not in str(described)
     nobody: Any = Configuration.parse("", SOURCE).describe(SUPPORT)
     assert nobody["budget"] is None
@@ -219,10 +226,28 @@ KEYS = st.sampled_from(
     "defaults workspaces acme agents support completion extraction summaries embedding budget daily montly model "
     "api_key api_base parameters price prompt dimension max_concurrency usd_per_month when_spent known_facts "
     "extra_headers input timeout_seconds answer_format apikey temperature length a/b x..y 2024-01-15 no "
-    "graph single_valued multi_valued injection rerank entities max_tokens".split()
+    "graph single_valued multi_valued injection rerank entities max_tokens "
+    "retention plan working conversations weekly previews".split()
 )
 SCALARS = st.sampled_from(
-    [None, True, 0, -1, 1.5, float("nan"), 10**17, "", "openai/x", "deterministic", "env:A", "{agent}", "{", "gpt-5"]
+    [
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        float("nan"),
+        10**17,
+        "",
+        "openai/x",
+        "deterministic",
+        "env:A",
+        "{agent}",
+        "{",
+        "gpt-5",
+        "30d",
+        "2y",
+    ]
     + [SECRET, f"Bearer {SECRET}", f"env:{SECRET}", f"https://u:{SECRET}@h", f"{{{SECRET}}}", f"openai {SECRET}"] * 2
 )
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner), max_leaves=12)

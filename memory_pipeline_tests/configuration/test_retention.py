@@ -1,0 +1,171 @@
+"""For how long a workspace's memory is kept, as the file says it: plans, overrides, and what does not fit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.configuration import Configuration
+from memory_pipeline.configuration.retention import RetentionSection
+from memory_pipeline.domain.retention import PLANS, Kept
+from memory_pipeline.errors import ConfigurationError
+
+WORKING = ("conversations", "facts", "preferences")
+SUMMARIES = ("daily", "weekly", "monthly", "quarterly", "yearly")
+
+
+def section(keys: dict[str, str]) -> str:
+    """Return what a file says of retention."""
+    return f"{{retention: {{{', '.join(f'{key}: {text}' for key, text in keys.items())}}}}}"
+
+
+def kept(text: str, workspace_id: str = "acme") -> dict[str, str]:
+    """Return for how long the memory of a workspace is kept."""
+    return Configuration.parse(text, "file").retention(workspace_id).describe()
+
+
+def refused(text: str) -> list[str]:
+    """Return the lines of the error."""
+    with pytest.raises(ConfigurationError) as refusal:
+        Configuration.parse(text, "file")
+    return str(refusal.value).splitlines()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_plan_is_named_in_the_defaults_or_in_a_workspace(plan: str) -> None:
+    assert kept(f"defaults: {{retention: {{plan: {plan}}}}}") == PLANS[plan].describe()
+    text = f"workspaces: {{acme: {{retention: {{plan: {plan}}}}}}}"
+    assert kept(text) == PLANS[plan].describe()
+    assert kept(text, "other") == PLANS["forever"].describe()
+
+
+def test_there_is_a_key_for_every_plan_and_class() -> None:
+    assert set(RetentionSection.model_fields) == {"plan", "working", *Kept}
+
+
+@pytest.mark.parametrize("name", Kept)
+def test_each_class_has_a_duration_of_its_own(name: str) -> None:
+    # What is made of memory is kept for at least as long; so what a day is made from is kept for an hour here.
+    everything = {**dict.fromkeys(WORKING, "1h"), **dict.fromkeys(SUMMARIES, "2h"), "graph": "2h"}
+    everything[name] = "1h" if name == "daily" else "2h"
+    for coarser in SUMMARIES[SUMMARIES.index(name) + 1 :] if name in SUMMARIES else ():
+        everything[coarser] = "3h"
+    assert kept(f"defaults: {section(everything)}") == everything
+
+
+def test_working_stands_for_what_is_not_said_apart() -> None:
+    free = PLANS["free"].describe()
+    assert kept("defaults: {retention: {plan: free, working: 5d}}") == free | dict.fromkeys(WORKING, "5d")
+    for order in ("working: 5d, facts: 1y", "facts: 1y, working: 5d"):
+        said = kept(f"defaults: {{retention: {{plan: free, {order}}}}}")
+        assert said == free | {"conversations": "5d", "facts": "1y", "preferences": "5d"}
+
+
+def test_a_workspace_overrides_key_by_key_what_holds_for_all() -> None:
+    defaults = "defaults: {retention: {plan: free, facts: 1y, daily: 40d}}\n"
+    inherited = PLANS["free"].describe() | {"facts": "1y", "daily": "40d"}
+    assert kept(defaults) == inherited
+    assert kept(defaults + "workspaces: {acme: {retention: }}") == inherited
+    assert kept(defaults + "workspaces: {acme: {retention: {conversations: 40d}}}") == inherited | {
+        "conversations": "40d"
+    }
+    # "working" says it of facts too.
+    assert kept(defaults + "workspaces: {acme: {retention: {working: 1h}}}") == inherited | dict.fromkeys(WORKING, "1h")
+
+
+def test_a_workspace_that_names_a_plan_inherits_nothing() -> None:
+    defaults = "defaults: {retention: {plan: free, facts: 1y, graph: 2y}}\n"
+    assert kept(defaults + "workspaces: {acme: {retention: {plan: pro, yearly: forever}}}") == {
+        **PLANS["pro"].describe(),
+        "yearly": "forever",
+    }
+
+
+def test_all_that_is_said_of_retention_is_there_at_once() -> None:
+    text = "defaults: {retention: {plan: free}}\nworkspaces: {a: {}, b: {retention: {plan: pro}}}"
+    assert Configuration.parse(text, "file").retentions() == {"": PLANS["free"], "a": PLANS["free"], "b": PLANS["pro"]}
+    assert Configuration.parse("", "file").retentions() == {"": PLANS["forever"]}
+
+
+def test_what_does_not_fit_is_found_where_it_was_said() -> None:
+    text = """
+defaults:
+  retention:
+    plan: free
+    facts: 1y
+workspaces:
+  a:
+    retention:
+      working: 60d
+  b:
+    retention:
+      weekly: 7w
+      daily: 50d
+      quarterly: 5mo
+  c:
+    retention: {plan: pro, daily: 60d}
+"""
+    reason = "{} may end before {}, from which it is made; expected {} to be kept for at least {}, or {} for at most {}"
+    assert refused(text) == [
+        "file, line 9: workspaces.a.retention.working: "
+        + reason.format("daily 30d", "conversations 60d", "daily", "60d", "conversations", "30d"),
+        "file, line 12: workspaces.b.retention.weekly: "
+        + reason.format("weekly 7w", "daily 50d", "weekly", "50d", "daily", "7w"),
+        "file, line 14: workspaces.b.retention.quarterly: "
+        + reason.format("quarterly 5mo", "monthly 6mo", "quarterly", "6mo", "monthly", "5mo"),
+    ]
+
+
+def test_what_does_not_fit_in_the_defaults_is_said_once() -> None:
+    text = """
+defaults:
+  retention: {plan: free, yearly: 1y, conversations: forever}
+  previews: true
+workspaces:
+  a: {retention: {weekly: 5w}}
+  b: {retention: {plan: free, weekly: 2w}}
+"""
+    places = [line.split(" may end before ")[0] for line in refused(text)]
+    assert places == ["file, line 7: workspaces.b.retention.weekly: weekly 2w"]
+    text = text.replace("yearly: 1y", "yearly: 11mo")
+    places = [line.split(" may end before ")[0] for line in refused(text)]
+    assert places == [
+        "file, line 3: defaults.retention.yearly: yearly 11mo",
+        "file, line 7: workspaces.b.retention.weekly: weekly 2w",
+    ]
+
+
+_terms = st.sampled_from(["1h", "48h", "30d", "6w", "6mo", "4q", "1y", "2y", "forever"])
+_sections = st.fixed_dictionaries(
+    {}, optional={"plan": st.sampled_from(list(PLANS)), "working": _terms, **{kept.value: _terms for kept in Kept}}
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_sections, _sections)
+def test_every_section_is_taken_as_it_stands_or_refused_with_its_key(
+    defaults: dict[str, str], workspace: dict[str, str]
+) -> None:
+    text = f"defaults: {section(defaults)}\nworkspaces: {{acme: {section(workspace)}}}"
+    try:
+        said = kept(text)
+    except ConfigurationError as error:
+        for line in str(error).splitlines():
+            place, keys = ("defaults", defaults) if "defaults.retention." in line else ("workspaces.acme", workspace)
+            key = line.partition(f"{place}.retention.")[2].partition(":")[0]
+            assert key in keys
+        return
+    for name, text in said.items():
+        own = workspace.get(name) or (workspace.get("working") if name in WORKING else None)
+        assert own is None or text == own
+
+
+# --- previews --------------------------------------------------------------------------------------------------------
+
+
+def test_previews_are_shown_unless_it_is_said_that_they_are_not() -> None:
+    text = "defaults: {previews: NO}\nworkspaces: {a: {previews: YES}, b: {budget: {usd_per_month: 1}}}"
+    for default, own in ((True, False), (False, True)):
+        said = Configuration.parse(text.replace("NO", str(default).lower()).replace("YES", str(own).lower()), "file")
+        assert [said.previews(workspace_id) for workspace_id in ("a", "b", "other")] == [own, default, default]
