@@ -7,13 +7,20 @@ ephemeral Dagster instance.
 
 The same call is then made again (it should write nothing), and once more with ``between``, which looks at every
 partition whatever the ledger says. Last, one message is written into an old hour and the call repeated. Runs are calls
-of Dagster; commits are versions of the Delta tables; index versions are those of all LanceDB tables together.
+of Dagster; commits are versions of the Delta tables; index versions are those of all LanceDB tables together; questions
+are what a model would be asked if one were configured: passages and summaries.
+
+What the orchestrator adds is measured on copies of the same journal: the steps called as plain functions, through
+Dagster on an instance that is forgotten, and on one that is kept in SQLite.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -24,17 +31,47 @@ from benchmarks.generator import START, WORKSPACE, agent_name, sparse
 from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.defs import runs
 from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.selection import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.made import GrainRun
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.summaries import Assignment, Condensation
+
 _Row = dict[str, Cell]
+
+
+@dataclass
+class _Counting:
+    """An extractor and a summarizer that count what they are asked."""
+
+    models: Models
+    questions: int = 0
+
+    def method(self, scope: Scope, grain: Grain | None = None) -> str:
+        return self.models.extractor.method(scope) if grain is None else self.models.summarizer.method(scope, grain)
+
+    def extract(
+        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+    ) -> list[Extraction]:
+        self.questions += len(passages)
+        return self.models.extractor.extract(passages, recall)
+
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        self.questions += len(assignments)
+        return self.models.summarizer.summarize(assignments)
 
 
 def run(folder: Path, *, quick: bool) -> list[Table]:
@@ -43,6 +80,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
     lake = Lake(str(folder / "lake"))
     now = START + timedelta(weeks=weeks, days=8)
     first, messages, writing = _ingest(lake, folder, agents, weeks, now)
+    overhead = _overhead(folder, now)
 
     whole: list[_Row] = []
     grains: list[_Row] = []
@@ -50,10 +88,12 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 
     def measure(what: str, between: tuple[datetime, datetime] | None = None) -> None:
         progress(what)
+        asked = _Counting(default_models())
+        models = replace(asked.models, extractor=asked, summarizer=asked)
         before, indexed, started = versions(lake), _index_versions(lake), time.perf_counter()
         with patch.object(runs, "_run", wraps=runs._run) as dagster_runs:
             finished = started
-            for event in runs.run_all(lake, Settings(root=lake.storage.uri), default_models(), now, between):
+            for event in runs.run_all(lake, Settings(root=lake.storage.uri), models, now, between):
                 if isinstance(event, GrainRun):
                     spent = time.perf_counter() - finished
                     grains.append(_grain(what, event, spent))
@@ -69,6 +109,10 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
                 "call": what,
                 "seconds": total,
                 "Dagster runs": dagster_runs.call_count,
+                "partitions": sum(
+                    int(row["partitions changed"]) for row in grains if row["call"] == what and row["grain"] != "marts"
+                ),
+                "questions": asked.questions,
                 "table commits": sum(written.values()),
                 "index versions": _index_versions(lake) - indexed,
             }
@@ -87,10 +131,39 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
     whole = [{**row, "of the first": float(row["seconds"]) / base} for row in whole]
     rate = f"{messages:,} messages of {agents} agents in {weeks} weeks, written to the journal in {writing:.0f} s"
     return [
+        Table("orchestrator", "the same journal, made with and without Dagster; marts are left out", overhead),
         Table("backfill", rate, whole),
         Table("backfill by grain", "periods: asked for; partitions changed and rows: of all assets of a grain", grains),
         Table("backfill: commits by table", "versions of each Delta table that a call made", commits),
     ]
+
+
+def _overhead(folder: Path, now: datetime) -> list[_Row]:
+    """Make copies of a lake in three ways, the plain one first and last."""
+    ways = ("plain functions", "Dagster, forgotten instance", "Dagster, SQLite instance", "plain functions, again")
+    seconds: dict[str, float] = {}
+    for number, way in enumerate(ways):
+        progress(way)
+        root = folder / f"copy-{number}"
+        shutil.copytree(folder / "lake", root)
+        home = folder / f"home-{number}"
+        home.mkdir()
+        started = time.perf_counter()
+        if way.startswith("plain"):
+            lake = Lake(str(root))
+            for grain in Grain:
+                for _ in make(lake, default_models(), grain, grain_status(lake, grain, START.date(), now).pending):
+                    pass
+        else:
+            settings = Settings(root=str(root), has_dagster_home=way.endswith("SQLite instance"))
+            kept = patch.dict(os.environ, {"DAGSTER_HOME": str(home)})
+            with kept, patch.object(runs, "stale_marts", return_value=[]):
+                for _ in runs.run_all(Lake(str(root)), settings, default_models(), now):
+                    pass
+        seconds[way] = time.perf_counter() - started
+        shutil.rmtree(root)
+    plain = (seconds[ways[0]] + seconds[ways[-1]]) / 2
+    return [{"way": way, "seconds": spent, "of plain functions": spent / plain} for way, spent in seconds.items()]
 
 
 def _ingest(lake: Lake, folder: Path, agents: int, weeks: int, now: datetime) -> tuple[str, int, float]:

@@ -6,7 +6,8 @@
     ├── InputError            a caller's argument or record is wrong (also a ValueError)
     ├── ConfigurationError    a setting is wrong, or two settings contradict each other
     ├── LakeError             the lake could not do what was asked
-    │   └── CommitConflictError    other writers kept winning; nothing was written, try again
+    │   ├── CommitConflictError    other writers kept winning; nothing was written, try again
+    │   └── QualityError           what was made is wrong; it was not indexed, and nothing is made from it
     └── ModelError            a model could not be reached, or its answers failed the checks
 
 Every message names the argument or setting, the value that was given and what is accepted.
@@ -34,6 +35,10 @@ class LakeError(MemoryPipelineError):
 
 class CommitConflictError(LakeError):
     """Other writers kept changing the same partition; nothing was written."""
+
+
+class QualityError(LakeError):
+    """Rows that were made are wrong; they are not indexed, not entered in the ledger, and nothing is made from them."""
 
 
 class ModelError(MemoryPipelineError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.reader import Hit
-    from memory_pipeline.steps.made import GrainRun
+    from memory_pipeline.steps.made import Expiration, GrainRun
     from memory_pipeline.steps.plan import GrainStatus
 
 _WIDTH = 118
@@ -128,6 +128,31 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     unpriced = sum(row["unpriced"] for row in expected)
     unknown = f", and {unpriced:,} calls whose price is not known" if unpriced else ""
     yield f"{calls:,} calls, about ${dollars:.4f}{unknown}"
+
+
+def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
+    """Yield what expires of each workspace and class, and what is held back; then what it comes to."""
+    going = [each for each in done.expired if each.rows]
+    if going:
+        yield "workspace             memory          kept until   through             rows   periods   agents"
+    for each in going:
+        expiry = each.expiry
+        yield (
+            f"{expiry.workspace_id:<20}  {expiry.kept:<14}  {expiry.cutoff:%Y-%m-%d}   {expiry.through.key:<14} "
+            f"{each.rows:>9,} {each.partitions:>9,} {each.agents:>8,}"
+        )
+    for held in {each.expiry.held_back_by: each.expiry for each in done.expired if each.expiry.held_back_by}.values():
+        yield (
+            f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is yet to be made "
+            "(`memory-pipeline status`, `memory-pipeline run`)"
+        )
+    if not going:
+        yield "nothing has expired"
+    elif dry_run:
+        yield f"{done.rows:,} rows would go; nothing was deleted"
+    else:
+        left = f"{done.files:,} files, {done.bytes:,} bytes left the disk"
+        yield f"{done.rows:,} rows went; {left} ({done.seconds:.1f} s)"
 
 
 def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) -> Iterator[str]:

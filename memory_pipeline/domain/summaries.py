@@ -58,6 +58,8 @@ class Summary:
         content: the text, one line a point, each with its date.
         source_ids: ids of all that it was made from (facts, or finer summaries), sorted.
         source_digest: changes if any of them, the method or its settings changed; equal digest, nothing to do.
+        source_digests: digests of the finer summaries that it was made from, in the order of `source_ids`; of a day,
+            which is made from facts, there are none: their ids change with them.
         tokens_in, tokens_out: as the model counted them, or estimated (:func:`~.calls.count_tokens`) without one.
         summary_method: name and version of the rules or the prompt.
         cost: US dollars, where a model was asked and its price is known.
@@ -80,6 +82,7 @@ class Summary:
     tokens_in: int
     tokens_out: int
     summary_method: str
+    source_digests: tuple[str, ...] = ()
     cost: float | None = None
     model: str | None = None
     prompt_version: str | None = None

@@ -48,12 +48,15 @@ class Pending:
         files = self._lake.journal.pending(self._scope)
         with self._lock:
             held = {}
+            new = [file for file in files if file.path not in self._files]
+            forgotten = self._lake.tombstones.forgotten() if new else None
             for file in files:
                 found = self._files.get(file.path)
-                if found is None:
+                if found is None and forgotten is not None:
                     contents = self._lake.journal.read(file)
-                    facts = self._extractor.facts_of(contents.messages)
-                    found = PendingFile(tuple(facts), tuple(contents.edits))
-                held[file.path] = found
+                    facts = self._extractor.facts_of(forgotten.filter(contents.messages))
+                    found = PendingFile(tuple(facts), tuple(forgotten.filter(contents.edits)))
+                if found is not None:
+                    held[file.path] = found
             self._files = held
             return dict(held)

@@ -16,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,14 @@ from memory_pipeline.lake.items import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.lake.items import Row, Value, Vector, VectorItem
+    from memory_pipeline.lake.storage import Storage
+
+_Result = TypeVar("_Result")
 
 #: How many items are written in one commit, and how many are deleted in one.
 BATCH, _DELETED_AT_ONCE = 100, 1_000
@@ -104,7 +107,7 @@ class VectorCollection:
         self._called = f"{shown(name)} of agent {shown(scope.agent_id)}"
         self._loop = EventLoop()
         self._databases = Databases(lake.storage)
-        self._opened: Any | None = None
+        self._fits: Any | None = None
         self._loop.run(self._table())
 
     @classmethod
@@ -186,73 +189,105 @@ class VectorCollection:
 
     async def _table(self) -> Any | None:
         """Return the collection's table; None where nothing was ever written."""
-        if self._opened is None:
-            table = await self._databases.table(*self._where)
-            self._opened = None if table is None else await self._fitting(table)
-        return self._opened
+        table = await self._databases.table(*self._where)
+        return None if table is None else await self._fitting(table)
 
     async def _made_table(self) -> Any:
         """Return the collection's table, made if there is none."""
-        if self._opened is None:
-            self._opened = await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
-        return self._opened
+        return await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
+
+    def _renew(self) -> None:
+        self._databases.forget(*self._where)
 
     async def _fitting(self, table: Any) -> Any:
         """Return a table; refuse one of another dimension."""
+        if table is self._fits:
+            return table
         made_with = (await table.schema()).field("vector").type.list_size
         if made_with != self._dimension:
             raise ConfigurationError(
                 f"dimension {self._dimension:,} does not fit collection {self._called}, which was made with dimension "
                 f"{made_with:,}; open it with that, or give the collection another name"
             )
+        self._fits = table
         return table
+
+    async def _read(self, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
+        """Return what `read` makes of the collection's table."""
+
+        async def fitting(table: Any) -> _Result:
+            return await read(await self._fitting(table))
+
+        return await self._databases.read(*self._where, fitting, nothing)
 
     async def _upsert(self, rows: list[Row]) -> int:
         if not rows:
             return 0
-        table = await self._made_table()
         batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         for batch in batches:
-            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            await self._databases.commit(table, partial(merge.execute, _table_of(batch, self._dimension)))
+            merged = partial(_merge, _table_of(batch, self._dimension))
+            await self._databases.commit(self._made_table, merged, self._renew)
         return len(batches)
 
     async def _delete(self, ids: list[str]) -> int:
-        table = await self._table()
-        if table is None:
-            return 0
         deleted = 0
         for start in range(0, len(ids), _DELETED_AT_ONCE):
-            listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids hold no quotes
-            result = await self._databases.commit(table, partial(table.delete, f"id IN ({listed})"))
-            deleted += result.num_deleted_rows
+            if await self._read(_is_there, nothing=False):
+                listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids hold no quotes
+                result = await self._databases.commit(
+                    self._made_table, partial(_delete, f"id IN ({listed})"), self._renew
+                )
+                deleted += result.num_deleted_rows
         return deleted
 
     async def _nearest(self, query: NDArray[np.float32], top_k: int) -> list[dict[str, Any]]:
         """Return the nearest rows, and all that are as near as the last of them: which of those count, ids decide."""
-        table = await self._table()
-        if table is None:
-            return []
-        near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
-        limit = top_k + 1
-        while True:
-            rows = await near.limit(limit).to_arrow()
-            distances = rows["_distance"].to_numpy().astype(np.float64)
-            similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # which makes 0 of -0
-            if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
-                break
-            limit *= 4
+
+        async def nearest(table: Any) -> tuple[pa.Table, NDArray[np.float64]]:
+            near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
+            limit = top_k + 1
+            while True:
+                rows = await near.limit(limit).to_arrow()
+                distances = rows["_distance"].to_numpy().astype(np.float64)
+                similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # which makes 0 of -0
+                if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
+                    return rows, similarities
+                limit *= 4
+
+        rows, similarities = await self._read(nearest, (_schema(self._dimension).empty_table(), np.empty(0)))
         return [
             {**row, "similarity": similarity}
             for row, similarity in zip(rows.to_pylist(), similarities.tolist(), strict=True)
         ]
 
     async def _stats(self) -> CollectionStats:
-        table = await self._table()
-        if table is None:
-            return CollectionStats(0, self._dimension, 0, 0)
-        stats = await table.stats()
-        return CollectionStats(stats["num_rows"], self._dimension, stats["total_bytes"], await table.version())
+        async def stats(table: Any) -> CollectionStats:
+            found = await table.stats()
+            return CollectionStats(found["num_rows"], self._dimension, found["total_bytes"], await table.version())
+
+        return await self._read(stats, CollectionStats(0, self._dimension, 0, 0))
+
+
+def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:
+    """Yield the tables of a workspace that hold collections: whose, and the name."""
+    for folder in storage.folders(f"vectordb/{workspace_id}"):
+        table, _, kind = folder.rpartition(".")
+        agent_id, _, name = table.removeprefix("_").rpartition(".")
+        if kind == "lance" and table.startswith("_") and _NAME.fullmatch(name):
+            yield Scope(workspace_id, agent_id), table
+
+
+async def _is_there(table: Any) -> bool:
+    """Tell of a table that it is there: it has a version."""
+    return bool(await table.version())
+
+
+async def _merge(rows: pa.Table, table: Any) -> Any:
+    return await table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+
+async def _delete(where: str, table: Any) -> Any:
+    return await table.delete(where)
 
 
 def _schema(dimension: int) -> pa.Schema:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.calls import Calls
     from memory_pipeline.lake.ledger import Ledger
     from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.tombstones import Tombstones
     from memory_pipeline.lake.vectors import VectorIndex
 
 #: The file that sets models, prompts and budgets.
@@ -127,6 +128,13 @@ class Lake:
         from memory_pipeline.lake.ledger import Ledger
 
         return Ledger(self.tables)
+
+    @cached_property
+    def tombstones(self) -> Tombstones:
+        """What was forgotten."""
+        from memory_pipeline.lake.tombstones import Tombstones
+
+        return Tombstones(self.tables)
 
     @cached_property
     def calls(self) -> Calls:

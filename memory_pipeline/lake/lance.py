@@ -1,7 +1,10 @@
-"""The only door to lancedb: opens and makes tables, and commits beside other processes.
+"""The only door to lancedb: opens, makes and drops tables, and reads and commits beside other processes.
 
 One database for each workspace, ``vectordb/{workspace}`` under the lake's root. Whose tables lie in it, and what is in
 them, :mod:`~memory_pipeline.lake.vectors` and :mod:`~memory_pipeline.lake.collection` know.
+
+Tables are purged and dropped while others use them. Who finds that files have vanished looks again; and who wrote,
+whether the table still stands. A table that is made again counts its versions anew, so that each has a mark of its own.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import asyncio
 import random
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lancedb
+import numpy as np
 from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
@@ -23,9 +28,10 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from memory_pipeline.lake.storage import Storage
 
@@ -37,8 +43,12 @@ __all__ = [
     "Databases",
     "EventLoop",
     "IvfRq",
+    "VanishedError",
     "compact",
+    "has_vanished",
     "persistent",
+    "renew",
+    "shrink",
 ]
 
 _Result = TypeVar("_Result")
@@ -51,8 +61,33 @@ _CLAIMS = "vectordb/_claims"
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
 #: How often a write that lost against another process is tried again, and for how many seconds it waits at most.
 _ATTEMPTS, _LONGEST_PAUSE = 20, 0.2
+#: How often one looks again whose files vanished, and how many seconds it waits at most.
+_LOOKS, _LONGEST_LOOK = 12, 0.1
+#: How often it is tried to delete a table's folder, into which others may still write.
+_DROPS = 10
+#: In a table's metadata: when it was made, in milliseconds since 1970.
+_MADE = b"memory_pipeline.made"
+#: For so many seconds a table of the same version is taken for the same table.
+_TRUSTED = 1.0
+#: Compaction writes a file anew when more of its rows than this were deleted.
+_MATERIALIZED = 0.1
+#: No write takes as long.
+_LONGEST_WRITE = timedelta(hours=1)
 #: Old versions stay this long for readers that still use them.
 _KEEP_VERSIONS = timedelta(minutes=10)
+
+
+#: At once: of nought, lancedb warns at every table.
+_MOMENT = timedelta(milliseconds=1)
+#: As what lancedb raises what goes wrong.
+_FAILURES = (RuntimeError, ValueError, OSError)
+
+
+class VanishedError(RuntimeError):
+    """A table was dropped after it was written to."""
+
+    def __init__(self) -> None:
+        super().__init__("the table is not found any more")
 
 
 class EventLoop:
@@ -81,6 +116,8 @@ class Databases:
         self._storage = storage
         self._connections: dict[str, Any] = {}
         self._tables: dict[tuple[str, str], Any] = {}
+        # Of tables the version, when they were made, and until when that is trusted to be of the same table.
+        self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
         self._claims = Claims(storage, _CLAIMS, lambda: datetime.now(UTC))
 
     async def table(self, workspace_id: str, name: str) -> Any | None:
@@ -89,38 +126,134 @@ class Databases:
             connection = await self._connection(workspace_id)
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
-            except ValueError as error:
-                if "not found" not in str(error).lower():
+            except (ValueError, RuntimeError) as error:
+                if not has_vanished(error):
                     raise
                 return None
         return self._tables[workspace_id, name]
 
+    def forget(self, workspace_id: str, name: str) -> None:
+        """Open a table anew when it is next asked for."""
+        self._tables.pop((workspace_id, name), None)
+        self._known.pop((workspace_id, name), None)
+
+    async def read(
+        self, workspace_id: str, name: str, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
+    ) -> _Result:
+        """Return what `read` makes of a table, read again where files vanished; `nothing` where there is no table."""
+        look = 0
+        while True:
+            table = await self.table(workspace_id, name)
+            if table is None:
+                return nothing
+            try:
+                return await read(table)
+            except _FAILURES as error:
+                look += 1
+                if look == _LOOKS or not has_vanished(error):
+                    raise
+            self.forget(workspace_id, name)
+            await asyncio.sleep(random.uniform(0, _LONGEST_LOOK) if look > 1 else 0)  # noqa: S311  # jitter
+
     async def create(self, workspace_id: str, name: str, schema: pa.Schema) -> Any:
         """Return a table of a workspace, made empty where there is none, whoever else is making it."""
         connection = await self._connection(workspace_id)
-        key = digest(workspace_id, name)
         while (table := await self.table(workspace_id, name)) is None:
-            if await asyncio.to_thread(self._claims.claim, key, _LEASE):
-                try:
-                    if await self.table(workspace_id, name) is None:  # it may have been made since it was looked for
-                        await connection.create_table(name, schema=schema)
-                finally:
-                    await asyncio.to_thread(self._claims.release, key)
-            else:
-                await asyncio.sleep(_PAUSE)
+            async with self._claimed(workspace_id, name):
+                if await self.table(workspace_id, name) is None:  # it may have been made since it was looked for
+                    made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
+                    await connection.create_table(name, schema=schema.with_metadata({_MADE: made}))
         return table
 
+    async def drop(self, workspace_id: str, name: str, *, only_if_empty: bool = False) -> bool:
+        """Delete a table with all its versions; return whether there was one.
+
+        Args:
+            workspace_id: where.
+            name: of the table.
+            only_if_empty: leave one that has rows. A write of which :meth:`stands` says that it stands is never lost.
+
+        Raises:
+            CommitConflictError: others kept writing into it.
+        """
+        folder = f"vectordb/{workspace_id}/{name}.lance"
+        connection = await self._connection(workspace_id)
+        async with self._claimed(workspace_id, name):
+            rows: int = await self.read(workspace_id, name, lambda table: table.count_rows(), 0)
+            if only_if_empty and rows:
+                return False
+            self.forget(workspace_id, name)
+            there = False
+            for _ in range(_DROPS):  # who writes right now puts files back
+                if not await asyncio.to_thread(self._storage.has, folder):
+                    break
+                there = True
+                with suppress(*_FAILURES):
+                    await connection.drop_table(name, ignore_missing=True)
+                await asyncio.to_thread(self._storage.remove, folder)
+            else:
+                raise CommitConflictError(f"{folder} cannot be deleted while others keep writing into it; try again")
+            return there
+
+    async def stands(self, workspace_id: str, name: str, version: int) -> bool:
+        """Tell whether a version that was committed is still there: the table may have been dropped as an empty one."""
+        if await asyncio.to_thread(self._storage.read, f"{_CLAIMS}/{digest(workspace_id, name)}.json") is not None:
+            async with self._claimed(workspace_id, name):  # when this is had, it has been dropped, or will not be
+                pass
+        return await self.read(workspace_id, name, lambda table: table.version(), 0) >= version
+
+    async def version(self, workspace_id: str, name: str) -> int | None:
+        """Return a number that grows with each commit to a table, and when it is made again; None where there is none.
+
+        A table that is dropped and made again within a second may have the same one for the rest of that second. To
+        lancedb the number means nothing.
+        """
+
+        async def read(table: Any) -> int:
+            version = int(await table.version())
+            known = self._known.get((workspace_id, name))
+            if known is None or known[0] != version or monotonic() >= known[2]:
+                # To ask for both costs thrice as much, and seldom is a table made again as of the same version.
+                made = int(((await table.schema()).metadata or {}).get(_MADE, 0))
+                known = self._known[workspace_id, name] = version, made, monotonic() + _TRUSTED
+            return known[1] * 2**20 + version
+
+        return await self.read(workspace_id, name, read, None)
+
+    @asynccontextmanager
+    async def _claimed(self, workspace_id: str, name: str) -> AsyncIterator[None]:
+        """Be the one who makes or drops a table."""
+        key = digest(workspace_id, name)
+        while not await asyncio.to_thread(self._claims.claim, key, _LEASE):
+            await asyncio.sleep(_PAUSE)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._claims.release, key)
+
     @staticmethod
-    async def commit(table: Any, write: Callable[[], Awaitable[Any]]) -> Any:
+    async def commit(
+        find: Callable[[], Awaitable[Any]], write: Callable[[Any], Awaitable[Any]], renew: Callable[[], object]
+    ) -> Any:
         """Await a write of a table as :func:`persistent` does, and now and then compact it; return the write's result.
+
+        Args:
+            find: returns the table.
+            write: writes to it.
+            renew: has it opened anew when it is next looked for.
 
         Raises:
             CommitConflictError: others were first every time; nothing was written.
         """
-        result = await persistent(write)
+
+        async def attempt() -> Any:
+            return await write(await find())
+
+        result = await persistent(attempt, renew)
         if result.version % COMPACT_EVERY == 0:
             # What was written stays written: where others leave no gap to compact in, a later round will.
             with suppress(CommitConflictError):
+                table = await find()
                 await persistent(lambda: compact(table))
         return result
 
@@ -132,11 +265,12 @@ class Databases:
         return self._connections[workspace_id]
 
 
-async def persistent(write: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Await a write, again where another process committed first.
+async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[], object] = lambda: None) -> _Result:
+    """Await a write, again where another process committed first, or purged what was read.
 
     Args:
         write: one whose result is the same however often it is begun.
+        renew: called before it begins again because files have vanished: the table may have been dropped.
 
     Raises:
         CommitConflictError: others were first every time.
@@ -146,17 +280,83 @@ async def persistent(write: Callable[[], Awaitable[_Result]]) -> _Result:
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))  # noqa: S311  # jitter, not a secret
         try:
             return await write()
-        except RuntimeError as error:
-            if "commit conflict" not in str(error) and "concurrent writers" not in str(error):
+        except _FAILURES as error:
+            if has_vanished(error):
+                renew()
+            elif "commit conflict" not in str(error) and "concurrent writers" not in str(error):
                 raise
             conflict = error
     raise CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again") from conflict
+
+
+def has_vanished(error: Exception) -> bool:
+    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
+    text = str(error).lower()
+    return "not found" in text or "no such file" in text
 
 
 async def compact(table: Any) -> None:
     """Put a table's small files together, bring its indices up to date and drop versions that nobody reads."""
     await table.checkout_latest()
     await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+
+
+async def shrink(table: Any, storage: Storage, path: str, same: str) -> None:
+    """Take from the disk the rows that were deleted from a table, and its old versions.
+
+    Args:
+        table: which.
+        storage: the lake's files.
+        path: the table's folder.
+        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
+    """
+    # A row's number says which file it is in, and where; a mark of deleted rows has the file's number in its name.
+    marked = {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
+    if marked:
+        ids = (await table.query().select(["id"]).with_row_id().to_arrow())["_rowid"].to_numpy()
+        beside = np.concatenate([_left_alone(ids[ids >> 32 == file]) for file in marked])
+        if beside.size:
+            await _rewrite(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
+    await _settle(table)
+
+
+async def renew(table: Any, storage: Storage, path: str, same: str, indices: Mapping[str, Any]) -> None:
+    """Write all rows and indices of a table anew, so that the disk holds nothing else of it.
+
+    Files that were left behind by who was killed go too, once they are older than any write takes.
+
+    Args:
+        table: which.
+        storage: the lake's files.
+        path: the table's folder.
+        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
+        indices: configurations of the indices by column.
+    """
+    await _rewrite(table, await table.query().to_arrow(), same)
+    for column, config in indices.items():
+        await table.create_index(column, config=config, replace=True)
+    await _settle(table)
+    files = storage.list(path)
+    newest = max(entry.modified_at for entry in files)
+    storage.delete(entry.path for entry in files if newest - entry.modified_at > _LONGEST_WRITE)
+
+
+def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the rows of a file, if compaction does not write it anew because so few of its rows were deleted."""
+    rows = int(ids.max() & 0xFFFFFFFF) + 1 if ids.size else 0  # or more, if the last ones were deleted
+    return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
+
+
+async def _rewrite(table: Any, rows: pa.Table, same: str) -> None:
+    """Write rows of a table anew, but for those that are no longer the same."""
+    if rows.num_rows:
+        await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")
+
+
+async def _settle(table: Any) -> None:
+    await table.optimize()
+    await asyncio.sleep(_MOMENT.total_seconds() * 2)  # or the version before would be too young to go
+    await table.optimize(cleanup_older_than=_MOMENT)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

@@ -46,6 +46,7 @@ class Entry:
         rows, agents: how many it holds.
         unfinished: how much of it waits for a model: rows that a stand-in made or that have no vector, and passages or
             summaries that wait for a budget. A partition with any is made again by the next run.
+        expired: how many of the rows have expired since; the digests are still those of what was made.
     """
 
     asset: str
@@ -55,6 +56,7 @@ class Entry:
     rows: int
     agents: int
     unfinished: int = 0
+    expired: int = 0
 
     @property
     def bucket(self) -> str:
@@ -78,10 +80,29 @@ class Ledger:
             keys &= {Entry(asset, period, "", "", 0, 0).bucket for period in wanted}
         rows = self._tables.read(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
-            row["period"]: Entry(**{**row, "unfinished": row["unfinished"] or 0})  # of older lakes there is none
+            # Of older lakes there are none of these.
+            row["period"]: Entry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
             for row in rows
             if wanted is None or row["period"] in wanted
         }
+
+    def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
+        """Note, in one commit, of which partitions rows expire. What waited there for a model waits no more.
+
+        Args:
+            remaining: how many rows stay, by asset and period.
+        """
+        buckets = {Entry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
+
+        def noted(old: pa.Table) -> pa.Table:
+            rows = old.to_pylist()
+            for row in rows:
+                left = remaining.get((row["asset"], row["period"]))
+                if left is not None:
+                    row |= {"expired": max(1, row["rows"] - left), "unfinished": 0}
+            return pa.Table.from_pylist(rows, schema=LEDGER.schema)
+
+        self._tables.transform(LEDGER, buckets, noted)
 
     def record(self, entries: Iterable[Entry]) -> None:
         """Enter what was made, in one commit; an entry replaces that of the same asset and period."""

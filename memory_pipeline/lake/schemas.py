@@ -147,6 +147,9 @@ SUMMARIES = TableSpec(
             _field("importance", _SCORE, "Highest importance of its points."),
             _field("source_ids", _TEXTS, "All that it was made from: facts, or finer summaries; sorted."),
             _field("source_digest", _TEXT, "Changes if a source or the method changed."),
+            _field(
+                "source_digests", _TEXTS, "Digests of the finer summaries in source_ids, in that order?", nullable=True
+            ),
             _field("tokens_in", pa.int64(), "Tokens read, as the model counted; estimated at 4 bytes each by rules."),
             _field("tokens_out", pa.int64(), "Tokens written; likewise."),
             _field("cost", _SCORE, "US dollars?", nullable=True),
@@ -173,6 +176,7 @@ LEDGER = TableSpec(
             _field("rows", pa.int64(), "Number of its rows; 0 where it was looked at and there was no material."),
             _field("agents", pa.int64(), "Number of agents that have rows."),
             _field("unfinished", pa.int64(), "What waits for a model: made by a stand-in, or not yet?", nullable=True),
+            _field("expired", pa.int64(), "How many of its rows have expired since?", nullable=True),
         ]
     ),
     partition_by=("bucket",),
@@ -283,9 +287,52 @@ GRAPH_FACTS = TableSpec(
     order_by=("source_id", "label", "valid_from", "target_id", "id"),
 )
 
+EXPIRATIONS = TableSpec(
+    "expirations",
+    pa.schema(
+        [
+            *_SCOPE,
+            _field("kept", _TEXT, "What expired: conversations, facts, preferences, daily, weekly, …, graph."),
+            _field("through", _TEXT, "Last period that expired: nothing up to and including it is kept."),
+            _field("at", _TIME, "When the mark was last raised."),
+        ]
+    ),
+    partition_by=("workspace_id",),
+    order_by=("agent_id", "kept"),
+)
+
+TOMBSTONES = TableSpec(
+    "tombstones",
+    pa.schema(
+        [
+            _field("kind", _TEXT, "What was forgotten: agent, conversation or person."),
+            _field("id", _TEXT, "Hash of the mark."),
+            _field("workspace_id", _TEXT, "Workspace in which it was forgotten."),
+            _field("salt", _TEXT, "What is hashed before the identifiers."),
+            _field("mark", _TEXT, "Salted hash of the identifiers of what was forgotten."),
+            _field("words", pa.int32(), "Words of a person's name; 0 for all else."),
+            _field("forgotten_at", _TIME, "What was sent at or before this is dropped."),
+            _field("hours", _TEXTS, "UTC hours in which something was found."),
+            _field("is_done", pa.bool_(), "Whether everything that it matches was removed."),
+        ]
+    ),
+    partition_by=("kind",),
+)
+
 TABLES = {
     spec.name: spec
-    for spec in (MESSAGES, FACTS, SUMMARIES, LEDGER, ANSWERS, MODEL_CALLS, GRAPH_OPERATIONS, GRAPH_FACTS)
+    for spec in (
+        MESSAGES,
+        FACTS,
+        SUMMARIES,
+        LEDGER,
+        ANSWERS,
+        MODEL_CALLS,
+        GRAPH_OPERATIONS,
+        GRAPH_FACTS,
+        EXPIRATIONS,
+        TOMBSTONES,
+    )
 }
 
 

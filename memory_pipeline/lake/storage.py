@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from ulid import ULID
 from memory_pipeline.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 #: How often S3 is asked to create a file that other requests are after as well.
 _ATTEMPTS = 6
@@ -26,11 +28,16 @@ _ATTEMPTS = 6
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file: its path below the root, its size in bytes, and a tag that changes when its content does."""
+    """A file: its path below the root, its size in bytes, and a tag that changes when its content does.
+
+    Attributes:
+        modified_at: when it was last written, UTC.
+    """
 
     path: str
     size: int
     tag: str
+    modified_at: datetime
 
 
 class Storage:
@@ -153,11 +160,64 @@ class Storage:
                 path=path[cut:],
                 size=info["size"],
                 tag=str(info.get("ETag") or f"{info['size']}-{info.get('mtime')}"),
+                modified_at=_modified_at(info),
             )
             for path, info in found.items()
             if not path.rpartition("/")[2].startswith(".")
         ]
         return sorted(entries, key=lambda entry: entry.path)
+
+    def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
+        """Return the bytes of those of the files at `paths`, all below `folder`, that exist."""
+        if not self.is_local:
+            wanted = set(paths)
+            return {entry.path: entry.size for entry in self.list(folder) if entry.path in wanted} if wanted else {}
+        found = {}
+        for path in paths:
+            with suppress(FileNotFoundError):
+                found[path] = Path(self._base, path).stat().st_size
+        return found
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Replace a file by a shorter one without its name ever being absent from a listing.
+
+        Who reads it meanwhile may find `data` before the rest of what it held.
+        """
+        if not self.is_local:
+            self._fs.pipe_file(f"{self._base}/{path}", data)
+            return
+        with Path(self._base, path).open("r+b", buffering=0) as file:
+            file.write(data)
+            file.truncate()
+
+    def has(self, folder: str) -> bool:
+        """Tell whether there is a folder, be it empty; on an object store, whether there are files below it."""
+        return bool(self._fs.exists(f"{self._base}/{folder}"))
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names of the folders in a folder, sorted; none where it does not exist."""
+        try:
+            found = self._fs.ls(f"{self._base}/{folder}", detail=True)
+        except FileNotFoundError:
+            return []
+        return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
+
+    def remove(self, folder: str) -> None:
+        """Delete a folder and all that is below it, as far as it is there."""
+        with suppress(OSError):  # others may put files into it while it is emptied
+            self._fs.rm(f"{self._base}/{folder}", recursive=True)
+
+    def prune(self, folder: str) -> None:
+        """Remove folders below `folder` that hold nothing: where partitions were, their names would stay.
+
+        A writer that has just made one makes it again. Object stores know no folders.
+        """
+        if self.is_local:
+            top = str(Path(self._base, folder))
+            for path, _, files in os.walk(top, topdown=False):
+                if path != top and not files:
+                    with suppress(OSError):  # something is in it
+                        os.rmdir(path)  # noqa: PTH106  # there may be many thousands, of which paths are made slowly
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; those that are gone already are passed over."""
@@ -166,6 +226,12 @@ class Storage:
                 self._fs.rm_file(f"{self._base}/{path}")
             except FileNotFoundError:
                 continue
+
+
+def _modified_at(info: dict[str, Any]) -> datetime:
+    """Return when a file was written, of what fsspec knows of it."""
+    written = info.get("LastModified", info.get("mtime"))
+    return written.astimezone(UTC) if isinstance(written, datetime) else datetime.fromtimestamp(written or 0, UTC)
 
 
 def _s3_code(error: OSError) -> str | None:

@@ -1,40 +1,57 @@
 """The lake's tables: the only door to deltalake. Every write replaces whole partitions, atomically.
 
-Why Delta Lake, and what was measured: docs/decisions/0002-delta-tables.md.
+Why Delta Lake, and what was measured: docs/decisions/0002-delta-tables.md. Whatever reads or writes may meet a purge,
+which takes files and versions of the past away; it then looks again, at the newest version.
 """
 
 from __future__ import annotations
 
-import operator
-import random
+import json
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 
-from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.attempts import OvertakenError, persistently
+from memory_pipeline.lake.dropping import Dropping, Gone, Verdict
+from memory_pipeline.lake.partitions import (
+    changed_keys,
+    dataset,
+    keys_of,
+    predicate,
+    read,
+    selected,
+    sorted_rows,
+    without_metadata,
+)
+from memory_pipeline.lake.purging import Purge, Purged
 
 if TYPE_CHECKING:
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
 
-#: How often a commit that lost against another writer is tried again.
-_ATTEMPTS = 20
-_LONGEST_PAUSE = 0.5
+__all__ = ["Change", "Gone", "Purged", "Replacement", "Tables", "changed_keys", "sorted_rows"]
+
+#: How often a log is read again that changes while it is read.
+_LOOKS = 6
 #: Row groups are small, so that a read by the column that sorts a large partition opens few of them.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
 #: Reads name their partitions, so statistics of the columns would only make the log longer.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
+#: Only a purge takes away what the log says of the past.
+_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
+_NONE = timedelta(0)
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -48,7 +65,7 @@ class Replacement:
 
 
 class Tables:
-    """Reads and replaces partitions of the lake's tables.
+    """Reads, replaces and removes partitions of the lake's tables.
 
     A partition is named by the value of the table's last partition column (``period``, say); the columns before it
     (``grain``) are given as keyword arguments, with one value each.
@@ -81,7 +98,16 @@ class Tables:
             where: a condition on the rows.
             fixed: the value of each partition column before the last.
         """
-        return _read(self._storage, self._latest(spec), spec, keys, fixed, columns, where)
+        failed_at = None
+        while True:
+            table = self._latest(spec)
+            version = _version(table)
+            try:
+                return read(self._storage, _files(table, spec, keys, fixed), spec, columns, where)
+            except FileNotFoundError:
+                if version == failed_at:  # nobody has removed what is missing
+                    raise
+                failed_at = version
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the names of the partitions that have rows, sorted; reads no rows."""
@@ -89,43 +115,60 @@ class Tables:
 
     def version(self, spec: TableSpec) -> int:
         """Return the table's version; -1 if it was never written."""
-        table = self._latest(spec)
-        return -1 if table is None else table.version()
+        return _version(self._latest(spec))
 
     def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
         """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
-        table = self._latest(spec)
-        return frozenset() if table is None else frozenset(_files(table, spec, keys, fixed)["path"].to_pylist())
+        files = _files(self._latest(spec), spec, keys, fixed)
+        return frozenset() if files is None else frozenset(files["path"].to_pylist())
 
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
-        table = self._latest(spec)
-        sizes: dict[str, int] = {}
-        if table is not None:
-            files = _files(table, spec, None, fixed)
-            names = files.column(f"partition.{spec.partition_by[-1]}").to_pylist()
-            for name, size in zip(names, files.column("size_bytes").to_pylist(), strict=True):
-                sizes[name] = sizes.get(name, 0) + size
-        return sizes
+        sizes: Counter[str] = Counter()
+        files = _files(self._latest(spec), spec, None, fixed)
+        if files is not None:
+            for key, size in zip(keys_of(files, spec), files.column("size_bytes").to_pylist(), strict=True):
+                sizes[key] += size
+        return dict(sizes)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
-        """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory."""
-        table = self._latest(spec)
-        if table is None or not (files := _files(table, spec, None, {})).num_rows:
-            return ds.dataset(_without_metadata(spec.schema).empty_table())
-        return _dataset(self._storage, files, spec)
+        """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory.
+
+        It is of the version that is newest now. A scan raises FileNotFoundError once a purge has taken that away.
+        """
+        files = _files(self._latest(spec), spec)
+        if files is None or not files.num_rows:
+            return ds.dataset(without_metadata(spec.schema).empty_table())
+        return dataset(self._storage, files, spec)
 
     def replace_whole(self, path: str, rows: pa.Table) -> bool:
-        """Make `rows` all that the table at `path` below the root holds, schema included; False if it does already."""
+        """Make `rows` all that the table at `path` below the root holds, schema included; False if it does already.
+
+        Raises:
+            CommitConflictError: other writers kept changing it.
+        """
         uri = self._storage.locate(path)
-        try:
-            present = DeltaTable(uri).to_pyarrow_table()
-            if present.schema.equals(rows.schema) and present.equals(rows):
-                return False
-        except TableNotFoundError:
-            pass
-        write_deltalake(uri, rows, mode="overwrite", schema_mode="overwrite", writer_properties=_WRITER)
-        return True
+
+        def attempt() -> bool:
+            table = _newest(uri)
+            if table is None:
+                write_deltalake(uri, rows, mode="overwrite", schema_mode="overwrite", writer_properties=_WRITER)
+                return True
+            with _overtaking(uri, table):
+                present = table.to_pyarrow_table()
+                if present.schema.equals(rows.schema) and present.equals(rows):
+                    return False
+                write_deltalake(
+                    table,
+                    rows,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    writer_properties=_WRITER,
+                    post_commithook_properties=_HOOKS,
+                )
+            return True
+
+        return persistently(attempt, f"table {path}", "replace it")
 
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
         """Make `rows` all that the named partitions hold, in one commit; a partition that is equal is not written.
@@ -144,24 +187,100 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
-        for attempt in range(_ATTEMPTS):
-            result = self._attempt(spec, keys, change, fixed)
-            if result is not None:
-                return result
-            pause = min(_LONGEST_PAUSE, 0.01 * 2**attempt)
-            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # jitter, not a secret
-        raise CommitConflictError(
-            f"table {spec.name}: {_ATTEMPTS} attempts to replace {', '.join(sorted(keys)[:3])}… lost against other "
-            "writers; nothing was written, run it again when they have finished"
+        return persistently(
+            lambda: self._transformed(spec, keys, change, fixed),
+            f"table {spec.name}",
+            f"replace {', '.join(sorted(keys)[:3])}…",
         )
 
-    def _attempt(
+    def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
+        """Remove the named partitions, or all, in one commit, without reading or writing rows.
+
+        Returns:
+            The names of those that there were.
+
+        Raises:
+            CommitConflictError: other writers kept removing rows of the table.
+        """
+
+        def all_of(files: pa.Table) -> dict[str, Verdict]:
+            return dict.fromkeys(files.column("path").to_pylist(), Verdict(0, None))
+
+        counts, _ = self._without(spec, keys, fixed, all_of)
+        return frozenset(counts)
+
+    def drop_rows(
+        self, spec: TableSpec, keys: Collection[str] | None, gone: Gone, columns: Collection[str], **fixed: str
+    ) -> dict[str, int]:
+        """Remove rows of the named partitions, or of all, in one commit. Partitions without such rows stay untouched.
+
+        Args:
+            spec: the table.
+            keys: values of the last partition column.
+            gone: tells of rows which go, as an array of booleans; it gets rows of many partitions at once.
+            columns: the columns that it gets.
+            fixed: the value of each partition column before the last.
+
+        Returns:
+            How many rows were removed, for each partition that had some.
+
+        Raises:
+            CommitConflictError: other writers kept removing rows of the table.
+        """
+        dropping = Dropping(self._storage, spec, gone, columns)
+        judged: Collection[str] = ()
+        try:
+            counts, judged = self._without(spec, keys, fixed, dropping.verdicts)
+        finally:
+            dropping.discard(judged)
+        return counts
+
+    def purge(self, spec: TableSpec, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
+        """Purge a table of the lake; see :meth:`purge_path`."""
+        return self.purge_path(f"tables/{spec.name}", grace=grace, orphans=orphans)
+
+    def purge_path(self, path: str, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
+        """Take from the disk what the table at `path` below the root no longer holds, and what its log says of that.
+
+        Readers and writers may be at work: they look again. Older versions can no longer be read.
+
+        Args:
+            path: of the table; nothing happens where there is none.
+            grace: how long files stay after they were removed from the table, in hours, rounded up; what the log says
+                of them stays as long.
+            orphans: how old files must be that no version of the table ever held, as writers leave that were killed.
+                At least an hour, for writers under way; such files stay if it is not given.
+
+        Returns:
+            The files that are gone. They may have been of versions that were read until now.
+
+        Raises:
+            InputError: `grace` is negative, or `orphans` less than an hour.
+            CommitConflictError: other writers kept changing the table.
+        """
+        uri = self._storage.locate(path)
+        purge = Purge(self._storage, path, grace, orphans)
+
+        def attempt() -> Purged:
+            table = _newest(uri)
+            if table is not None:
+                with _overtaking(uri, table):
+                    purge.make(table)
+            return purge.purged
+
+        return persistently(attempt, f"table {path}", "purge it")
+
+    def _transformed(
         self, spec: TableSpec, keys: Collection[str], change: Change, fixed: Mapping[str, str]
-    ) -> Replacement | None:
-        """Try once; return None if another writer came first. The commit is made at the version that was read."""
-        key_column = spec.partition_by[-1]
+    ) -> Replacement:
+        """Replace partitions, at the version that was read."""
         table = self._writer(spec)
-        old = sorted_rows(_read(self._storage, table, spec, keys, fixed, None, None), spec)
+        if table is None:
+            old = spec.schema.empty_table()
+        else:
+            with _overtaking(self._uri(spec), table):
+                old = read(self._storage, _files(table, spec, keys, fixed), spec)
+        old = sorted_rows(old, spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec)
         if not changed:
@@ -170,36 +289,55 @@ class Tables:
         if table is None:
             with suppress(CommitFailedError):  # another writer is making it
                 self._create(spec)
-            return None  # read again: another writer may have made it too, and filled it
-        written = new.filter(pc.is_in(new.column(key_column), pa.array(sorted(changed))))
-        try:
+            raise OvertakenError  # read again: another writer may have made it too, and filled it
+        written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
+        with _overtaking(self._uri(spec), table):
             write_deltalake(
                 table,
-                written.cast(_without_metadata(spec.schema)),
+                written.cast(without_metadata(spec.schema)),
                 partition_by=list(spec.partition_by),
                 mode="overwrite",
-                predicate=_predicate(spec, changed, fixed),
+                predicate=predicate(spec, changed, fixed),
                 schema_mode="merge" if _is_older(table, spec) else None,
                 writer_properties=_WRITER,
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+                post_commithook_properties=_HOOKS,
             )
-        except CommitFailedError:
-            return None
         self._give_back(spec, table)
         return Replacement(frozenset(changed), new)
+
+    def _without(
+        self,
+        spec: TableSpec,
+        keys: Collection[str] | None,
+        fixed: Mapping[str, str],
+        judge: Callable[[pa.Table], Mapping[str, Verdict]],
+    ) -> tuple[dict[str, int], Collection[str]]:
+        """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
+
+        def attempt() -> tuple[dict[str, int], Collection[str]]:
+            table = self._writer(spec)
+            files = _files(table, spec, keys, fixed)
+            counts: dict[str, int] = {}
+            verdicts: Mapping[str, Verdict] = {}
+            if table is not None and files is not None and files.num_rows:
+                with _overtaking(self._uri(spec), table):
+                    verdicts = judge(files)
+                    concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
+                    if verdicts:
+                        _commit(table, spec, concerned, verdicts)
+                for path, key in zip(concerned["path"].to_pylist(), keys_of(concerned, spec), strict=True):
+                    counts[key] = counts.get(key, 0) + verdicts[path].gone
+            self._give_back(spec, table)
+            return counts, verdicts.keys()
+
+        return persistently(attempt, f"table {spec.name}", "remove rows of it")
 
     def _writer(self, spec: TableSpec) -> DeltaTable | None:
         """Return a handle on the newest version that nobody else uses; None if there is no table yet."""
         with self._lock:
             idle = self._writers[spec.name]
             handle = idle.pop() if idle else None
-        try:
-            if handle is None:
-                return DeltaTable(self._uri(spec))
-            handle.update_incremental()
-        except TableNotFoundError:
-            return None
-        return handle
+        return _newest(self._uri(spec), handle)
 
     def _give_back(self, spec: TableSpec, handle: DeltaTable | None) -> None:
         if handle is not None:
@@ -212,29 +350,70 @@ class Tables:
     def _create(self, spec: TableSpec) -> DeltaTable:
         return DeltaTable.create(
             self._uri(spec),
-            _without_metadata(spec.schema),
+            without_metadata(spec.schema),
             mode="ignore",
             partition_by=list(spec.partition_by),
             configuration=_CONFIGURATION,
         )
 
     def _latest(self, spec: TableSpec) -> DeltaTable | None:
-        """Return a handle on the newest version that is the caller's own; None if there is no table yet."""
+        """Return a handle on the newest version, which all readers share; None if there is no table yet."""
         with self._lock:
-            handle = self._handles.get(spec.name)
-            try:
-                if handle is None:
-                    handle = self._handles[spec.name] = DeltaTable(self._uri(spec))
-                else:
-                    handle.update_incremental()
-            except TableNotFoundError:
-                self._handles.pop(spec.name, None)
-                return None
+            handle = _newest(self._uri(spec), self._handles.pop(spec.name, None))
+            if handle is not None:
+                self._handles[spec.name] = handle
             return handle
 
 
-def _without_metadata(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.remove_metadata() for field in schema])
+@contextmanager
+def _overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
+    """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
+
+    Raises:
+        OvertakenError: others have changed the table, or purged what it was.
+    """
+    version = table.version()
+    try:
+        yield
+    except CommitFailedError as error:
+        raise OvertakenError from error
+    except (DeltaError, OSError) as error:
+        if _version(_newest(uri)) == version:
+            raise
+        raise OvertakenError from error
+
+
+def _newest(uri: str, handle: DeltaTable | None = None) -> DeltaTable | None:
+    """Bring a handle up to date, or open one; None where there is no table."""
+    for look in range(_LOOKS):
+        try:
+            if handle is None:
+                return DeltaTable(uri)
+            handle.update_incremental()
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError):  # a purge took away what was being read
+            if look == _LOOKS - 1:
+                raise
+            handle = None
+            time.sleep(0.01 * 2**look)
+        else:
+            return handle
+    raise AssertionError("unreachable")
+
+
+def _version(table: DeltaTable | None) -> int:
+    return -1 if table is None else table.version()
+
+
+def _files(
+    table: DeltaTable | None,
+    spec: TableSpec,
+    keys: Collection[str] | None = None,
+    fixed: Mapping[str, str] | None = None,
+) -> pa.Table | None:
+    """Return the files that hold partitions; None where there is no table."""
+    return None if table is None else selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed)
 
 
 def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
@@ -243,79 +422,17 @@ def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
     return any(present.get(field.name, False) < field.nullable for field in spec.schema)
 
 
-def _add_actions(table: DeltaTable) -> pa.Table:
-    return pa.table(table.get_add_actions(flatten=True))
-
-
-def _files(table: DeltaTable, spec: TableSpec, keys: Collection[str] | None, fixed: Mapping[str, str]) -> pa.Table:
-    actions = _add_actions(table)
-    for column, value in fixed.items():
-        actions = actions.filter(pc.equal(actions.column(f"partition.{column}"), value))
-    if keys is not None:
-        column = actions.column(f"partition.{spec.partition_by[-1]}")
-        actions = actions.filter(pc.is_in(column, pa.array(list(keys), pa.string())))
-    return actions
-
-
-def _read(
-    storage: Storage,
-    table: DeltaTable | None,
-    spec: TableSpec,
-    keys: Collection[str] | None,
-    fixed: Mapping[str, str],
-    columns: Collection[str] | None,
-    where: pc.Expression | None,
-) -> pa.Table:
-    names = [name for name in spec.schema.names if columns is None or name in columns]
-    schema = pa.schema([spec.schema.field(name) for name in names])
-    if table is None or not (files := _files(table, spec, keys, fixed)).num_rows:
-        return schema.empty_table()
-    return _dataset(storage, files, spec).to_table(columns=names, filter=where).cast(schema)
-
-
-def _dataset(storage: Storage, files: pa.Table, spec: TableSpec) -> ds.Dataset:
-    """Open files of the log's own list: several times faster than DeltaTable.to_pyarrow_table() on many partitions."""
-    partitions = [
-        reduce(operator.and_, (pc.field(column) == row[f"partition.{column}"] for column in spec.partition_by))
-        for row in files.select([f"partition.{column}" for column in spec.partition_by]).to_pylist()
-    ]
-    return ds.FileSystemDataset.from_paths(
-        [storage.file_path(f"tables/{spec.name}/{path}") for path in files.column("path").to_pylist()],
-        schema=_without_metadata(spec.schema),
-        format=ds.ParquetFileFormat(),
-        filesystem=storage.arrow_filesystem(),
-        partitions=partitions,
+def _commit(table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, Verdict]) -> None:
+    """Take files out of a table, and put in their place what the verdicts on them say."""
+    now = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = []
+    for row in files.to_pylist():
+        values = {column: row[f"partition.{column}"] for column in spec.partition_by}
+        actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
+        written = verdicts[row["path"]].instead
+        if written is not None:
+            statistics = json.dumps({"numRecords": written.rows})
+            actions.append(AddAction(written.path, written.size, values, now, True, statistics))
+    table.create_write_transaction(
+        actions, "append", table.schema(), list(spec.partition_by), post_commithook_properties=_HOOKS
     )
-
-
-def sorted_rows(rows: pa.Table, spec: TableSpec) -> pa.Table:
-    """Return rows in the order in which partitions are kept and compared."""
-    return rows.sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)]).combine_chunks()
-
-
-def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
-    """Return the keys of the partitions whose rows differ between two sorted tables."""
-    before, after = _split(old, spec), _split(new, spec)
-    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-
-
-def _split(rows: pa.Table, spec: TableSpec) -> dict[str, pa.Table]:
-    """Cut a sorted table into its partitions, without copying, and without the columns that are not compared."""
-    compared = rows.drop_columns(list(spec.not_compared)).replace_schema_metadata()
-    runs = pc.run_end_encode(rows.column(spec.partition_by[-1]).combine_chunks())
-    runs = runs.chunk(0) if isinstance(runs, pa.ChunkedArray) and runs.num_chunks else runs
-    parts: dict[str, pa.Table] = {}
-    start = 0
-    if rows.num_rows:
-        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            parts[key] = compared.slice(start, end - start)
-            start = end
-    return parts
-
-
-def _predicate(spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str]) -> str:
-    """Return the SQL condition that selects partitions; their names come from domain types and hold no quotes."""
-    terms = [f"{column} = '{value}'" for column, value in fixed.items()]
-    listed = ", ".join(f"'{key}'" for key in sorted(keys))
-    terms.append(f"{spec.partition_by[-1]} IN ({listed})")
-    return " AND ".join(terms)

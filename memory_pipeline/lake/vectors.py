@@ -8,40 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, index_tables, table_name
 from memory_pipeline.lake.lance import (
     COMPACT_EVERY,
-    FTS,
-    BTree,
     ColumnOrdering,
     Databases,
     EventLoop,
     IvfRq,
+    VanishedError,
     compact,
     persistent,
+    renew,
+    shrink,
 )
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.filters import Filter
     from memory_pipeline.lake.storage import Storage
 
     _Vector = NDArray[np.float32] | Sequence[float]
+
+__all__ = ["HALVED_FROM", "Cut", "VectorIndex"]
+
+_Result = TypeVar("_Result")
 
 #: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
 _EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
@@ -56,8 +62,6 @@ _AFRESH = (
 _CONCURRENCY = 16
 #: A table is compacted, besides now and then, when so many rows are in no index: every search by words reads them all.
 _UNINDEXED = 1_000
-#: The indices that every table has. That of the content is made last: where it is, the others are.
-_INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
 #: From so many rows on their vectors are held in half precision.
 HALVED_FROM = 20_000
 _MARKS = ("period", "id", "digest", "embed_model")
@@ -68,6 +72,7 @@ _NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=Fal
 _BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
 #: From this many rows on a table has an approximate index; below it, comparing all vectors is faster and exact.
 _APPROXIMATE_FROM = 50_000
+_APPROXIMATE = IvfRq(distance_type="cosine")
 
 
 class VectorIndex:
@@ -152,7 +157,7 @@ class VectorIndex:
         return self._loop.run(self._load(scope, grain, dimension))
 
     def version(self, scope: Scope, grain: Grain) -> int | None:
-        """Return a number that grows with each commit to an agent's table; None where there is no table."""
+        """Return a number that grows with each commit to an agent's table, and when it is made again; None without."""
         return self._loop.run(self._version(scope, grain))
 
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
@@ -163,20 +168,123 @@ class VectorIndex:
         """Return what the rows of an agent's table that pass rest on, each once."""
         return self._loop.run(self._messages(scope, grain, where))
 
+    def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
+        """Remove rows of agents' tables, from the disk too. A table that is left empty is dropped.
+
+        Returns:
+            How many rows went, for each agent of whom there were some; the tables of others are not touched.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to try again.
+        """
+        return self._loop.run(self._remove_all(grain, gone))
+
+    def remove_agent(self, scope: Scope) -> list[str]:
+        """Drop all that there is of an agent: its index, and its collections, which nothing makes again.
+
+        Returns:
+            The names of the tables that there were.
+
+        Raises:
+            CommitConflictError: others kept writing into a table. Safe to try again.
+        """
+        from memory_pipeline.lake.collection import collections_of  # it needs the lake, which needs this module
+
+        names = [name for owner, name in index_tables(self._storage, scope.workspace_id) if owner == scope]
+        names += [name for owner, name in collections_of(self._storage, scope.workspace_id) if owner == scope]
+        return self._loop.run(self._drop_all(scope, names))
+
+    def purge(self, scopes: Collection[Scope], grains: Iterable[Grain] = tuple(Grain)) -> None:
+        """Write agents' tables anew, with their indices, so that no byte of what they held before stays on the disk.
+
+        Files that were left behind by who was killed stay until they are an hour old.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to try again.
+        """
+        self._loop.run(self._all(self._purge(scope, grain) for scope in scopes for grain in grains))
+
+    def agents(self, workspace_id: str) -> list[Scope]:
+        """Return the agents of a workspace that have tables or collections, sorted."""
+        from memory_pipeline.lake.collection import collections_of
+
+        owned = [*index_tables(self._storage, workspace_id), *collections_of(self._storage, workspace_id)]
+        return sorted({scope for scope, _ in owned}, key=lambda scope: scope.agent_id)
+
+    def scopes(self) -> list[Scope]:
+        """Return all agents that have tables or collections, sorted."""
+        workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
+        return [scope for workspace_id in workspaces for scope in self.agents(workspace_id)]
+
     async def _table(self, scope: Scope, grain: Grain) -> Any | None:
-        return await self._databases.table(scope.workspace_id, _name(scope, grain))
+        return await self._databases.table(scope.workspace_id, table_name(scope, grain))
 
     async def _create(self, scope: Scope, grain: Grain, rows: pa.Table) -> Any:
-        return await self._databases.create(scope.workspace_id, _name(scope, grain), rows.schema)
+        return await self._databases.create(scope.workspace_id, table_name(scope, grain), rows.schema)
 
-    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:
+    async def _read(
+        self, scope: Scope, grain: Grain, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
+    ) -> _Result:
+        return await self._databases.read(scope.workspace_id, table_name(scope, grain), read, nothing)
+
+    async def _persistent(self, scope: Scope, grain: Grain, write: Callable[[], Awaitable[_Result]]) -> _Result:
+        return await persistent(write, lambda: self._databases.forget(scope.workspace_id, table_name(scope, grain)))
+
+    async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
+        """Await works on agents' tables, some at a time."""
         slots = asyncio.Semaphore(_CONCURRENCY)
 
-        async def one(scope: Scope, part: pa.Table) -> set[str]:
+        async def one(work: Awaitable[_Result]) -> _Result:
             async with slots:
-                return await persistent(lambda: self._replace(scope, grain, keys, part))
+                return await work
 
-        return set().union(*await asyncio.gather(*(one(scope, part) for scope, part in rows.items())))
+        return await asyncio.gather(*map(one, works))
+
+    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:
+        def replacing(scope: Scope, part: pa.Table) -> Awaitable[set[str]]:
+            return self._persistent(scope, grain, lambda: self._replace(scope, grain, keys, part))
+
+        return set().union(*await self._all(replacing(scope, part) for scope, part in rows.items()))
+
+    async def _remove_all(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
+        counts = await self._all(self._remove(scope, grain, condition(cuts)) for scope, cuts in gone.items())
+        return {scope: count for scope, count in zip(gone, counts, strict=True) if count}
+
+    async def _remove(self, scope: Scope, grain: Grain, where: str) -> int:
+        async def delete() -> int:
+            table = await self._table(scope, grain)
+            return 0 if table is None else int((await table.delete(where)).num_deleted_rows)
+
+        if not await self._read(scope, grain, lambda table: table.count_rows(where), 0):
+            return 0
+        count = await self._persistent(scope, grain, delete)
+        if not await self._databases.drop(scope.workspace_id, table_name(scope, grain), only_if_empty=True):
+            await self._reworked(scope, grain, lambda table, path: shrink(table, self._storage, path, SAME))
+        return count
+
+    async def _purge(self, scope: Scope, grain: Grain) -> None:
+        async def anew(table: Any, path: str) -> None:
+            indices = dict(INDICES)
+            if await table.index_stats("vector_idx") is not None:
+                indices["vector"] = _APPROXIMATE
+            await renew(table, self._storage, path, SAME, indices)
+
+        await self._reworked(scope, grain, anew)
+
+    async def _reworked(self, scope: Scope, grain: Grain, rework: Callable[[Any, str], Awaitable[None]]) -> None:
+        """Await what is done to a table and its folder, if there is one."""
+        path = f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance"
+
+        async def attempt() -> None:
+            table = await self._table(scope, grain)
+            if table is not None:
+                await rework(table, path)
+
+        await self._persistent(scope, grain, attempt)
+
+    async def _drop_all(self, scope: Scope, names: Sequence[str]) -> list[str]:
+        there = await self._all(self._databases.drop(scope.workspace_id, name) for name in names)
+        return [name for name, was_there in zip(names, there, strict=True) if was_there]
 
     async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> set[str]:
         table = await self._table(scope, grain)
@@ -190,7 +298,7 @@ class VectorIndex:
         if not differing:
             return set()
         # One commit: a delete followed by an insert would let readers see the gap.
-        await (
+        merged = await (
             table.merge_insert("id")
             .when_matched_update_all()
             .when_not_matched_insert_all()
@@ -198,19 +306,21 @@ class VectorIndex:
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
         await persistent(lambda: self._maintain(table))
+        if not await self._databases.stands(scope.workspace_id, table_name(scope, grain), merged.version):
+            raise VanishedError
         return differing
 
     async def _maintain(self, table: Any) -> None:
         await table.checkout_latest()
         text = await table.index_stats("content_idx")
         if text is None:
-            for column, config in _INDICES.items():
+            for column, config in INDICES.items():
                 if await table.index_stats(f"{column}_idx") is None:
                     await table.create_index(column, config=config)
         elif await table.version() % COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
             await compact(table)
         if await table.count_rows() >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
-            await table.create_index("vector", config=IvfRq(distance_type="cosine"))
+            await table.create_index("vector", config=_APPROXIMATE)
 
     async def _sql(self, scope: Scope, grain: Grain, where: Filter | None) -> str | None:
         if where is None:
@@ -231,67 +341,68 @@ class VectorIndex:
     async def _search(
         self, scope: Scope, grain: Grain, filtered: Filter, limit: int, vector: _Vector | None, text: str
     ) -> pa.Table:
-        table = await self._table(scope, grain)
-        if table is None:
-            return _NOTHING
         where = await self._sql(scope, grain, filtered)
-        queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
-        if vector is not None:
-            near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
-            queries.insert(0, (near, "_distance"))
-        found = await asyncio.gather(
-            *(
-                (query.where(where) if where else query).select([*_FOUND, score]).limit(limit).to_arrow()
-                for query, score in queries
+
+        async def search(table: Any) -> pa.Table:
+            queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
+            if vector is not None:
+                near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
+                queries.insert(0, (near, "_distance"))
+            found = await asyncio.gather(
+                *(
+                    (query.where(where) if where else query).select([*_FOUND, score]).limit(limit).to_arrow()
+                    for query, score in queries
+                )
             )
-        )
-        rows = pa.concat_tables([rows.select(_FOUND) for rows in found])
-        # Those that words and vectors both find come twice.
-        once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
-        return rows.take(pa.array(sorted(once.values()), pa.int64()))
+            rows = pa.concat_tables([rows.select(_FOUND) for rows in found])
+            # Those that words and vectors both find come twice.
+            once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
+            return rows.take(pa.array(sorted(once.values()), pa.int64()))
+
+        return await self._read(scope, grain, search, _NOTHING)
 
     async def _newest(self, scope: Scope, grain: Grain, filtered: Filter, limit: int) -> pa.Table:
-        table = await self._table(scope, grain)
-        if table is None:
-            return _NOTHING
         where = await self._sql(scope, grain, filtered)
-        query = table.query().where(where) if where else table.query()
-        query = query.order_by([_NEWEST, _BY_ID]).select(_FOUND)
-        taken = limit
-        while True:
-            rows = await query.limit(taken).to_arrow()
-            if rows.num_rows < taken or len(_messages(rows)) >= limit:
-                return rows
-            taken *= 4
+
+        async def newest(table: Any) -> pa.Table:
+            query = table.query().where(where) if where else table.query()
+            query = query.order_by([_NEWEST, _BY_ID]).select(_FOUND)
+            taken = limit
+            while True:
+                rows = await query.limit(taken).to_arrow()
+                if rows.num_rows < taken or len(_messages(rows)) >= limit:
+                    return rows
+                taken *= 4
+
+        return await self._read(scope, grain, newest, _NOTHING)
 
     async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str] | None) -> pa.Table:
-        table = await self._table(scope, grain)
-        if table is None:
-            return _NOTHING
-        query = table.query().where(where) if where else table.query()
-        return await (query.select(list(columns)) if columns else query).to_arrow()
+        async def select(table: Any) -> pa.Table:
+            query = table.query().where(where) if where else table.query()
+            return await (query.select(list(columns)) if columns else query).to_arrow()
+
+        return await self._read(scope, grain, select, _NOTHING)
 
     async def _load(self, scope: Scope, grain: Grain, dimension: int) -> tuple[pa.Table, NDArray[np.floating]]:
-        table = await self._table(scope, grain)
-        if table is None:
-            return _NOTHING.drop_columns(["vector"]), np.empty((0, dimension), np.float32)
-        kind = np.float16 if await table.count_rows() >= HALVED_FROM else np.float32
-        rows, vectors = [], []
-        async for batch in await table.query().select(_FOUND).to_batches():
-            part = pa.Table.from_batches([batch])
-            vectors.append(vectors_of(part, dimension).astype(kind, copy=False))
-            rows.append(part.drop_columns(["vector"]))
-        if not rows:
-            return _NOTHING.drop_columns(["vector"]), np.empty((0, dimension), np.float32)
-        return pa.concat_tables(rows), np.concatenate(vectors)
+        nothing = _NOTHING.drop_columns(["vector"]), np.empty((0, dimension), np.float32)
+
+        async def load(table: Any) -> tuple[pa.Table, NDArray[np.floating]]:
+            kind = np.float16 if await table.count_rows() >= HALVED_FROM else np.float32
+            rows, vectors = [], []
+            async for batch in await table.query().select(_FOUND).to_batches():
+                part = pa.Table.from_batches([batch])
+                vectors.append(vectors_of(part, dimension).astype(kind, copy=False))
+                rows.append(part.drop_columns(["vector"]))
+            return (pa.concat_tables(rows), np.concatenate(vectors)) if rows else nothing
+
+        return await self._read(scope, grain, load, nothing)
 
     async def _version(self, scope: Scope, grain: Grain) -> int | None:
-        table = await self._table(scope, grain)
-        return None if table is None else int(await table.version())
+        return await self._databases.version(scope.workspace_id, table_name(scope, grain))
 
     async def _count(self, scope: Scope, grain: Grain, filtered: Filter | None) -> int:
-        table = await self._table(scope, grain)
-        return 0 if table is None else int(await table.count_rows(await self._sql(scope, grain, filtered)))
+        where = await self._sql(scope, grain, filtered)
+        return await self._read(scope, grain, lambda table: table.count_rows(where), 0)
 
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         return _messages(await self._select(scope, grain, await self._sql(scope, grain, where), ["source_ids"]))
@@ -299,10 +410,6 @@ class VectorIndex:
 
 def _messages(rows: pa.Table) -> set[tuple[str, ...]]:
     return set(map(tuple, rows["source_ids"].to_pylist())) if rows.num_rows else set()
-
-
-def _name(scope: Scope, grain: Grain) -> str:
-    return f"{scope.agent_id}__{grain}"
 
 
 def _described(embedder: Embedder) -> dict[str, object]:

@@ -8,20 +8,27 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import Extraction, Passage
+from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import facts_to_rows, message_digest, row_operations, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
+from memory_pipeline.steps.guard import guard
 from memory_pipeline.steps.made import Made, content_digest, unfinished_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.facts import Extractor
@@ -44,11 +51,14 @@ class Reading:
         messages: all of the hours, in the order of what was said.
         passages: those with something memorable, each with the digest that its facts will carry.
         kept: rows of facts that stand, since neither what was said nor the way of extraction has changed.
+        carried: rows that stay since what they were found in has expired, so that nothing can be found again.
+        old: all rows that are there.
     """
 
     messages: list[Message] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
     kept: pa.Table = field(default_factory=FACTS.schema.empty_table)
+    carried: pa.Table = field(default_factory=FACTS.schema.empty_table)
     old: pa.Table = field(default_factory=FACTS.schema.empty_table)
 
     @cached_property
@@ -64,10 +74,10 @@ def read_hours(lake: Lake, extractor: Extractor, hours: Sequence[Period], old: p
     A passage that fell back on rules is not kept: the model is asked again.
     """
     messages = sorted(rows_to_messages(lake.tables.read(MESSAGES, [hour.key for hour in hours])), key=_order)
-    return _reading(extractor, messages, old)
+    return _reading(extractor, messages, old, Marks.of(lake.tables))
 
 
-def _reading(extractor: Extractor, messages: list[Message], old: pa.Table) -> Reading:
+def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: Marks) -> Reading:
     said: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         scope = message.scope
@@ -90,7 +100,22 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table) -> Re
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )
     ]
-    return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old)
+    carried = has_lost(old, marks, {message.id for message in messages})
+    return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old.filter(pa.array(carried)), old)
+
+
+def has_lost(facts: pa.Table, marks: Marks, messages: Collection[str]) -> NDArray[np.bool_]:
+    """Tell of each fact whether what was said has expired, so that it cannot be found again.
+
+    Args:
+        facts: with the columns workspace_id, agent_id, period and message_ids.
+        marks: what has expired.
+        messages: ids of those that are there.
+    """
+    lost = marks.mask(facts, Kept.CONVERSATIONS)
+    for row in np.flatnonzero(lost):
+        lost[row] = not any(source in messages for source in facts["message_ids"][row].as_py())
+    return lost
 
 
 def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period]) -> list[Made]:
@@ -115,7 +140,8 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
             for passage, extraction in zip(asked, extractions, strict=True)
             for fact in extraction.facts
         ]
-        rows = pa.concat_tables([reading.kept, _left(reading, found), facts_to_rows(facts)])
+        rows = pa.concat_tables([reading.kept, reading.carried, _left(reading, found), facts_to_rows(facts)])
+        guard(Grain.WORKING, rows, old)
         return with_vectors(rows, old, hours, embedder)
 
     result = lake.tables.transform(FACTS, keys, extracted)
@@ -151,7 +177,8 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
 def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
     """Return the old rows of passages that wait for a budget: what was known of them stays known."""
     waiting = {key for key, extraction in found.items() if extraction.is_waiting}
-    return reading.old.filter(pa.array([key in waiting for key in _keys(reading.old)], pa.bool_()))
+    left = reading.old.filter(pa.array([key in waiting for key in _keys(reading.old)], pa.bool_()))
+    return left.filter(pc.invert(pc.is_in(left["id"], reading.carried["id"].combine_chunks())))
 
 
 def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope, list[Operation]]:
@@ -160,13 +187,14 @@ def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope
     changed = sorted({passage.hour for passage in reading.changed}, key=lambda hour: hour.key)
     since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
     # Of the hours that are being made the kept rows count, of those before and between them what is in the table.
-    made = {hour.key for hour in hours}
-    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in made]
+    asked = {hour.key for hour in hours}
+    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in asked]
     columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
     earlier = lake.tables.read(FACTS, before, columns=columns)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}
-    for row in pa.concat_tables([earlier, reading.kept.select(columns)]).filter(_has_operations).to_pylist():
+    made = [part.select(columns) for part in (reading.kept, reading.carried)]
+    for row in pa.concat_tables([earlier, *made]).filter(_has_operations).to_pylist():
         scope = by_name.get((row["workspace_id"], row["agent_id"]))
         if scope is not None:
             operations[scope] += row_operations(row)

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.triples import fold
 from memory_pipeline.graph.refolding import names_of, refold_changed
+from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.graph_rows import (
     operations_digest,
     operations_to_rows,
@@ -26,7 +30,7 @@ from memory_pipeline.lake.graph_rows import (
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.rows import row_operations
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, owner_of
-from memory_pipeline.steps.group import agents_in, by_period, by_scope
+from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
 from memory_pipeline.steps.made import Made, content_digest
 
 if TYPE_CHECKING:
@@ -45,8 +49,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[Made]:
-    """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it."""
+def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = ()) -> list[Made]:
+    """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it.
+
+    Args:
+        lake: where.
+        hours: the partitions.
+        edits: of agents, in these hours.
+        also: agents that said something in them before, and may have said nothing now.
+    """
     keys = [hour.key for hour in hours]
     own: defaultdict[Scope, list[Operation]] = defaultdict(list)
     for edit in edits:
@@ -54,8 +65,9 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
     edited = operations_to_rows(own, are_edits=True)
     facts = FACTS.schema.empty_table().select(_COLUMNS)
     # By messages: what an hour said before may be no fact any more.
-    spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id"))
-    scopes = {owner_of(scope): scope for scope in [*_scopes(spoke), *own]}
+    spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"))
+    marks = Marks.of(lake.tables)
+    scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *own, *also]}
 
     before = GRAPH_OPERATIONS.schema.empty_table()
 
@@ -66,9 +78,11 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit]) -> list[M
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
         said = operations_to_rows(_said(facts), are_edits=False)
         said = said.filter(pc.is_in(said["owner"], pa.array(list(scopes), pa.string())))
-        kept = old.filter(pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string())))))
-        new = edited.filter(pc.invert(pc.is_in(edited["id"], kept["id"].combine_chunks())))
-        return pa.concat_tables([kept, said, new])
+        stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string()))))
+        kept = old.filter(pc.or_(stays, _has_lost(old, marks, spoke["id"])))
+        new = pa.concat_tables([said, edited])
+        new = new.filter(pa.array(~marks.mask(new, Kept.GRAPH)))
+        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
 
     result = lake.tables.transform(GRAPH_OPERATIONS, scopes, merged)
     refold(lake, list(scopes.values()), before, result.rows)
@@ -151,16 +165,22 @@ def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before:
     return pa.concat_tables([graph.filter(pc.invert(pc.is_in(own, groups))), rows])
 
 
+def _has_lost(operations: pa.Table, marks: Marks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Tell of each operation whether what was said has expired, or the fact that was found in it."""
+    lost = np.zeros(operations.num_rows, np.bool_)
+    for kept in Kept:
+        if kept.grain is Grain.WORKING:
+            lost |= marks.mask(operations, kept)
+    is_there = pc.is_in(operations["evidence_id"], messages.combine_chunks())
+    return pc.and_not(pa.chunked_array([pa.array(lost)]), is_there)
+
+
 def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["id"], others["id"].combine_chunks())))
 
 
 def _by_owner(rows: pa.Table) -> dict[str, pa.Table]:
     return {owner_of(scope): part for scope, part in by_scope(rows).items()}
-
-
-def _scopes(rows: pa.Table) -> set[Scope]:
-    return {Scope(*ids) for ids in zip(rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist(), strict=True)}
 
 
 def _said(facts: pa.Table) -> Mapping[Scope, list[Operation]]:

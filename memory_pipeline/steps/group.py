@@ -19,9 +19,16 @@ def by_scope(rows: pa.Table) -> dict[Scope, pa.Table]:
     return {Scope(*key): part for key, part in _grouped(rows, "workspace_id", "agent_id")}
 
 
+def scopes_in(rows: pa.Table) -> set[Scope]:
+    """Return the agents that the rows are of."""
+    return {
+        Scope(*ids) for ids in set(zip(*(rows[name].to_pylist() for name in ("workspace_id", "agent_id")), strict=True))
+    }
+
+
 def agents_in(rows: pa.Table) -> int:
     """Return how many agents the rows are of."""
-    return len(set(zip(rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist(), strict=True)))
+    return len(scopes_in(rows))
 
 
 def by_period(rows: pa.Table, periods: list[Period]) -> dict[Period, pa.Table]:

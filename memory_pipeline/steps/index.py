@@ -13,10 +13,11 @@ from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
 
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def index_periods(lake: Lake, grain: Grain, periods: list[Period], dimension: int) -> list[Made]:
+def index_periods(
+    lake: Lake, grain: Grain, periods: list[Period], dimension: int, also: Iterable[Scope] = ()
+) -> list[Made]:
     """Bring a grain's index, of vectors of `dimension` numbers, level with its table; return what each period holds.
 
-    Only agents whose rows differ are written, one commit each. Another run may replace the rows while they are
-    indexed, and its newer index might be overwritten; so the table is looked at again afterwards.
+    Only agents whose rows differ are written, one commit each; those in `also` even if they have none left. Another run
+    may replace the rows while they are indexed, and its newer index might be overwritten; so the table is looked at
+    again afterwards.
 
     Raises:
         CommitConflictError: the rows changed again and again; what is in the journal stays there.
@@ -38,7 +42,8 @@ def index_periods(lake: Lake, grain: Grain, periods: list[Period], dimension: in
     for _ in range(_ATTEMPTS):
         rows = _read(lake, grain, periods)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        agents = {scope: projected(part, dimension) for scope, part in by_scope(rows).items()}
+        parts = {**dict.fromkeys(also, rows.slice(0, 0)), **by_scope(rows)}
+        agents = {scope: projected(part, dimension) for scope, part in parts.items()}
         written |= lake.index.replace(grain, periods, agents)
         if content_digest(_read(lake, grain, periods, columns=("digest", "embed_model"))) == content_digest(rows):
             break

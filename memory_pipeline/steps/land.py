@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.journal import Contents
+    from memory_pipeline.steps.admit import Admitted
 
 
-def land_messages(lake: Lake, hours: list[Period], contents: Sequence[Contents]) -> list[Made]:
+def land_messages(lake: Lake, hours: list[Period], admitted: Admitted) -> list[Made]:
     """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
 
     A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
-    order they land; one that says something else is set aside with its reason. Nothing is acknowledged here.
+    order they land; one that says something else is set aside with its reason. What was forgotten goes. Nothing is
+    acknowledged here.
     """
     incoming: list[Message] = []
-    for held in contents:
+    for held in admitted.contents.values():
         lake.journal.set_aside(held.rejected)
         incoming += held.messages
 
     def merged(old: pa.Table) -> pa.Table:
-        kept, contradictions = _merge([*rows_to_messages(old), *incoming])
+        kept, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
         # Before the commit, which may drop the row of one of them; doing it twice does no harm.
         lake.journal.set_aside(contradictions)
         return messages_to_rows(kept)
@@ -55,6 +56,8 @@ def land_messages(lake: Lake, hours: list[Period], contents: Sequence[Contents])
             messages=len(messages),
             bytes=sizes.get(hour.key, 0),
             changed=hour.key in result.changed,
+            expired=admitted.expired[hour],
+            forgotten=admitted.forgotten[hour],
         )
         for hour, messages in by_hour.items()
     ]

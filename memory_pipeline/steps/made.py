@@ -1,10 +1,11 @@
-"""What a step reports of each partition that it made."""
+"""What steps report of what they made, and of what they deleted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.calls import Usage
@@ -12,10 +13,11 @@ from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.lake.ledger import Entry
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Collection
 
     from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.retention import Expiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ class Made:
         fallbacks: rows that rules made because the model did not help.
         unfinished: see :class:`memory_pipeline.lake.ledger.Entry`.
         refused: parts of models' answers that were not taken.
+        expired: messages that came when their day had expired, and were dropped.
+        forgotten: messages that had been forgotten before they were taken, and were dropped.
         usage: what models were asked for it this time, and what that cost.
+        compression: tokens of summaries for each token that they were made from; None where there are none.
     """
 
     asset: str
@@ -50,6 +55,9 @@ class Made:
     fallbacks: int = 0
     unfinished: int = 0
     refused: int = 0
+    expired: int = 0
+    forgotten: int = 0
+    compression: float | None = None
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -94,13 +102,68 @@ class GrainRun:
     refused: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What of a workspace and class expires, or has expired.
+
+    Attributes:
+        expiry: up to where, and why.
+        rows: of tables: messages and facts, summaries, or operations of the graph.
+        partitions: of how many periods.
+        agents: of how many agents.
+        first: the first period of which something goes; None where nothing is there to go.
+    """
+
+    expiry: Expiry
+    rows: int = 0
+    partitions: int = 0
+    agents: int = 0
+    first: Period | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """What a run of retention did, or, if it was only to be shown, would do.
+
+    Attributes:
+        expired: for each workspace and class, coarse to fine.
+        periods: by asset, the partitions that lost rows, with how many.
+        files, bytes: how much left the disk; of those that are shown alone, none.
+        seconds: how long it took.
+    """
+
+    expired: list[Expired]
+    periods: dict[str, dict[Period, int]] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows of tables that go."""
+        return sum(each.rows for each in self.expired)
+
+
 def content_digest(rows: pa.Table) -> str:
     """Return a digest of rows of ``facts`` or ``summaries``, whatever their order; vectors count by their model."""
     marks = zip(rows["digest"].to_pylist(), rows["embed_model"].to_pylist(), strict=True)
     return digest_of_all(f"{row}/{model}" for row, model in marks)
 
 
-def unfinished_rows(rows: pa.Table) -> int:
-    """Return how many rows wait for a model: made by a stand-in, or without a vector."""
-    waits = pc.or_(pc.is_valid(rows["fallback"]), pc.is_null(rows["embed_model"]))
-    return int(pc.sum(waits).as_py() or 0)
+def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
+    """Return how many rows wait for a model: made by a stand-in, or without a vector.
+
+    Args:
+        rows: of ``facts`` or ``summaries``.
+        lasting: ids of rows that no model can make any more; of these only vectors count.
+    """
+    stands_in = pc.is_valid(rows["fallback"])
+    if lasting:
+        stands_in = pc.and_not(stands_in, pc.is_in(rows["id"], pa.array(sorted(lasting), pa.string())))
+    return int(pc.sum(pc.or_(stands_in, pc.is_null(rows["embed_model"]))).as_py() or 0)
+
+
+def compression_of(rows: pa.Table) -> float | None:
+    """Return how many tokens rows of ``summaries`` have for each token that they were made from; None without any."""
+    read = pc.sum(rows["tokens_in"]).as_py()
+    return float(pc.sum(rows["tokens_out"]).as_py()) / read if read else None

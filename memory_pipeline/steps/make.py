@@ -11,17 +11,20 @@ from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.lake.ledger import GRAPH_ASSET, table_asset
-from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.acknowledge import acknowledge
+from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.graph import fold_hours
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.summarize import summarize_periods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.made import Made
 
 _log = logging.getLogger(__name__)
+
+_AGENT = ("workspace_id", "agent_id")
 
 #: A batch of hours is closed when its messages have this many bytes, or when it has this many hours.
 _BATCH_BYTES, _BATCH_HOURS = 8_000_000, 400
@@ -60,25 +65,69 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
     lake.index.adopt(models.embedder)
     for batch in batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key)):
         started = time.perf_counter()
-        contents: dict[JournalFile, Contents] = {}
-        if grain is Grain.WORKING:
-            contents = lake.journal.contents(set(batch))
-            made = land_messages(lake, batch, list(contents.values()))
-            made += extract_facts(lake, models.extractor, models.embedder, batch)
-            made += fold_hours(lake, batch, [edit for held in contents.values() for edit in held.edits])
-        else:
-            made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-        usage = models.store.settle(batch) if models.store else {}
-        indexed = index_periods(lake, grain, batch, models.embedder.dimension)
-        made = [*_as_indexed(made, indexed), *indexed]
-        # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
-        lake.ledger.record(part.entry for part in made if _is_entered(part))
-        acknowledge(lake, contents)
+        usage: dict[Period, Usage] = {}
+        affected: set[Scope] = set()
+        while True:
+            tombstones = lake.tombstones.state()
+            made, asked = _made(lake, models, grain, batch, affected)
+            for period, own in asked.items():
+                usage[period] = usage.get(period, Usage()) + own
+            # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
+            # before the one and written after the other, it removes itself.
+            if lake.tombstones.state() == tombstones:
+                break
+            _log.info("%s: something was forgotten meanwhile, %s are made again", grain, _span(batch))
+            affected |= _agents_of(lake, grain, batch)
+        if affected:
+            _purge(lake, grain, affected)
         seconds = time.perf_counter() - started
         _log.info("%s: made %s in %.1f s", grain, _span(batch), seconds)
         for part in made:
-            asked = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
-            yield replace(part, seconds=seconds / len(batch), usage=asked)
+            own = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
+            yield replace(part, seconds=seconds / len(batch), usage=own)
+
+
+def _made(
+    lake: Lake, models: Models, grain: Grain, batch: list[Period], also: Collection[Scope]
+) -> tuple[list[Made], dict[Period, Usage]]:
+    """Make a batch; return what each asset of each period holds, and what models were asked for each period.
+
+    The agents in `also` had rows in it, and may have none any more.
+    """
+    contents: dict[JournalFile, Contents] = {}
+    if grain is Grain.WORKING:
+        admitted = admit(lake, set(batch))
+        contents = admitted.contents
+        made = land_messages(lake, batch, admitted)
+        made += extract_facts(lake, models.extractor, models.embedder, batch)
+        made += fold_hours(lake, batch, [edit for held in contents.values() for edit in held.edits], also)
+    else:
+        made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
+    usage = models.store.settle(batch) if models.store else {}
+    indexed = index_periods(lake, grain, batch, models.embedder.dimension, also)
+    made = [*_as_indexed(made, indexed), *indexed]
+    # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
+    lake.ledger.record(part.entry for part in made if _is_entered(part))
+    acknowledge(lake, contents)
+    return made, usage
+
+
+def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
+    """Return the agents that have rows in a batch."""
+    keys = [period.key for period in batch]
+    if grain is Grain.WORKING:
+        tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
+    else:
+        tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
+    return {scope for rows in tables for scope in scopes_in(rows)}
+
+
+def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
+    """Take off the disk what a run had written before it knew that it was forgotten."""
+    working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS)
+    for spec in working if grain is Grain.WORKING else (SUMMARIES,):
+        lake.tables.purge(spec)
+    lake.index.purge(agents, [grain])
 
 
 def _is_entered(part: Made) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date, datetime
 
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.ledger import Entry
 
@@ -77,7 +79,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():
             entry = table.get(period.key)
-            if lake.calendar.closes_at(period) > now:
+            if _closes_at(lake.calendar, period) > now:
                 still_open.add(period)
             elif entry is None or entry.input_digest != digest or not _is_complete(entry, index.get(period.key)):
                 pending.add(period)
@@ -92,6 +94,20 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         open=_sorted(still_open),
         early=_sorted(early),
     )
+
+
+def journal_hours(lake: Lake, start: date, now: datetime) -> dict[Period, str]:
+    """Return the hours to make that have journal files, each with a short digest of the files; reads the listing alone.
+
+    Left out are hours before `start`, which are not made, and those that have not begun by `now`.
+    """
+    first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
+    files: dict[Period, list[str]] = defaultdict(list)
+    for file in lake.journal.pending():
+        files[file.hour].append(f"{file.path} {file.tag}")
+    return {
+        hour: digest_of_all(names)[:8] for hour, names in files.items() if first <= lake.calendar.bounds(hour)[0] <= now
+    }
 
 
 def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: datetime) -> list[Period]:
@@ -118,9 +134,19 @@ def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
     sources: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(table_asset(finer)).items():
         if entry.rows:
-            parent = lake.calendar.ancestor(Period(finer, key), grain)
-            sources[parent].append(entry.output_digest)
+            sources[_ancestor(lake.calendar, finer, key, grain)].append(entry.output_digest)
     return {period: digest_of_all(digests) for period, digests in sources.items()}
+
+
+# Sensors ask for years of periods again and again.
+@lru_cache(maxsize=65536)
+def _ancestor(calendar: Calendar, finer: Grain, key: str, grain: Grain) -> Period:
+    return calendar.ancestor(Period(finer, key), grain)
+
+
+@lru_cache(maxsize=65536)
+def _closes_at(calendar: Calendar, period: Period) -> datetime:
+    return calendar.closes_at(period)
 
 
 def _is_complete(table: Entry, index: Entry | None) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake.ledger import MESSAGES_ASSET, index_asset
+from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import batches_of
@@ -60,5 +61,5 @@ def rehearse(
 def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-    landed = land_messages(lake, batch, list(lake.journal.contents(set(batch)).values()))
+    landed = land_messages(lake, batch, admit(lake, set(batch)))
     return [*landed, *extract_facts(lake, models.extractor, models.embedder, batch)]

@@ -42,8 +42,13 @@ class Client:
         return self.loop.run(self.databases.create(workspace_id, name, SCHEMA))
 
     def add(self, *ids: str) -> Any:
-        table = self.create()
-        return self.loop.run(self.databases.commit(table, lambda: table.add(rows(*ids))))
+        return self.commit(lambda table: table.add(rows(*ids)))
+
+    def commit(self, write: Callable[[Any], Awaitable[Any]], name: str = "table") -> Any:
+        def find() -> Awaitable[Any]:
+            return self.databases.create("acme", name, SCHEMA)
+
+        return self.loop.run(self.databases.commit(find, write, lambda: self.databases.forget("acme", name)))
 
     def ids(self) -> list[str]:
         found = self.loop.run(self.create().query().to_arrow())
@@ -165,7 +170,8 @@ def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) ->
 def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
     assert client.loop.run(persistent(losing(3, message))) == 4
     table = client.create()
-    result = client.loop.run(client.databases.commit(table, losing(3, message, lambda: table.add(rows("a")))))
+    lost = losing(3, message, lambda: table.add(rows("a")))
+    result = client.commit(lambda _: lost())
     assert result.version == 2
     assert client.ids() == ["a"]
 

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,49 @@ def test_opening_and_reading_write_nothing(storage: Storage, tmp_path: Path) -> 
     storage.list("")
     storage.delete(["a"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_listing_says_when_files_were_written(storage: Storage, tmp_path: Path) -> None:
+    storage.write("a/old", b"1")
+    storage.write("a/new", b"22")
+    os.utime(tmp_path / "lake/a/old", (0, 3600))
+    old, new = storage.list("a")[1], storage.list("a")[0]
+    assert old.modified_at == datetime(1970, 1, 1, 1, tzinfo=UTC)
+    assert abs(new.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+def test_sizes_are_of_the_files_that_exist(storage: Storage) -> None:
+    storage.write("a/b", b"123")
+    assert storage.sizes(["a/b", "a/missing"], "a") == {"a/b": 3}
+    assert storage.sizes([], "a") == {}
+
+
+def test_a_file_is_overwritten_in_its_place(storage: Storage, tmp_path: Path) -> None:
+    storage.write("a", b"a long text")
+    before = (tmp_path / "lake/a").stat().st_ino
+    storage.overwrite("a", b"short")
+    assert storage.read("a") == b"short"
+    assert (tmp_path / "lake/a").stat().st_ino == before
+
+
+def test_folders_are_listed_removed_and_pruned(storage: Storage, tmp_path: Path) -> None:
+    assert storage.folders("a") == []
+    assert not storage.has("a")
+    storage.remove("a")
+    storage.prune("a")
+    for path in ("a/b/c/d", "a/e/f", "a/g"):
+        storage.write(path, b"x")
+    assert storage.folders("a") == ["b", "e"]
+    storage.delete(["a/b/c/d"])
+    storage.prune("a")
+    assert storage.folders("a") == ["e"]
+    assert storage.has("a/e")
+    storage.remove("a/e")
+    assert not storage.has("a/e")
+    assert files_below(tmp_path) == ["lake/a/g"]
+    storage.delete(["a/g"])
+    storage.prune("a")
+    assert storage.has("a"), "the folder itself stays"
 
 
 # --- atomic and durable ----------------------------------------------------------------------------------------------

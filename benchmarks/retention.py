@@ -1,0 +1,59 @@
+"""What retention costs: 1,000 agents and two years of lake, the first night of a plan and the night after.
+
+The lake is written as rows (:mod:`benchmarks.lakes`), then the free plan is set. ``--quick``: 100 agents, 26 weeks.
+Commits are versions of the Delta tables; bytes are those of all files below the root.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from benchmarks.generator import START
+from benchmarks.lakes import grown
+from benchmarks.measure import Cell, Table, bytes_below, progress, versions
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.steps.expire import expire
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+
+def run(folder: Path, *, quick: bool) -> list[Table]:
+    """Measure, with a lake below `folder`."""
+    agents, weeks = (100, 26) if quick else (1_000, 104)
+    root = folder / "lake"
+    lake = Lake(str(root))
+    grown(lake, agents, weeks)
+    lake.storage.write(CONFIGURATION, b"defaults: {retention: {plan: free}}\n")
+    end = START + timedelta(weeks=weeks, hours=12)
+    rows: list[dict[str, Cell]] = []
+
+    def measure(what: str, now: datetime, *, dry_run: bool = False) -> None:
+        progress(what)
+        before, held, started = versions(lake), bytes_below(root), time.perf_counter()
+        done = expire(lake, START.date(), now, dry_run=dry_run)
+        seconds = time.perf_counter() - started
+        after = versions(lake)
+        rows.append(
+            {
+                "call": what,
+                "seconds": seconds,
+                "rows": done.rows,
+                "partitions": sum(map(len, done.periods.values())),
+                "table commits": sum(after[name] - before[name] for name in after),
+                "files gone": done.files,
+                "MB before": held / 1e6,
+                "MB after": bytes_below(root) / 1e6,
+            }
+        )
+
+    measure("shown", end, dry_run=True)
+    measure("first night", end)
+    measure("first night again", end)
+    measure("next night", end + timedelta(days=1))
+    note = f"{agents:,} agents, {weeks} weeks, 3 hours a week each; the free plan"
+    return [Table("retention", note, rows)]

@@ -1,0 +1,103 @@
+"""The job that deletes what has expired, and its schedule.
+
+Dagster cannot wipe single partitions. So rows are deleted in the lake, whose marks tell that they have expired, and
+what went is reported as an observation: a materialization would say that something was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.made import Expiration
+
+#: After the day's roll-ups, before the marts.
+_SCHEDULE = "40 3 * * *"
+#: Of each asset, so many partitions at most are reported one by one, the newest; each is an event in Dagster's storage.
+_MOST_OBSERVED = 200
+
+
+class RetentionConfig(dg.Config):
+    """How a run of retention deletes.
+
+    Attributes:
+        dry_run: only report what would go.
+        grace_minutes: how long files stay that other programs may be reading.
+    """
+
+    dry_run: bool = False
+    grace_minutes: int = 0
+
+
+def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
+    """Return the job that deletes what is older than its workspace keeps it."""
+
+    @dg.op(name="expire", description="Deletes what is older than `retention` in config/workspaces.yaml keeps it.")
+    def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
+        grace = timedelta(minutes=config.grace_minutes)
+        done = expire(memory.lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
+        context.add_output_metadata(
+            {
+                "rows": done.rows,
+                "files": done.files,
+                "bytes": done.bytes,
+                "seconds": round(done.seconds, 3),
+                "dry_run": config.dry_run,
+                "expired": dg.MetadataValue.table(_records(done)),
+            }
+        )
+        if not config.dry_run:
+            for observation in _observations(done, partitions):
+                context.log_event(observation)
+
+    @dg.job(
+        name="expire_memory",
+        description="Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet.",
+        executor_def=dg.in_process_executor,
+    )
+    def expire_memory() -> None:
+        expire_op()
+
+    return expire_memory
+
+
+def retention_schedule(job: dg.JobDefinition, timezone: str) -> dg.ScheduleDefinition:
+    """Return the schedule of :func:`retention_job`: every night."""
+    return dg.ScheduleDefinition(
+        name="expire_memory_nightly",
+        job=job,
+        cron_schedule=_SCHEDULE,
+        execution_timezone=timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Every night; without `retention` in the configuration nothing expires.",
+    )
+
+
+def _records(done: Expiration) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord(
+            {
+                "workspace": each.expiry.workspace_id,
+                "memory": each.expiry.kept.value,
+                "kept until": f"{each.expiry.cutoff:%Y-%m-%d %H:%M}",
+                "through": each.expiry.through.key,
+                "held back by": str(each.expiry.held_back_by or ""),
+                "rows": each.rows,
+                "periods": each.partitions,
+                "agents": each.agents,
+            }
+        )
+        for each in done.expired
+        if each.rows or each.expiry.held_back_by
+    ]
+
+
+def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.AssetObservation]:
+    for asset, periods in done.periods.items():
+        for period, rows in list(periods.items())[-_MOST_OBSERVED:]:
+            yield dg.AssetObservation(asset, partition=partitions.key(period), metadata={"expired": rows})

@@ -1,0 +1,66 @@
+"""What goes from an agent's index table, and how it is put to lancedb."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake.lance import FTS, BTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memory_pipeline.lake.storage import Storage
+
+#: The indices that every table has. That of the content is made last: where it is, the others are.
+INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
+#: A row is the same as long as its digest and its vector's embedder are.
+SAME = (
+    "target.digest = source.digest AND (target.embed_model = source.embed_model "
+    "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of an agent's table that go.
+
+    Attributes:
+        through: key of the last period of which they are.
+        kinds: of a working table, the kinds of facts that they are; all if None.
+    """
+
+    through: str
+    kinds: frozenset[str] | None = None
+
+
+def condition(cuts: Sequence[Cut]) -> str:
+    """Return the SQL condition that selects what goes; of no cuts, nothing."""
+    return " OR ".join(map(_sql, cuts)) or "false"
+
+
+def _sql(cut: Cut) -> str:
+    period = f"period <= {_quoted(cut.through)}"
+    if cut.kinds is None:
+        return f"({period})"
+    return f"({period} AND kind IN ({', '.join(map(_quoted, sorted(cut.kinds)))}))" if cut.kinds else "false"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def table_name(scope: Scope, grain: Grain) -> str:
+    """Return the name of an agent's index table of a grain."""
+    return f"{scope.agent_id}__{grain}"
+
+
+def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, str]]:
+    """Yield the index tables of a workspace: whose, and the name."""
+    for folder in storage.folders(f"vectordb/{workspace_id}"):
+        name, _, kind = folder.rpartition(".")
+        agent_id, _, grain = name.rpartition("__")
+        if kind == "lance" and grain in set(Grain) and not name.startswith("_"):
+            yield Scope(workspace_id, agent_id), name

@@ -1,0 +1,154 @@
+"""The tables of analysts below ``marts/``: written whole, or a few values of one column at a time.
+
+They are not part of memory: whatever they hold can be made again from the lake's tables.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from memory_pipeline.errors import CommitConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from memory_pipeline.lake.storage import Storage
+
+_ATTEMPTS = 10
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a write to a mart did.
+
+    Attributes:
+        changed: whether anything had to be written.
+        files: the files that the mart consists of since; none where another writer came so close that nobody knows
+            whose rows stand there.
+    """
+
+    changed: bool
+    files: frozenset[str]
+
+
+class Marts:
+    """Reads and writes Delta tables below ``marts/`` by name, which comes from a file name of ours.
+
+    One thread uses it at a time.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._handles: dict[str, DeltaTable] = {}
+
+    def files(self, name: str) -> frozenset[str]:
+        """Return the files that a mart consists of: they change whenever its rows do; none if there is no mart."""
+        table = self._open(name)
+        return frozenset() if table is None else _paths(table)
+
+    def dataset(self, name: str) -> ds.Dataset | None:
+        """Return a mart, to be read when it is scanned; None if it was never written."""
+        table = self._open(name)
+        return None if table is None else table.to_pyarrow_dataset()
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return the number of a mart's rows, and of the bytes of its files; reads no rows."""
+        table = self._open(name)
+        if table is None:
+            return 0, 0
+        actions = pa.table(table.get_add_actions(flatten=True))
+        rows, size = (int(pc.sum(actions[column]).as_py() or 0) for column in ("num_records", "size_bytes"))
+        return rows, size
+
+    def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
+        """Make `rows` all that a mart holds, or all that it holds of some values of a column, in one commit.
+
+        What is equal already is not written.
+
+        Args:
+            name: of the mart.
+            rows: in the order in which they are compared.
+            column: a text column, by which a mart that is replaced in parts is cut into files; none for one that never
+                is.
+            values: those to replace; if not given, everything is, columns included.
+
+        Raises:
+            CommitConflictError: other writers kept changing the same mart.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._replace(name, rows, column, values)
+            except CommitFailedError:
+                time.sleep(random.uniform(0, min(0.5, 0.02 * 2**attempt)))  # noqa: S311  # jitter, not a secret
+        raise CommitConflictError(
+            f"mart {name}: {_ATTEMPTS} attempts to write it lost against other writers; nothing was written, run it "
+            "again when they have finished"
+        )
+
+    def _replace(self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None) -> Replaced:
+        table = self._open(name)
+        rows = rows.replace_schema_metadata()
+        if table is None:
+            write_deltalake(self._uri(name), rows, partition_by=[column] if column else None, writer_properties=_WRITER)
+            table = DeltaTable(self._uri(name))
+            return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
+        wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
+        if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
+            return Replaced(False, _paths(table))
+        listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
+        version = table.version()
+        write_deltalake(
+            table,
+            rows,
+            mode="overwrite",
+            predicate=None if values is None else f"{column} IN ({listed})",
+            schema_mode="overwrite" if values is None else None,
+            partition_by=table.metadata().partition_columns or None,
+            writer_properties=_WRITER,
+            post_commithook_properties=_HOOKS,
+        )
+        table.update_incremental()
+        return Replaced(True, _paths(table) if table.version() == version + 1 else frozenset())
+
+    def _open(self, name: str) -> DeltaTable | None:
+        """Return a handle on the newest version."""
+        handle = self._handles.get(name)
+        try:
+            if handle is None:
+                handle = self._handles[name] = DeltaTable(self._uri(name))
+            else:
+                handle.update_incremental()
+        except TableNotFoundError:
+            self._handles.pop(name, None)
+            return None
+        return handle
+
+    def _uri(self, name: str) -> str:
+        return self._storage.locate(f"marts/{name}")
+
+
+def _paths(table: DeltaTable) -> frozenset[str]:
+    return frozenset(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+
+
+def _is_equal(present: pa.Table, rows: pa.Table) -> bool:
+    """Compare two tables, whatever the order in which files give their rows."""
+    if present.schema.names != rows.schema.names or present.num_rows != rows.num_rows:
+        return False
+    try:
+        present = present.cast(rows.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    keys = [(field.name, "ascending") for field in rows.schema]
+    return bool(present.sort_by(keys).equals(rows.sort_by(keys)))

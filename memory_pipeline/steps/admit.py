@@ -1,0 +1,73 @@
+"""Journal files to what of them may become memory: not what was forgotten, nor what came when its day had expired."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.journal import Contents
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What pending files hold that may become memory.
+
+    Attributes:
+        contents: of each file; of one that holds nothing else, nothing.
+        expired: messages and edits of each hour that came too late: their agent's day has expired.
+        forgotten: those that were forgotten before they were taken.
+    """
+
+    contents: dict[JournalFile, Contents]
+    expired: Counter[Period]
+    forgotten: Counter[Period]
+
+
+def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
+    """Read the pending files of `hours`, and leave out what memory is not to take.
+
+    A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
+    not become memory any more, so it is dropped, and counted.
+    """
+    contents = lake.journal.contents(hours)
+    marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
+    admitted = Admitted({}, Counter(), Counter())
+
+    def is_wanted(record: Message | Edit) -> bool:
+        if forgotten.covers(record):
+            admitted.forgotten[record.hour] += 1
+        elif _has_expired(lake, marks, record):
+            admitted.expired[record.hour] += 1
+        else:
+            return True
+        return False
+
+    for file, held in contents.items():
+        admitted.contents[file] = (
+            Contents(list(filter(is_wanted, held.messages)), list(filter(is_wanted, held.edits)), held.rejected)
+            if marks or forgotten
+            else held
+        )
+    return admitted
+
+
+def _has_expired(lake: Lake, marks: Marks, record: Message | Edit) -> bool:
+    if not marks:
+        return False
+    if isinstance(record, Edit):
+        return record.hour.key <= (marks.through(record.scope, Kept.GRAPH) or "")
+    day = lake.calendar.ancestor(record.hour, Grain.DAILY)
+    return day.key <= (marks.through(record.scope, Kept.DAILY) or "")

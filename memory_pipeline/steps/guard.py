@@ -1,0 +1,161 @@
+"""Looks at rows before they are written: a partition that is wrong is refused, and what was there before stays.
+
+It is neither written nor indexed nor entered in the ledger, so nothing is made from it and the journal keeps its files.
+Only the rows themselves are looked at, so this costs next to nothing. What takes more of the lake to see,
+:mod:`memory_pipeline.checks` looks at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.recalled import mark, without_recalled
+from memory_pipeline.errors import QualityError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.grains import Grain
+
+#: What every block of recalled memory has in its delimiters.
+RECALLED_NAME = mark("").partition(" ")[0].removeprefix("<")
+#: How many partitions a message names.
+_NAMED = 3
+#: What to do, by the check.
+_REMEDIES = {
+    "unique_ids": "whatever made them gives two things one id",
+    "fed_back_recall": "whatever made them repeats what memory gave to a prompt",
+    "empty_summaries": "whatever made them says nothing of the material that it was given",
+    "orphaned_sources": "whatever made them cites what it was not given",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with rows of a partition.
+
+    Attributes:
+        check: the check that they would fail; see :mod:`memory_pipeline.checks`.
+        period: the partition's name.
+        ids: of the rows.
+    """
+
+    check: str
+    period: str
+    ids: tuple[str, ...]
+
+
+def guard(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
+    """Refuse rows that would make memory wrong.
+
+    Args:
+        grain: of their periods.
+        rows: of ``facts`` or ``summaries``: all that partitions are to hold.
+        old: what they hold now. A row that stands unchanged is not judged again: it may be all that is left of what has
+            expired.
+
+    Raises:
+        QualityError: some are wrong; the message names the checks, the partitions, how many rows, and what to do.
+    """
+    found = faults(rows, old)
+    if not found:
+        return
+    named = "; ".join(
+        f"{grain} {fault.period} fails {fault.check} ({len(fault.ids):,} rows, such as {fault.ids[0]})"
+        for fault in found[:_NAMED]
+    )
+    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    reasons = "; ".join(dict.fromkeys(_REMEDIES[fault.check] for fault in found))
+    raise QualityError(
+        f"{named}{more}. Nothing of it was written, and what was there before stays; {reasons}: correct the model or "
+        "its prompt in config/workspaces.yaml, and run it again"
+    )
+
+
+def faults(rows: pa.Table, old: pa.Table) -> list[Fault]:
+    """Return what is wrong with rows, by check and partition; see :func:`guard`."""
+    changed = pc.invert(pc.and_(_among(rows["id"], old["id"]), _among(rows["digest"], old["digest"])))
+    judged = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
+    found = []
+    for check, fails in _wrong(rows).items():
+        wrong = fails if check == "unique_ids" else fails & judged
+        if wrong.any():
+            ids: dict[str, list[str]] = {}
+            offenders = rows.select(["period", "id"]).filter(pa.array(wrong))
+            for period, identifier in zip(*(offenders[name].to_pylist() for name in ("period", "id")), strict=True):
+                ids.setdefault(period, []).append(identifier)
+            found += [Fault(check, period, tuple(own)) for period, own in sorted(ids.items())]
+    return found
+
+
+def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
+    """Tell of each row of ``facts`` or ``summaries`` whether it may stay; one that may not is made again."""
+    wrong = np.zeros(rows.num_rows, np.bool_)
+    for each in _wrong(rows).values():
+        wrong |= each
+    return ~wrong
+
+
+def is_recalled(text: str) -> bool:
+    """Tell whether a block of recalled memory, or a part of one, stands in a text."""
+    return without_recalled(text) is not text
+
+
+def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
+    """Return by check which rows fail it."""
+    wrong = {"unique_ids": _twice(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
+    if "key_points" in rows.column_names:
+        wrong["empty_summaries"] = _empty(rows)
+        wrong["orphaned_sources"] = _astray(rows)
+    return wrong
+
+
+def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+    found = np.zeros(len(ids), np.bool_)
+    if pc.count_distinct(ids).as_py() < len(ids):
+        encoded = ids.combine_chunks().dictionary_encode().indices.to_numpy()
+        found = np.bincount(encoded)[encoded] > 1
+    return found
+
+
+def _recalled(contents: pa.ChunkedArray) -> NDArray[np.bool_]:
+    found = np.zeros(len(contents), np.bool_)
+    # Few texts have the name; only those are searched for blocks.
+    suspects = pc.match_substring(contents, RECALLED_NAME, ignore_case=True).to_numpy()
+    for row in np.flatnonzero(suspects):
+        found[row] = is_recalled(contents[row].as_py())
+    return found
+
+
+def _empty(rows: pa.Table) -> NDArray[np.bool_]:
+    blank = pc.equal(pc.utf8_trim_whitespace(rows["content"]), "")
+    return np.asarray(pc.or_(blank, pc.equal(pc.list_value_length(rows["key_points"]), 0)).to_numpy(), np.bool_)
+
+
+def _astray(rows: pa.Table) -> NDArray[np.bool_]:
+    """Tell which summaries have a point that rests on nothing, or on what the summary was not made from."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    points = rows["key_points"].combine_chunks()
+    cited = pc.list_flatten(points).field("source_ids")
+    of_point = pc.list_parent_indices(points)
+    found[of_point.filter(pc.equal(pc.list_value_length(cited), 0)).to_numpy()] = True
+    of_citation = of_point.take(pc.list_parent_indices(cited))
+    sources = rows["source_ids"].combine_chunks()
+    # Names of rows and ids together, so that one look-up tells for all rows.
+    known = _numbered(pc.list_parent_indices(sources), pc.list_flatten(sources))
+    used = _numbered(of_citation, pc.replace_substring_regex(pc.list_flatten(cited), "#[0-9]+$", ""))
+    found[of_citation.filter(pc.invert(pc.is_in(used, known))).to_numpy()] = True
+    return found
+
+
+def _numbered(numbers: pa.Array, ids: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(numbers.cast(pa.string()), ids, " ")
+
+
+def _among(values: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.is_in(values, others.combine_chunks())

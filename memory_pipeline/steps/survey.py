@@ -1,0 +1,182 @@
+"""What there is of each class of memory, counted by agent and period, and what of it has expired."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, Kept, plan_expiry
+from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.vectors import Cut
+from memory_pipeline.steps.made import Expired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schemas import TableSpec
+
+#: The kinds of facts of each class of working memory.
+_KINDS = {
+    Kept.CONVERSATIONS: frozenset([FactKind.TURN]),
+    Kept.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
+}
+_KINDS[Kept.FACTS] = frozenset(FactKind) - _KINDS[Kept.CONVERSATIONS] - _KINDS[Kept.PREFERENCES]
+_GROUP = ["workspace_id", "agent_id", "period", "kept"]
+
+
+class Survey:
+    """What is in the tables, counted by agent, period and class, and what of it goes."""
+
+    def __init__(self, lake: Lake, held: Mapping[Grain, Period], now: datetime) -> None:
+        self._lake = lake
+        configuration = lake.configuration()
+        # Whose memory there is, is known once it is read; as far as any workspace's retention reaches.
+        reach: dict[Kept, str] = {}
+        for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
+            reach[expiry.kept] = max(reach.get(expiry.kept, ""), expiry.through.key)
+        self._counted = {"": _count_working(lake, reach, MESSAGES), "facts": _count_working(lake, reach, FACTS)}
+        for grain in SUMMARY_GRAINS:
+            self._counted[grain] = _count_summaries(lake, reach, grain)
+        self._counted["graph"] = _count_operations(lake, reach)
+        workspaces = {name for counted in self._counted.values() for name in counted["workspace_id"].unique()}
+        # Those that are configured too, and "" for all others: what is held back is told even if nothing else goes.
+        retentions = configuration.retentions()
+        retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
+        before: dict[str, dict[Kept, Period]] = defaultdict(dict)
+        for scope, name, key in Marks.of(lake.tables):
+            kept = Kept(name)
+            if kept not in before[scope.workspace_id] or before[scope.workspace_id][kept].key < key:
+                before[scope.workspace_id][kept] = Period(kept.period_grain, key)
+        self.plan = plan_expiry(retentions, before, held, lake.calendar, now)
+        self.through = {(each.workspace_id, each.kept): each.through.key for each in self.plan}
+        limits = pl.DataFrame(
+            [(*key, through) for key, through in self.through.items()],
+            schema={"workspace_id": pl.String, "kept": pl.String, "through": pl.String},
+            orient="row",
+        )
+        self._going = {
+            name: counted.join(limits, on=["workspace_id", "kept"]).filter(pl.col("period") <= pl.col("through"))
+            for name, counted in self._counted.items()
+        }
+
+    def of(self, expiry: Expiry) -> Expired:
+        """Return what goes of a workspace and class."""
+        rows = pl.concat(self._going.values()).filter(
+            (pl.col("workspace_id") == expiry.workspace_id) & (pl.col("kept") == expiry.kept.value)
+        )
+        if rows.is_empty():
+            return Expired(expiry)
+        first = Period(expiry.kept.period_grain, str(rows["period"].min()))
+        return Expired(expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first)
+
+    def marks(self) -> dict[tuple[str, str, Kept], str]:
+        """Return how far each agent's classes expire, of those of which something goes."""
+        gone = pl.concat(self._going.values()).select("workspace_id", "agent_id", "kept", "through").unique()
+        return {(workspace, agent, Kept(kept)): through for workspace, agent, kept, through in gone.iter_rows()}
+
+    def cuts(self, grain: Grain) -> dict[Scope, list[Cut]]:
+        """Return what each agent's index table of a grain loses."""
+        going = self._going["facts" if grain is Grain.WORKING else grain]
+        cuts: dict[Scope, list[Cut]] = defaultdict(list)
+        for workspace, agent, name, through in (
+            going.select("workspace_id", "agent_id", "kept", "through").unique().iter_rows()
+        ):
+            kinds = _KINDS.get(Kept(name))
+            cuts[Scope(workspace, agent)].append(Cut(through, kinds))
+        return cuts
+
+    def periods(self) -> dict[str, dict[Period, int]]:
+        """Return by asset which partitions lose rows, and how many."""
+        found = {}
+        for name, asset, grain in self._assets():
+            lost = self._going[name].group_by("period").agg(pl.col("rows").sum()).sort("period")
+            found[asset] = {Period(grain, period): rows for period, rows in lost.iter_rows()}
+        return found
+
+    def keys(self, name: str) -> list[str]:
+        """Return the partitions of a table that lose rows."""
+        return sorted(self._going[name]["period"].unique())
+
+    def owners(self) -> dict[Scope, str]:
+        """Return the agents whose graph loses operations, and up to which hour."""
+        gone = self._going["graph"].select("workspace_id", "agent_id", "through").unique()
+        return {Scope(workspace, agent): through for workspace, agent, through in gone.iter_rows()}
+
+    def note_in_ledger(self) -> None:
+        """Say in the ledger of which partitions rows have expired, so that what is left is not taken for all."""
+        remaining: dict[tuple[str, str], int] = {}
+        for name, asset, _ in self._assets():
+            total = self._counted[name].group_by("period").agg(pl.col("rows").sum().alias("total"))
+            gone = self._going[name].group_by("period").agg(pl.col("rows").sum())
+            left = gone.join(total, on="period").select("period", pl.col("total") - pl.col("rows"))
+            remaining |= {(asset, period): rows for period, rows in left.iter_rows()}
+        self._lake.ledger.note_expired(remaining)
+
+    def _assets(self) -> Iterable[tuple[str, str, Grain]]:
+        yield "", MESSAGES_ASSET, Grain.WORKING
+        yield "facts", table_asset(Grain.WORKING), Grain.WORKING
+        for grain in SUMMARY_GRAINS:
+            yield grain, table_asset(grain), grain
+
+    def is_gone(self, rows: pa.Table, kept: pa.Array) -> pa.Array:
+        """Tell of rows whether they go, given the class of each."""
+        limits = pa.array(
+            [
+                self.through.get((workspace, Kept(name)), "")
+                for workspace, name in zip(rows["workspace_id"].to_pylist(), kept.to_pylist(), strict=True)
+            ],
+            pa.string(),
+        )
+        return pc.less_equal(rows["period"].combine_chunks(), limits)
+
+
+def class_of(rows: pa.Table, classes: tuple[Kept, ...]) -> pa.Array:
+    """Return the class of each row of a table that holds `classes`."""
+    if len(classes) == 1:
+        return pa.repeat(classes[0].value, rows.num_rows)
+    names = {kind.value: kept.value for kept, kinds in _KINDS.items() for kind in kinds}
+    return pa.array([names[kind] for kind in rows["kind"].to_pylist()], pa.string())
+
+
+def _counted(rows: pa.Table, kept: pl.Expr) -> pl.DataFrame:
+    frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(kept.alias("kept"))
+    return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
+
+
+def _count_working(lake: Lake, reach: Mapping[Kept, str], spec: TableSpec) -> pl.DataFrame:
+    classes = WORKING_CLASSES if spec is FACTS else (Kept.CONVERSATIONS,)
+    through = max((reach.get(kept, "") for kept in classes), default="")
+    keys = [key for key in lake.tables.keys(spec) if key <= through]
+    columns = ["period", "workspace_id", "agent_id", *(["kind"] if spec is FACTS else [])]
+    rows = lake.tables.read(spec, keys, columns=columns)
+    if spec is MESSAGES:
+        return _counted(rows, pl.lit(Kept.CONVERSATIONS.value))
+    names = {kind.value: kept.value for kept, kinds in _KINDS.items() for kind in kinds}
+    return _counted(rows, pl.col("kind").replace_strict(names, return_dtype=pl.String))
+
+
+def _count_summaries(lake: Lake, reach: Mapping[Kept, str], grain: Grain) -> pl.DataFrame:
+    kept = Kept(grain.value)
+    keys = [key for key in lake.tables.keys(SUMMARIES, grain=grain.value) if key <= reach.get(kept, "")]
+    columns = ["period", "workspace_id", "agent_id"]
+    return _counted(lake.tables.read(SUMMARIES, keys, columns=columns, grain=grain.value), pl.lit(kept.value))
+
+
+def _count_operations(lake: Lake, reach: Mapping[Kept, str]) -> pl.DataFrame:
+    through = reach.get(Kept.GRAPH, "")
+    columns = ["period", "workspace_id", "agent_id"]
+    keys: list[str] | None = None if through else []
+    rows = lake.tables.read(GRAPH_OPERATIONS, keys, columns=columns, where=pc.field("period") <= through)
+    return _counted(rows, pl.lit(Kept.GRAPH.value))

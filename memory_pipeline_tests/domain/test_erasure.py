@@ -1,0 +1,270 @@
+"""Subjects, tombstones, and what they reach."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import Message, Scope
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.erasure import Forgotten, Subject, SubjectKind, Tombstone, merged
+from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.errors import InputError
+
+ACME = Scope("acme", "support")
+SALES = Scope("acme", "sales")
+SAID = datetime(2024, 1, 15, 8, tzinfo=UTC)
+NOW = SAID + timedelta(days=1)
+SALT = "5a" * 16
+
+
+def message(content: str = "Hello.", scope: Scope = ACME, at: datetime = SAID, **fields: Any) -> Message:
+    return Message.from_record(
+        {
+            "workspace_id": scope.workspace_id,
+            "agent_id": scope.agent_id,
+            "conversation_id": "c1",
+            "turn": 0,
+            "role": "user",
+            "content": content,
+            "timestamp": at,
+            "received_at": at,
+            **fields,
+        }
+    )
+
+
+def edit(subject: str, target: str, **fields: Any) -> Edit:
+    return Edit.from_record(
+        {
+            "workspace_id": "acme",
+            "agent_id": "support",
+            "edit": "UPDATE",
+            "subject": subject,
+            "predicate": "knows",
+            "object": target,
+            "timestamp": SAID,
+            "received_at": SAID,
+            **fields,
+        }
+    )
+
+
+def forgotten(*subjects: Subject, now: datetime = NOW, salt: str = SALT) -> Forgotten:
+    return Forgotten(tombstone for subject in subjects for tombstone in Tombstone.of(subject, now, salt))
+
+
+def test_an_agent_is_forgotten_whole_and_no_other() -> None:
+    known = forgotten(Subject.agent(ACME))
+    assert known.covers(message())
+    assert known.covers(edit("Bob", "Carl"))
+    assert not known.covers(message(scope=SALES))
+    assert not known.covers(message(scope=Scope("other", "support")))
+
+
+def test_a_conversation_is_forgotten_by_its_exact_id() -> None:
+    known = forgotten(Subject.conversation(ACME, "c1"))
+    assert known.covers(message())
+    assert not known.covers(message(conversation_id="C1"))
+    assert not known.covers(message(scope=SALES))
+    assert not known.covers(edit("c1", "c1"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"content": "Anna Schmidt moved."},
+        {"content": "I met ANNA SCHMIDT's brother."},
+        {"content": "mail anna.schmidt@example.org"},
+        {"content": "Änna\u00a0 Schmi\u00addt"},
+        {"content": "see anna-schmidt\u200b."},
+        {"name": "Anna Schmidt"},
+        {"user_id": "u-17"},
+        {"user_id": "u-17", "role": "assistant", "content": "Of course."},
+        {"tags": ["anna schmidt"]},
+        {"conversation_id": "call-anna-schmidt-2"},
+        {"content": "user U-17 called"},
+    ],
+)
+def test_a_person_is_known_by_user_speaker_and_mention(said: dict[str, Any]) -> None:
+    assert forgotten(Subject.person("acme", ["Anna Schmidt", "u-17"])).covers(message(**said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"content": "Anna called; so did Schmidt."},
+        {"content": "AnnaSchmidt"},
+        {"content": "Joanna Schmidt"},
+        {"content": "Anna Schmidtke"},
+        {"user_id": "U-17"},
+        {"user_id": "u-17-b"},
+    ],
+)
+def test_others_are_not_taken_for_the_person(said: dict[str, Any]) -> None:
+    assert not forgotten(Subject.person("acme", ["Anna Schmidt", "u-17"])).covers(message(**said))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("安娜", "我昨天见到安娜了"),
+        ("안나", "안나는 포르투로 이사했다"),
+        ("Zoë", "zoe is here"),
+        ("O'Brien", "Mr O’Brien left"),
+        ("علی\u200cرضا", "علیرضا"),
+    ],
+)
+def test_names_of_other_scripts_are_found_in_running_text(name: str, text: str) -> None:
+    assert forgotten(Subject.person("acme", [name])).covers(message(text))
+    assert Mentions([name]).mentioned_in(text)
+
+
+def test_edits_are_matched_by_all_their_terms() -> None:
+    known = forgotten(Subject.person("acme", ["Anna"]))
+    assert known.covers(edit("Anna", "Bob"))
+    assert known.covers(edit("Bob", "Anna"))
+    assert known.covers(edit("Bob", "Carl", replaces="Anna"))
+    assert not known.covers(edit("Bob", "Carl"))
+
+
+def test_a_person_may_be_forgotten_by_one_agent_alone() -> None:
+    known = forgotten(Subject.person("acme", ["Anna"], "support"))
+    assert known.covers(message("Anna?"))
+    assert not known.covers(message("Anna?", SALES))
+    both = forgotten(Subject.person("acme", ["Anna"], "support"), Subject.person("acme", ["Anna"], "sales"))
+    assert both.covers(message("Anna?", SALES))
+
+
+def test_what_is_said_after_the_forgetting_stays() -> None:
+    for subject in (Subject.agent(ACME), Subject.conversation(ACME, "c1"), Subject.person("acme", ["Anna"])):
+        known = forgotten(subject)
+        assert known.covers(message("Anna?", at=NOW))
+        assert not known.covers(message("Anna?", at=NOW + timedelta(microseconds=1)))
+
+
+def test_tombstones_name_nobody_and_are_the_same_each_time() -> None:
+    subject = Subject.person("acme", ["Anna Schmidt", "u-17"], "support")
+    first = Tombstone.of(subject, NOW, SALT)
+    assert "nna" not in repr(first).lower()
+    assert "support" not in repr(first)
+    assert [one.id for one in first] == [one.id for one in Tombstone.of(subject, NOW + timedelta(days=1), SALT)]
+    assert {one.id for one in first}.isdisjoint(one.id for one in Tombstone.of(subject, NOW, "00" * 16))
+    assert sorted(one.words for one in first) == [0, 0, 2, 2]  # u-17 is two words in a text
+
+
+def test_salts_may_differ() -> None:
+    old = Tombstone.of(Subject.person("acme", ["Anna"]), NOW, SALT)
+    new = Tombstone.of(Subject.person("acme", ["Bob Ray"]), NOW, "00" * 16)
+    known = Forgotten([*old, *new])
+    assert known.covers(message("Anna?"))
+    assert known.covers(message("Bob Ray?"))
+    assert old[1].matches(message("Anna?"))
+    assert not old[1].matches(message("Bob Ray?"))
+
+
+def test_a_repetition_keeps_the_hours_that_are_known() -> None:
+    (old,) = Tombstone.of(Subject.agent(ACME), NOW, SALT)
+    old = Tombstone(**{name: getattr(old, name) for name in old.__slots__} | {"hours": ("2024-01-15T08",)})
+    (again,) = merged([old], Tombstone.of(Subject.agent(ACME), NOW - timedelta(days=9), SALT))
+    assert (again.hours, again.forgotten_at, again.is_done) == (("2024-01-15T08",), NOW, False)
+
+
+def test_nothing_forgotten_covers_nothing() -> None:
+    assert not Forgotten()
+    assert Forgotten().filter([message()]) == [message()]
+    assert forgotten(Subject.agent(ACME)).filter([message(), message(scope=SALES)]) == [message(scope=SALES)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "  ",
+        "A",
+        "é!",
+        "王",
+        "--",
+        "User",
+        " assistant ",
+        "a\x00b",
+        "a\nb",
+        "\ud800xx",
+        "x" * 257,
+        17,
+        None,
+        b"Anna",
+    ],
+)
+def test_names_that_mean_everybody_or_nobody_are_refused(name: Any) -> None:
+    with pytest.raises(InputError, match="person"):
+        Subject.person("acme", [name])
+
+
+@pytest.mark.parametrize("names", [[], "Anna", b"Anna", [f"name {n}" for n in range(51)]])
+def test_names_must_be_a_list_of_some(names: Any) -> None:
+    with pytest.raises(InputError, match="names"):
+        Subject.person("acme", names)
+
+
+@pytest.mark.parametrize("identifier", ["", " ", "a\x07", "\udc00", "x" * 257, 5, None])
+def test_ids_of_conversations_are_checked(identifier: Any) -> None:
+    with pytest.raises(InputError, match="conversation_id"):
+        Subject.conversation(ACME, identifier)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject.agent(ACME),
+        Subject.conversation(ACME, "c1"),
+        Subject.person("acme", ["Anna", "u-17"]),
+        Subject.person("acme", ["Anna"], "support"),
+    ],
+)
+def test_a_subject_can_be_written_down(subject: Subject) -> None:
+    assert Subject.from_record(subject.to_record()) == subject
+    assert all(str(value) for value in subject.to_record().values())
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        [],
+        {},
+        {"kind": "workspace", "workspace_id": "acme"},
+        {"kind": "agent", "workspace_id": "acme"},
+        {"kind": "agent", "workspace_id": "../x", "agent_id": "support"},
+        {"kind": "person", "workspace_id": "acme", "names": "Anna"},
+        {"kind": "person", "workspace_id": 5, "names": ["Anna"]},
+        {"kind": ["agent"], "workspace_id": "acme"},
+    ],
+)
+def test_what_is_no_subject_is_refused(record: Any) -> None:
+    with pytest.raises(InputError):
+        Subject.from_record(record)
+
+
+_TEXTS = st.text(alphabet="anAN äöÄ-'.7é安王ß\u200b", max_size=30)
+
+
+@given(st.lists(_TEXTS, max_size=4), _TEXTS)
+def test_hashes_find_what_names_in_clear_find(texts: list[str], name: str) -> None:
+    try:
+        subject = Subject.person("acme", [name])
+    except InputError:
+        return
+    known, clear = forgotten(subject), Mentions([name])
+    for text in texts:
+        assert known.covers_text(ACME, text, SAID) == clear.mentioned_in(text)
+    # A name is found wherever it stands between other words.
+    assert known.covers_text(ACME, f"Then {name.strip()} left", SAID)
+
+
+def test_a_kind_is_what_it_is_called() -> None:
+    assert [str(kind) for kind in SubjectKind] == ["agent", "conversation", "person"]

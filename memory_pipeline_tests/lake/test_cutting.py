@@ -1,0 +1,327 @@
+"""Removing from the index: rows go by period and kind, leave the disk, and neither readers nor writers notice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake, VectorCollection, VectorItem
+from memory_pipeline.lake.cutting import condition
+from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.lance import has_vanished
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.vectors import Cut, VectorIndex
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.lake.test_vectors import rows
+
+SALES = Scope("acme", "sales")
+AXIS = [1.0] + [0.0] * 7
+#: Rows of a period, of which a reader must see all or none.
+WHOLE = 4
+
+
+def hour(number: int) -> str:
+    return f"2024-01-{number // 24 + 1:02}T{number % 24:02}"
+
+
+def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "word", **options: Any) -> None:
+    """Write hours of an agent in one commit, with so many rows each."""
+    parts = [rows(hour(n), *(f"{word} {n} {m}" for m in range(WHOLE)), **options) for n in numbers]
+    periods = [Period.parse("working", hour(n)) for n in numbers]
+    index.replace(Grain.WORKING, periods, {scope: pa.concat_tables(parts)})
+
+
+def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
+    """Return how many rows each hour of an agent has."""
+    found = index.scan(scope, Grain.WORKING)["period"].to_pylist()
+    return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
+
+
+def folder(root: str, name: str = "support__working") -> Path:
+    return Path(root, "vectordb", "acme", f"{name}.lance")
+
+
+def holds(root: str, word: str, name: str = "support__working") -> bool:
+    return any(word.encode() in path.read_bytes() for path in folder(root, name).rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def index(root: str) -> VectorIndex:
+    return VectorIndex(Storage(root))
+
+
+def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex) -> None:
+    fill(index, 0, 1, word="secret")
+    fill(index, 2, 3, 4)
+    fill(index, 0, scope=SALES)
+    untouched = sorted(path for path in folder(root, "sales__working").rglob("*"))
+    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(2))], SALES: [], Scope("acme", "none"): [Cut(hour(9))]}) == {
+        ACME: 3 * WHOLE
+    }
+    assert numbers(index) == numbers(VectorIndex(Storage(root))) == {3: WHOLE, 4: WHOLE}
+    assert not holds(root, "secret")
+    assert not holds(root, "word 2")
+    assert holds(root, "word 3")
+    assert sorted(path for path in folder(root, "sales__working").rglob("*")) == untouched
+    found = index.search(ACME, Grain.WORKING, Filter(), 50, AXIS, "word")
+    assert found.num_rows == 2 * WHOLE
+    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(2))]}) == {}
+
+
+def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -> None:
+    """LanceDB itself leaves in its files what is less than a tenth of them."""
+    fill(index, 0, word="secret")
+    fill(index, *range(1, 40))
+    fill(index, 40)
+    index.purge([ACME])  # which puts all of it into one file
+    assert len(list(folder(root).glob("data/*"))) == 1
+    index.remove(Grain.WORKING, {ACME: [Cut(hour(0))]})
+    assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
+    assert not holds(root, "secret")
+    assert not list(folder(root).glob("_deletions/*"))
+    assert len(list(folder(root).glob("_versions/*.manifest"))) == 1
+
+
+def test_rows_of_some_kinds_go_further_than_others(index: VectorIndex) -> None:
+    fill(index, 0, 1, 2, kind="turn")
+    fill(index, 3, 4, kind="statement")
+    fill(index, 5, 6, kind="preference")
+    cuts = [
+        Cut(hour(1), frozenset({"turn"})),
+        Cut(hour(3), frozenset({"statement", "event"})),
+        Cut(hour(9), frozenset()),
+    ]
+    assert index.remove(Grain.WORKING, {ACME: cuts}) == {ACME: 3 * WHOLE}
+    assert sorted(numbers(index)) == [2, 4, 5, 6]
+
+
+_KINDS = ("turn", "statement", "preference")
+_cuts = st.builds(Cut, st.integers(0, 5).map(hour), st.none() | st.frozensets(st.sampled_from(_KINDS)))
+
+
+@given(st.lists(_cuts, max_size=3))
+def test_a_condition_selects_what_the_cuts_say(cuts: list[Cut]) -> None:
+    found = [(hour(number), kind) for number in range(6) for kind in _KINDS]
+    table = pa.table({"period": [key for key, _ in found], "kind": [kind for _, kind in found]})
+    selected = duckdb.from_arrow(table).filter(condition(cuts)).fetchall()
+    assert set(selected) == {
+        (key, kind)
+        for key, kind in found
+        if any(key <= cut.through and (cut.kinds is None or kind in cut.kinds) for cut in cuts)
+    }
+
+
+def test_no_value_of_a_cut_ends_the_text_that_it_stands_in() -> None:
+    assert condition([Cut("a' OR true --", frozenset({"b'"}))]) == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
+
+
+def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: VectorIndex) -> None:
+    """What was read of the old table must not be taken for the new one's, whose versions count from one again."""
+    reader = VectorIndex(Storage(root))
+    fill(index, 0)
+    first = reader.version(ACME, Grain.WORKING)
+    assert numbers(reader) == {0: WHOLE}
+    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(5))]}) == {ACME: WHOLE}
+    assert not folder(root).exists()
+    for one in (index, reader):
+        assert numbers(one) == {}
+        assert one.version(ACME, Grain.WORKING) is None
+        assert one.search(ACME, Grain.WORKING, Filter(), 5, AXIS, "word").num_rows == 0
+        assert one.newest(ACME, Grain.WORKING, Filter(), 5).num_rows == 0
+        assert one.load(ACME, Grain.WORKING, 8)[0].num_rows == 0
+        assert one.count(ACME, Grain.WORKING) == 0
+    fill(index, 7)
+    second = reader.version(ACME, Grain.WORKING)
+    assert first is not None
+    assert second is not None
+    assert second > first
+    assert numbers(reader) == numbers(index) == {7: WHOLE}
+
+
+def test_a_table_that_was_made_again_unnoticed_has_another_version(
+    index: VectorIndex, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.lance._TRUSTED", 0)
+    reader = VectorIndex(Storage(root))
+    fill(index, 0)
+    first = reader.version(ACME, Grain.WORKING)
+    index.remove(Grain.WORKING, {ACME: [Cut(hour(5))]})
+    fill(index, 7)
+    assert reader.version(ACME, Grain.WORKING) != first
+    assert numbers(reader) == {7: WHOLE}
+
+
+def test_a_purge_writes_rows_and_indices_anew_and_deletes_what_was_left_behind(root: str, index: VectorIndex) -> None:
+    for number in range(6):
+        fill(index, number)
+    fill(index, 0, word="secret")
+    fill(index, 0)
+    assert holds(root, "secret")
+    before = {path for path in folder(root).rglob("*") if path.is_file()}
+    old, young = (folder(root) / "data" / f"{name}.lance" for name in ("old", "young"))
+    for path in (old, young):
+        path.write_bytes(b"left behind")
+    os.utime(old, (time.time() - 7200,) * 2)
+    index.purge([ACME, SALES])
+    after = {path for path in folder(root).rglob("*") if path.is_file()}
+    assert not before & after - {path for path in after if "_versions" in path.parts}
+    assert not holds(root, "secret")
+    assert (old in after, young in after) == (False, True)
+    assert numbers(index) == dict.fromkeys(range(6), WHOLE)
+    assert index.search(ACME, Grain.WORKING, Filter(), 50, None, "word").num_rows == 6 * WHOLE
+    fill(index, 6)
+    assert numbers(VectorIndex(Storage(root))) == dict.fromkeys(range(7), WHOLE)
+
+
+def test_an_agent_is_removed_with_its_collections_and_others_stay(root: str, index: VectorIndex) -> None:
+    lake = Lake(root)
+    dotted = Scope("acme", "support.default")
+    for scope in (ACME, SALES, dotted, Scope("beta", "support")):
+        fill(index, 0, scope=scope)
+        VectorCollection(lake, scope, 2).upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
+    mine = VectorCollection(lake, ACME, 2, "documents")
+    mine.upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
+    assert index.agents("acme") == [SALES, ACME, dotted]
+    assert sorted(index.remove_agent(ACME)) == ["_support.default", "_support.documents", "support__working"]
+    assert index.remove_agent(ACME) == []
+    assert {path.name for path in Path(root, "vectordb", "acme").iterdir()} == {
+        f"{name}.lance"
+        for name in ("sales__working", "_sales.default", "support.default__working", "_support.default.default")
+    }
+    assert index.scopes() == [SALES, dotted, Scope("beta", "support")]
+    assert numbers(index, dotted) == {0: WHOLE}
+    assert len(VectorCollection(lake, dotted, 2).search([1, 0])) == 1
+    assert mine.search([1, 0]) == []
+    assert mine.stats().items == 0
+    assert mine.delete(["a"]) == 0
+    mine.upsert([VectorItem(id="b", vector=[0, 1], content="new")])
+    assert [match.id for match in mine.search([0, 1])] == ["b"]
+
+
+def test_a_collection_that_was_removed_can_be_made_with_another_dimension(root: str, index: VectorIndex) -> None:
+    lake = Lake(root)
+    VectorCollection(lake, ACME, 2).upsert([VectorItem(id="a", vector=[1, 0], content="")])
+    index.remove_agent(ACME)
+    assert VectorCollection(lake, ACME, 3).upsert([VectorItem(id="a", vector=[1, 0, 0], content="")]) == 1
+
+
+# --- beside others ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "vanished"),
+    [
+        ("lance error: Not found: tmp/lake/vectordb/acme/support__working.lance/_versions, …", True),
+        ("Table 'x' was not found", True),
+        ("[Errno 2] No such file or directory: 'x'", True),
+        ("lance error: Retryable commit conflict for version 7", False),
+        ("the disk is full", False),
+    ],
+)
+def test_what_vanished_is_told_from_other_errors(message: str, vanished: bool) -> None:
+    assert has_vanished(RuntimeError(message)) is vanished
+
+
+def test_a_write_to_a_table_that_is_being_dropped_is_not_lost(
+    root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One finds a table empty; before it is gone, another writes to it."""
+    fill(index, 0)
+    dropper = VectorIndex(Storage(root))
+    writing: list[threading.Thread] = []
+
+    def overtaken(storage: Storage, path: str) -> bool:
+        if not writing:
+            writing.append(threading.Thread(target=fill, args=(index, 9)))
+            writing[0].start()
+            time.sleep(0.3)
+        return Path(storage.locate(path)).exists()
+
+    monkeypatch.setattr(Storage, "has", overtaken)
+    dropper.remove(Grain.WORKING, {ACME: [Cut(hour(0))]})
+    writing[0].join()
+    assert numbers(VectorIndex(Storage(root))) == {9: WHOLE}
+
+
+def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
+    """Write, remove and purge, and empty another agent's table, until others are done."""
+    index = VectorIndex(Storage(root))
+    until = time.monotonic() + seconds
+    number = 0
+    while not done() and time.monotonic() < until:
+        fill(index, *range(2, 5), word=f"text{number}", digest=str(number))
+        fill(index, 0, scope=SALES)
+        index.remove(Grain.WORKING, {ACME: [Cut(hour(3))], SALES: [Cut(hour(0))]})
+        index.purge([ACME])
+        number += 1
+
+
+def _read_many(root: str, reads: int) -> None:
+    """Read in all ways while others write, remove and purge."""
+    index = VectorIndex(Storage(root))
+    for _ in range(reads):
+        found = numbers(index)
+        assert {count for number, count in found.items() if number < 50} <= {WHOLE}, found
+        assert found[49] == WHOLE
+        assert index.version(ACME, Grain.WORKING)
+        assert "stays 49 1" in index.search(ACME, Grain.WORKING, Filter(), 9, AXIS, "stays")["content"].to_pylist()
+        assert index.newest(ACME, Grain.WORKING, Filter(), 3).num_rows >= 3
+        assert index.load(ACME, Grain.WORKING, 8)[0].num_rows >= WHOLE
+        assert index.count(SALES, Grain.WORKING) in (0, WHOLE)
+        assert numbers(index, SALES) in ({}, {0: WHOLE})
+
+
+def _write_many(root: str, writer: int, writes: int) -> None:
+    index = VectorIndex(Storage(root))
+    for number in range(writes):
+        fill(index, 50 + 30 * writer + number)
+        fill(index, 50 + 30 * writer + number, scope=SALES)
+
+
+def test_threads_read_while_others_write_remove_and_purge(root: str, index: VectorIndex) -> None:
+    fill(index, 49, word="stays")
+    finished = threading.Event()
+    with ThreadPoolExecutor(5) as pool:
+        churning = pool.submit(_churn, root, finished.is_set, 60)
+        reading = [pool.submit(_read_many, root, 6) for _ in range(4)]
+        try:
+            for read in reading:
+                read.result()
+        finally:
+            finished.set()
+        churning.result()
+
+
+def test_a_thread_and_a_process_write_to_the_tables_that_are_emptied_dropped_and_purged(
+    root: str, index: VectorIndex
+) -> None:
+    fill(index, 49, word="stays")
+    process = multiprocessing.get_context("spawn").Process(target=_write_many, args=(root, 1, 6))
+    process.start()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(_write_many, root, 0, 6)
+        _churn(root, lambda: writing.done() and not process.is_alive(), 60)
+        writing.result()
+    process.join()
+    assert process.exitcode == 0
+    written = {50 + 30 * writer + number for writer in range(2) for number in range(6)}
+    for scope in (ACME, SALES):
+        found = numbers(VectorIndex(Storage(root)), scope)
+        assert written <= set(found)
+        assert set(found.values()) == {WHOLE}

@@ -1,0 +1,100 @@
+"""What may not become memory is left out when the journal is read, and taken out again where a run was faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject, Tombstone
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.admit import admit
+from memory_pipeline.steps.make import make
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+
+FORGOTTEN_AT = datetime(2024, 2, 1, tzinfo=UTC)
+TALK = conversation("I live in Porto.", "My dog is called Bruno.")
+OTHER = conversation("I live in Oslo.", scope=Scope("acme", "sales"))
+[HOUR] = hours("2024-01-15T08")
+
+
+def forget(lake: Lake, subject: Subject) -> None:
+    lake.tombstones.put(Tombstone.of(subject, FORGOTTEN_AT, "0" * 32))
+
+
+def test_what_was_forgotten_is_not_taken_and_is_counted(lake: Lake, models: Models) -> None:
+    write(lake, TALK, OTHER)
+    forget(lake, Subject.conversation(ACME, "c1"))
+    assert admit(lake, {HOUR}).forgotten == {HOUR: 2}
+    made = {each.asset: each for each in make(lake, models, Grain.WORKING, [HOUR])}
+    assert (made["messages"].forgotten, made["messages"].rows) == (2, 1)
+    assert lake.journal.pending() == []
+    assert lake.tables.read(MESSAGES)["agent_id"].to_pylist() == ["sales"]
+
+
+def test_what_is_said_after_the_forgetting_is_taken(lake: Lake, models: Models) -> None:
+    forget(lake, Subject.agent(ACME))
+    write(lake, TALK, conversation("I live in Ghent.", at="2024-02-01T08:00"))
+    run(lake, models)
+    assert lake.tables.read(MESSAGES)["content"].to_pylist() == ["I live in Ghent."]
+
+
+def test_an_edit_of_a_forgotten_person_is_not_folded(lake: Lake, models: Models) -> None:
+    forget(lake, Subject.person("acme", ["Ines Moreau"]))
+    writer = MemoryWriter(lake, ACME, START)
+    writer.graph.insert("Ines Moreau", "lives_in", "Cork", now=datetime(2024, 1, 15, 8, tzinfo=UTC))
+    writer.graph.insert("Ruben", "lives_in", "Cork", now=datetime(2024, 1, 15, 8, tzinfo=UTC))
+    run(lake, models)
+    assert lake.tables.read(GRAPH_OPERATIONS)["subject"].to_pylist() == ["Ruben"]
+
+
+def test_readers_do_not_find_what_was_sent_again(lake: Lake, models: Models) -> None:
+    forget(lake, Subject.conversation(ACME, "c1"))
+    write(lake, TALK, conversation("Porto is in Portugal.", conversation_id="c2"))
+    hits = MemoryReader(lake, ACME, models.embedder).search_memory(query_text="Porto", maximum_days_ago=900, now=NOW)
+    assert [hit.conversation_id for hit in hits] == ["c2"]
+
+
+class _ForgetsMeanwhile:
+    """An extractor during whose work somebody forgets a conversation, once."""
+
+    def __init__(self, models: Models, lake: Lake) -> None:
+        self._models = models
+        self._lake = lake
+        self.asked = 0
+
+    def method(self, scope: Scope) -> str:
+        return self._models.extractor.method(scope)
+
+    def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+        self.asked += 1
+        if self.asked == 1:
+            forget(self._lake, Subject.conversation(ACME, "c1"))
+        return self._models.extractor.extract(passages, recall)
+
+
+def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
+    write(lake, TALK, OTHER)
+    extractor = _ForgetsMeanwhile(models, lake)
+    made = list(make(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
+    # The other agent's conversation has the same id, and stays.
+    for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS):
+        assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
+    assert lake.index.count(ACME, Grain.WORKING) == 0
+    assert {each.rows for each in made if each.asset == "messages"} == {1}
+    files = [
+        path for path in (Path(lake.storage.uri) / "tables" / "facts").rglob("*.parquet") if "_log" not in str(path)
+    ]
+    assert len(files) == 1  # what the first attempt had written has left the disk

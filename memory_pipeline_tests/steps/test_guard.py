@@ -1,0 +1,230 @@
+"""A partition that is wrong goes no further: not into the index, not into the ledger, not into what is made from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from memory_pipeline.checks import Look, all_checks, run_checks
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.summaries import KeyPoint
+from memory_pipeline.errors import QualityError
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.steps.guard import are_sound, faults, guard
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, index_rows, run, table_rows, write
+from memory_pipeline_tests.checks.planting import plant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.summaries import Assignment, Condensation, Summarizer
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+
+GOOD = conversation("I moved to Porto.", at="2024-01-15T08:00")
+BAD = conversation("My dog is called Bruno.", at="2024-01-16T08:00", conversation_id="c2")
+DAY = [Period.parse("daily", "2024-01-16")]
+
+
+class Faulty:
+    """An extractor or a summarizer that does something else to what is of the 16th."""
+
+    def __init__(self, real: Any, change: Callable[[Any], Any]) -> None:
+        self._real = real
+        self._change = change
+
+    def method(self, *arguments: Any) -> str:
+        return str(self._real.method(*arguments))
+
+    def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+        found = self._real.extract(passages, recall)
+        return [
+            self._change(extraction) if passage.hour.key.startswith("2024-01-16") else extraction
+            for passage, extraction in zip(passages, found, strict=True)
+        ]
+
+    def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
+        found = self._real.summarize(assignments)
+        return [
+            self._change(condensation) if assignment.period in DAY else condensation
+            for assignment, condensation in zip(assignments, found, strict=True)
+        ]
+
+
+def feed_back(extraction: Extraction) -> Extraction:
+    first = extraction.facts[0]
+    return replace(extraction, facts=(replace(first, content=f"{first.content} {mark('Anna has a dog.')}"),))
+
+
+def double(extraction: Extraction) -> Extraction:
+    return replace(extraction, facts=(*extraction.facts, extraction.facts[0]))
+
+
+def say_nothing(condensation: Condensation) -> Condensation:
+    return replace(condensation, points=())
+
+
+def invent(condensation: Condensation) -> Condensation:
+    [first, *others] = condensation.points
+    cited = (*first.source_ids, f"working:2024-01-16T08:{'0' * 32}")
+    return replace(condensation, points=(replace(first, source_ids=cited), *others))
+
+
+def repeat_block(condensation: Condensation) -> Condensation:
+    point: KeyPoint = condensation.points[0]
+    return replace(condensation, points=(replace(point, sentence=mark(point.sentence)),))
+
+
+WRONG: dict[str, tuple[Grain, Callable[[Any], Any]]] = {
+    "unique_ids": (Grain.WORKING, double),
+    "fed_back_recall": (Grain.WORKING, feed_back),
+    "empty_summaries": (Grain.DAILY, say_nothing),
+    "orphaned_sources": (Grain.DAILY, invent),
+    "fed_back_recall of a summary": (Grain.DAILY, repeat_block),
+}
+
+
+def spoilt(models: Models, grain: Grain, change: Callable[[Any], Any]) -> Models:
+    if grain is Grain.WORKING:
+        extractor: Extractor = Faulty(models.extractor, change)
+        return replace(models, extractor=extractor)
+    summarizer: Summarizer = Faulty(models.summarizer, change)
+    return replace(models, summarizer=summarizer)
+
+
+@pytest.mark.parametrize("wrong", list(WRONG))
+def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
+    lake: Lake, tmp_path: Path, models: Models, wrong: str
+) -> None:
+    from memory_pipeline.lake import Lake
+
+    grain, change = WRONG[wrong]
+    check = wrong.partition(" ")[0]
+    write(lake, GOOD)
+    run(lake, models)
+    indexed = index_rows(lake, [ACME])
+    made = {name: set(lake.ledger.entries(name)) for name in ("working_facts", "daily_summaries", "weekly_summaries")}
+    write(lake, BAD)
+    files = lake.journal.pending()
+    faulty = spoilt(models, grain, change)
+    if grain is Grain.DAILY:
+        list(run_one(lake, faulty, Grain.WORKING))
+    for _ in range(2):
+        with pytest.raises(QualityError, match=rf"^{grain} 2024-01-16\S* fails {check} \(\d+ rows") as refused:
+            run_one(lake, faulty, grain)
+        assert "Bruno" not in str(refused.value)
+    key = "2024-01-16T08" if grain is Grain.WORKING else "2024-01-16"
+    table = "working_facts" if grain is Grain.WORKING else "daily_summaries"
+    assert set(lake.ledger.entries(table)) == made[table]
+    assert index_rows(lake, [ACME])[ACME, grain] == indexed[ACME, grain]
+    assert key in {period.key for period in grain_status(lake, grain, START, NOW).pending}
+    if grain is Grain.WORKING:
+        assert lake.journal.pending() == files
+        assert not grain_status(lake, Grain.DAILY, START, NOW).pending
+    else:
+        assert not grain_status(lake, Grain.WEEKLY, START, NOW).pending
+
+    run(lake, models)
+    assert lake.journal.pending() == []
+    assert not any(run(lake, models).values())
+    plain = Lake(str(tmp_path / "plain"))
+    write(plain, GOOD, BAD)
+    run(plain, models)
+    assert table_rows(lake) == table_rows(plain)
+    assert index_rows(lake, [ACME]) == index_rows(plain, [ACME])
+    own = [each for each in all_checks() if each.asset != "model_cost"]
+    assert [finding for finding in run_checks(Look(lake, NOW), own) if not finding.passed] == []
+
+
+def run_one(lake: Lake, models: Models, grain: Grain) -> list[Any]:
+    from memory_pipeline.steps.make import make
+
+    return list(make(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
+
+
+@pytest.fixture
+def whole(lake: Lake, models: Models) -> Lake:
+    write(lake, GOOD, BAD)
+    run(lake, models)
+    return lake
+
+
+def rows_of(lake: Lake, grain: Grain) -> pa.Table:
+    return lake.tables.read(FACTS) if grain is Grain.WORKING else lake.tables.read(SUMMARIES, grain=grain.value)
+
+
+@pytest.mark.parametrize("grain", list(Grain))
+def test_what_is_right_is_let_through(whole: Lake, grain: Grain) -> None:
+    rows = rows_of(whole, grain)
+    assert rows.num_rows
+    guard(grain, rows, rows.slice(0, 0))
+    guard(grain, rows.slice(0, 0), rows)
+    assert are_sound(rows).all()
+
+
+def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(whole: Lake) -> None:
+    rows = rows_of(whole, Grain.DAILY)
+    changes: list[dict[str, Any]] = [
+        {},
+        {"content": "\n "},
+        {"key_points": []},
+        {"content": mark("x")},
+        {"source_ids": []},
+        {"key_points": [{**rows["key_points"][0].as_py()[0], "source_ids": []}]},
+        {"key_points": [{**rows["key_points"][0].as_py()[0], "source_ids": ["", "#", "a#b"]}]},
+        {},
+    ]
+    first = rows.to_pylist()[0]
+    odd = [{**first, "id": f"{number}", "digest": f"{number}", **each} for number, each in enumerate(changes)]
+    wrong = pa.Table.from_pylist(odd, schema=rows.schema)
+    assert are_sound(wrong).tolist() == [True, False, False, False, False, False, False, True]
+    assert [(fault.check, fault.ids) for fault in faults(wrong, wrong.slice(0, 0))] == [
+        ("fed_back_recall", ("3",)),
+        ("empty_summaries", ("1", "2")),
+        ("orphaned_sources", ("4", "5", "6")),
+    ]
+    assert faults(wrong, wrong) == []
+    twice = pa.concat_tables([wrong.slice(0, 1), wrong.slice(0, 1), wrong.slice(7)])
+    assert are_sound(twice).tolist() == [False, False, True]
+    assert [fault.ids for fault in faults(twice, twice)] == [("0", "0")]
+
+
+def test_an_error_names_a_few_partitions_and_counts_the_rest(whole: Lake) -> None:
+    first = rows_of(whole, Grain.WORKING).to_pylist()[0]
+    rows = [{**first, "period": f"2024-01-11T0{hour}", "content": mark("xylophone")} for hour in range(6)]
+    wrong = pa.Table.from_pylist(
+        [{**row, "id": row["period"], "digest": row["period"]} for row in rows], schema=FACTS.schema
+    )
+    with pytest.raises(QualityError, match=r"working 2024-01-11T00 fails fed_back_recall .*; and 3 more\. ") as refused:
+        guard(Grain.WORKING, wrong, wrong.slice(0, 0))
+    assert "xylophone" not in str(refused.value)
+
+
+def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: Models, tmp_path: Path) -> None:
+    from memory_pipeline.steps.make import make
+
+    before = table_rows(whole)
+    plant(whole, FACTS, "2024-01-16T08", lambda rows: rows.append(rows[0]))
+    plant(whole, SUMMARIES, "2024-01-16", lambda rows: rows[0].update(content=mark("Anna")), grain="daily")
+    list(make(whole, models, Grain.WORKING, hours("2024-01-16T08")))
+    list(make(whole, models, Grain.DAILY, DAY))
+    assert table_rows(whole) == before
+
+
+def test_a_partition_that_is_wrong_keeps_no_other_from_being_made(lake: Lake, models: Models) -> None:
+    talks = [conversation("I like tea.", at=f"2024-01-{day}T08:00", conversation_id=f"c{day}") for day in range(12, 19)]
+    write(lake, *talks)
+    with pytest.raises(QualityError, match="2024-01-16T08"):
+        run_one(lake, spoilt(models, Grain.WORKING, feed_back), Grain.WORKING)
+    assert [file.hour.key for file in lake.journal.pending()] == ["2024-01-16T08"]
+    assert len(lake.ledger.entries("working_facts")) == 6
+    run(lake, models)
+    assert lake.journal.pending() == []
