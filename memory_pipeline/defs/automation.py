@@ -1,41 +1,149 @@
-"""When a summary is made: once its period has closed, and again when late data changed what it is made from.
+"""The sensor of everything that is made from hours: summaries, what waits for a model, and the marts.
 
-Trigger and reset hold no ``&``, ``|`` or ``~``: Dagster evaluates such operands at another moment than the rest and
-loses hours that land while the day is being made. ``eager()`` would wait for hours in which nobody spoke.
+It asks for what the lake's ledger says is pending (:mod:`memory_pipeline.steps.plan`), when it is due
+(:mod:`memory_pipeline.steps.schedule`). Why not Dagster's automation conditions:
+docs/decisions/0012-the-ledger-asks-for-roll-ups.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+
 import dagster as dg
 
+from memory_pipeline.analytics import stale_marts
+from memory_pipeline.defs.cursors import read_cursor, record_of, written_cursor
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.requests import (
+    failing_lines,
+    observations,
+    outcomes_of,
+    run_request,
+    tags_of,
+    told,
+    under_way,
+)
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.steps.plan import grain_status, journal_hours
+from memory_pipeline.steps.schedule import RollUps
 
-#: When closed periods are looked at, one gate after the other. Months and coarser wait for a Monday: only then have
-#: all of their weeks ended. A gate also turns a flood of late hours into one roll-up.
-GATES = {
-    Grain.DAILY: "10 * * * *",
-    Grain.WEEKLY: "20 1 * * *",
-    Grain.MONTHLY: "30 2 * * 1",
-    Grain.QUARTERLY: "0 3 * * 1",
-    Grain.YEARLY: "30 3 * * 1",
-}
-_MARTS_GATE = "0 4 * * *"
-
-
-def roll_up(grain: Grain, timezone: str) -> dg.AutomationCondition:  # type: ignore[type-arg]  # of asset keys
-    """Return the condition of a grain's summaries."""
-    condition = dg.AutomationCondition
-    gate = condition.cron_tick_passed(GATES[grain], timezone)
-    first = (condition.missing() & condition.any_deps_match(~condition.missing())).newly_true().since_last_handled()
-    late = condition.any_deps_match(condition.newly_updated()).since(condition.newly_requested())
-    due = gate & (first | late) & ~condition.any_deps_in_progress() & ~condition.in_progress()
-    # A failed run is not asked for again by itself.
-    retry = gate & condition.execution_failed() & ~condition.in_progress()
-    return (due | retry).with_label(f"{grain} period closed, or late data came")
+NAME = "roll_up_sensor"
+_MARTS_JOB = "renew_marts"
+#: Keys of the cursor beside what is remembered of requests: what the last look saw, and when to look again anyway.
+_SEEN, _UNTIL = "seen", "until"
 
 
-def after_summaries(timezone: str) -> dg.AutomationCondition:  # type: ignore[type-arg]  # of asset keys
-    """Return the condition of the marts: once a day, if anything was summarized since."""
-    condition = dg.AutomationCondition
-    updated = condition.any_deps_match(condition.newly_updated()).since(condition.newly_requested())
-    return condition.cron_tick_passed(_MARTS_GATE, timezone) & updated & ~condition.in_progress()
+def roll_up_sensor(
+    grains: Mapping[Grain, dg.AssetsDefinition],
+    marts: Sequence[dg.AssetsDefinition],
+    partitions: Partitions,
+    start: date,
+    clock: Callable[[], datetime] = utc_now,
+) -> dg.SensorDefinition:
+    """Return the sensor that asks for summaries, for what waits for a model, and for the marts.
+
+    Args:
+        grains: the assets of each grain.
+        marts: the assets of the marts, named after their models.
+        partitions: of the deployment.
+        start: the first day of the memory.
+        clock: tells the time, UTC.
+    """
+    jobs = {grain: _job(grain, assets) for grain, assets in grains.items()}
+    of_marts = dg.define_asset_job(
+        _MARTS_JOB,
+        selection=dg.AssetSelection.assets(*(key for assets in marts for key in assets.keys)).without_checks(),
+    )
+
+    @dg.sensor(
+        name=NAME,
+        jobs=[*jobs.values(), of_marts],
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Asks for closed periods that the ledger says are missing or stale, for what waits for a model, "
+        "and once a day for the marts.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
+        now, lake = clock(), memory.lake
+        rolls = read_cursor(context, RollUps)
+        names = [request.id for request in rolls.attempts.asked] + ([rolls.marts.asked[0]] if rolls.marts.asked else [])
+        outcomes = outcomes_of(context.instance, names, now)
+        busy = under_way(context.instance, partitions, grains, now)
+        hours = journal_hours(lake, start, now)
+        seen = _digest(lake, hours, outcomes, busy)
+        record = record_of(context)
+        if record and record.get(_SEEN) == seen and now.isoformat() < str(record.get(_UNTIL)):
+            reason = "\n".join(["nothing has changed", *_failing(rolls)])
+            return dg.SensorResult(skip_reason=reason, cursor=context.cursor)
+
+        done, changes = rolls.attempts.settle(outcomes, now)
+        rolls.made(done)
+        rolls.marts.settle(outcomes, now)
+        statuses = {grain: grain_status(lake, grain, start, now) for grain in Grain}
+        asked = rolls.ask(lake.calendar, statuses, hours, busy, now)
+        requests = [run_request(request, partitions, jobs[request.grain].name) for request in asked]
+        requests += _marts(lake, rolls, now)
+        lines = _failing(rolls)
+        for line in lines:
+            context.log.warning(line)
+        until = rolls.next_look(lake.calendar, now).isoformat()
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else "\n".join([_told(rolls), *lines]),
+            # What was seen is what was before the runs that are asked for now.
+            cursor=written_cursor({**rolls.to_record(), _SEEN: "" if requests else seen, _UNTIL: until}),
+            asset_events=list(observations(changes, partitions)),
+        )
+
+    return sensor
+
+
+def _job(grain: Grain, assets: dg.AssetsDefinition) -> dg.UnresolvedAssetJobDefinition:
+    name = f"finish_{grain}" if grain is Grain.WORKING else f"roll_up_{grain}"
+    return dg.define_asset_job(name, selection=dg.AssetSelection.assets(*assets.keys).without_checks())
+
+
+def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
+    """Return the request for the marts that are stale, once a day, when nothing is about to change a summary."""
+    if not (rolls.is_level and rolls.marts.are_due(now)):
+        return []
+    stale = [dg.AssetKey(model.name) for model in stale_marts(lake)]
+    if not stale:
+        rolls.marts.is_owed = False
+        return []
+    name, attempt = rolls.marts.ask(now)
+    return [dg.RunRequest(run_key=name, job_name=_MARTS_JOB, tags=tags_of(name, attempt), asset_selection=stale)]
+
+
+def _digest(lake: Lake, *seen: object) -> str:
+    """Return what changes when there may be something to ask for; reads no rows."""
+    return digest(lake.tables.version(LEDGER), *map(_plain, seen))
+
+
+def _plain(seen: object) -> object:
+    if isinstance(seen, Mapping):
+        return sorted([str(key), str(_plain(value))] for key, value in seen.items())
+    return sorted(map(str, seen)) if isinstance(seen, set) else seen
+
+
+def _failing(rolls: RollUps) -> list[str]:
+    """Return a line for whatever is failing."""
+    setback = rolls.marts.setback
+    marts = [f"marts: {told(setback)}"] if setback and setback.is_failing else []
+    return [*failing_lines(rolls.attempts.failing()), *marts]
+
+
+def _told(rolls: RollUps) -> str:
+    """Say why nothing is asked for."""
+    making = sum(len(request.periods) for request in rolls.attempts.asked)
+    owed = sum(len(periods) for periods in rolls.owed.values())
+    if making:
+        return f"runs are making {making} periods; {owed} are due"
+    waits = "; what waits for a model is asked for every quarter of an hour" if rolls.healed else ""
+    return (f"{owed} periods are due, and wait for what they are made from" if owed else "nothing is due") + waits

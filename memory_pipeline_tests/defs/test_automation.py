@@ -3,95 +3,235 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pytest
 
-from memory_pipeline.definitions import build_definitions
-from memory_pipeline.domain.grains import SUMMARY_GRAINS
-from memory_pipeline.settings import Settings
+from memory_pipeline.analytics import stale_marts
+from memory_pipeline.defs.requests import ATTEMPT_TAG, REQUEST_TAG
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests import oracle
+from memory_pipeline_tests.building import NOW, START, conversation, run, write
+from memory_pipeline_tests.defs.ticking import HOURS, ROLL_UPS, Ticking
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memory_pipeline.models.selection import Models
 
-#: A moment after each gate; never on the second of a cron tick.
-GATES = [time(0, 10, 30), time(1, 20, 30), time(2, 30, 30), time(3, 0, 30), time(3, 30, 30), time(12, 10, 30)]
-FIRST, LAST = date(2026, 12, 28), date(2027, 2, 8)
-SILENT = {date(2027, 1, 16), date(2027, 1, 17)} | {date(2027, 1, 18) + timedelta(days=n) for n in range(7)}
+SECONDS, DAY = timedelta(seconds=30), timedelta(days=1)
+FAILURE = dg.DagsterRunStatus.FAILURE
 
 
-class Simulation:
-    """Days of messages and ticks of the daemon, on a clock of their own; what is asked for is made at once."""
-
-    def __init__(self, definitions: dg.Definitions, instance: dg.DagsterInstance) -> None:
-        self.definitions = definitions
-        self.instance = instance
-        self.cursor: object = None
-        self.asked: dict[str, list[str]] = defaultdict(list)
-
-    def hour(self, key: str) -> None:
-        for asset in ("messages", "working_facts", "working_index"):
-            self.made(asset, key)
-
-    def made(self, asset: str, partition: str) -> None:
-        self.instance.report_runless_asset_event(dg.AssetMaterialization(asset, partition=partition))
-
-    def tick(self, now: datetime) -> None:
-        result = dg.evaluate_automation_conditions(
-            self.definitions,
-            self.instance,
-            evaluation_time=now,
-            cursor=self.cursor,  # type: ignore[arg-type]
-        )
-        self.cursor = result.cursor
-        for grain in SUMMARY_GRAINS:
-            periods = result.get_requested_partitions(dg.AssetKey(f"{grain}_summaries"))
-            assert periods == result.get_requested_partitions(dg.AssetKey(f"{grain}_index"))
-            for period in sorted(map(str, periods)):
-                self.asked[grain].append(period)
-                self.made(f"{grain}_summaries", period)
-                self.made(f"{grain}_index", period)
-
-    def day(self, day: date) -> None:
-        for gate in GATES:
-            self.tick(datetime.combine(day, gate, UTC))
-            if gate.hour == 3 and gate.minute == 30 and day not in SILENT:
-                self.hour(f"{day}T04")
-
-
-def test_six_weeks_over_the_turn_of_a_year(root: str, models: Models) -> None:
-    definitions = build_definitions(Settings(root), models)
+@pytest.fixture
+def ticking(lake: Lake, models: Models) -> Iterator[Ticking]:
     with dg.DagsterInstance.ephemeral() as instance:
-        simulation = Simulation(definitions, instance)
-        day = FIRST
-        while day <= LAST:
-            simulation.day(day)
-            day += timedelta(days=1)
-        assert simulation.asked == {
-            "daily": [
-                f"{FIRST + timedelta(days=n)}"
-                for n in range((LAST - FIRST).days)
-                if FIRST + timedelta(days=n) not in SILENT
-            ],
-            "weekly": ["2026-W53-1", "2027-W01-1", "2027-W02-1", "2027-W04-1", "2027-W05-1"],
-            "monthly": ["2026-12", "2027-01"],
-            "quarterly": ["2026-10"],
-            "yearly": ["2026"],
-        }
+        yield Ticking(lake, instance, NOW, models)
 
-        simulation.asked.clear()
-        simulation.hour("2026-12-29T15")  # late by six weeks
-        for late in range(1, 9):
-            simulation.day(LAST + timedelta(days=late))
-        again = {
-            grain: [p for p in asked if p < "2027-02" and "W06" not in p] for grain, asked in simulation.asked.items()
-        }
-        assert again == {
-            "daily": ["2026-12-29"],
-            "weekly": ["2026-W53-1"],
-            # Dagster maps the week to both of its months; 2027-01 will find its sources unchanged.
-            "monthly": ["2026-12", "2027-01"],
-            "quarterly": ["2026-10"],
-            "yearly": ["2026"],
-        }
+
+def say(ticking: Ticking, at: datetime) -> None:
+    talk = conversation(
+        f"I bought thing number {at:%d%H%M}.", at=f"{at:%Y-%m-%dT%H:%M}", conversation_id=f"{at:%Y%m%d%H%M}"
+    )
+    write(ticking.lake, talk, now=ticking.now)
+
+
+def settle(ticking: Ticking) -> dict[str, list[str]]:
+    """Let both sensors ask, and runs make, until nothing more is asked for; return what was, by grain, in order."""
+    asked: dict[str, list[str]] = defaultdict(list)
+    while requests := ticking.tick(HOURS) + ticking.tick(ROLL_UPS, SECONDS):
+        for request in requests:
+            grain = ticking.grain(request)
+            asked[grain or "marts"] += [period.key for period in ticking.periods(request)] if grain else ["marts"]
+            ticking.execute(request)
+    return dict(asked)
+
+
+def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
+    """Someone speaks on some days; between them nothing; for nine days the daemon is down."""
+    start = datetime(2026, 12, 14, tzinfo=UTC)
+    spoken = {0: 9, 3: 23, 13: 4, 14: 0, 17: 12, 18: 15, 30: 8, 48: 10}
+    down = range(30, 39)
+    asked: dict[str, list[str]] = defaultdict(list)
+    first_asked: dict[str, datetime] = {}
+    for number in range(56):
+        day = start + number * DAY
+        quiet = number not in spoken and number - 1 not in spoken and day.weekday() and day.day > 1 and number != 39
+        if number not in down and not quiet:
+            ticking.now = day + timedelta(minutes=5, seconds=10)
+            for grain, periods in settle(ticking).items():
+                asked[grain] += periods
+                first_asked |= {f"{grain} {period}": day for period in periods}
+        if number in spoken:
+            ticking.now = day + timedelta(hours=spoken[number], minutes=10)
+            say(ticking, ticking.now - timedelta(minutes=5))
+            if number not in down:
+                assert settle(ticking).keys() == {"working"}  # an open day is not summarized
+    marts = asked.pop("marts")
+    assert 8 < len(marts) < 56
+    assert asked.pop("working") == ["2027-01-13T08"]  # what came when the daemon was down
+    assert asked == {
+        "daily": [f"{start + n * DAY:%Y-%m-%d}" for n in spoken],
+        "weekly": ["2026-W51", "2026-W52", "2026-W53", "2027-W02", "2027-W04"],
+        "monthly": ["2026-12", "2027-01"],
+        "quarterly": ["2026-Q4"],
+        "yearly": ["2026"],
+    }
+    # The last week of 2026 ends on 3 January, that of January on the 31st, at midnight in each case.
+    assert {key: f"{day:%m-%d}" for key, day in first_asked.items() if key[0] in "mqy"} == {
+        "monthly 2026-12": "01-04", "quarterly 2026-Q4": "01-04", "yearly 2026": "01-04", "monthly 2027-01": "02-01",
+        "marts marts": "02-01",
+    }  # fmt: skip
+    assert first_asked["daily 2027-01-13"] == start + 39 * DAY
+
+    say(ticking, datetime(2026, 12, 18, 9, tzinfo=UTC))  # late by seven weeks
+    again: dict[str, list[str]] = defaultdict(list)
+    for later in (0, 1, 6):
+        ticking.now += later * DAY
+        for grain, periods in settle(ticking).items():
+            again[grain] += periods
+    del again["marts"]
+    assert again == {
+        "working": ["2026-12-18T09"],
+        "daily": ["2026-12-18"],
+        "weekly": ["2026-W51"],
+        "monthly": ["2026-12"],
+        "quarterly": ["2026-Q4"],
+        "yearly": ["2026"],
+    }
+    assert not any(grain_status(ticking.lake, grain, START, ticking.now).pending for grain in Grain)
+
+
+def test_nothing_is_lost_with_what_dagster_remembers(ticking: Ticking, models: Models) -> None:
+    say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
+    list(settle(ticking))
+    say(ticking, datetime(2025, 3, 5, 10, tzinfo=UTC))
+    [request] = ticking.tick(HOURS)
+    ticking.execute(request)
+    with dg.DagsterInstance.ephemeral() as new:
+        fresh = Ticking(ticking.lake, new, NOW + timedelta(hours=1), models)
+        assert {grain: asked for grain, asked in settle(fresh).items() if grain != "marts"} == {
+            "daily": ["2025-03-05"], "weekly": ["2025-W10"], "monthly": ["2025-03"], "quarterly": ["2025-Q1"],
+            "yearly": ["2025"],
+        }  # fmt: skip
+
+
+def test_what_was_made_elsewhere_is_not_asked_for(ticking: Ticking, models: Models) -> None:
+    say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
+    run(ticking.lake, models)
+    assert settle(ticking).keys() == {"marts"}
+    assert ticking.tick(ROLL_UPS) == ticking.tick(ROLL_UPS) == []
+    assert ticking.reasons[ROLL_UPS] == "nothing has changed"
+
+
+def test_a_day_waits_for_its_hours_but_not_for_ever(ticking: Ticking) -> None:
+    day = datetime(2025, 3, 5, tzinfo=UTC)
+    say(ticking, day + timedelta(hours=9))
+    [request] = ticking.tick(HOURS)
+    ticking.execute(request)
+    say(ticking, day + timedelta(hours=11))
+    [bad] = ticking.tick(HOURS)
+    assert ticking.tick(ROLL_UPS) == []  # a run is about to make another hour of the day
+    ticking.record(bad, FAILURE)
+    while not (requests := ticking.tick(ROLL_UPS, timedelta(minutes=4))):
+        for bad in ticking.tick(HOURS):
+            ticking.record(bad, FAILURE)
+    assert ticking.keys(requests) == [["2025-03-05"]]
+    assert timedelta(minutes=55) < ticking.now - NOW < timedelta(minutes=75)
+
+
+def test_a_summary_that_fails_is_shown_and_holds_up_nothing_but_what_is_above_it(ticking: Ticking) -> None:
+    for day in (5, 6, 20):
+        say(ticking, datetime(2025, 3, day, 9, tzinfo=UTC))
+    made: list[str] = []
+    attempts = []
+    while ticking.now < NOW + timedelta(hours=3):
+        for request in ticking.tick(HOURS) + ticking.tick(ROLL_UPS, timedelta(minutes=2)):
+            if (grain := ticking.grain(request)) and "2025-03-06" in [p.key for p in ticking.periods(request)]:
+                attempts.append(request.tags[ATTEMPT_TAG])
+                ticking.record(request, FAILURE)
+                assert len(ticking.periods(request)) == 1 or len(attempts) < 3
+            else:
+                ticking.execute(request)
+                made += [] if grain is None else [period.key for period in ticking.periods(request)]
+    assert attempts == ["1", "2", "3", "4", "5", "6", "7"]
+    # What is above was made without it once it was plain that it fails.
+    assert sorted(made[3:]) == ["2025", "2025-03", "2025-03-05", "2025-03-20", "2025-Q1", "2025-W10", "2025-W12"]
+    assert [event.partition for event in ticking.events] == ["2025-03-06"]
+    assert "daily 2025-03-06: failing since" in (ticking.reasons[ROLL_UPS] or "")
+
+
+def test_what_somebody_makes_by_hand_is_left_to_him(ticking: Ticking) -> None:
+    say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
+    ticking.execute(ticking.tick(HOURS)[0])
+    keys = ticking.definitions.resolve_assets_def("daily_summaries").keys
+    by_hand = dg.DagsterRun(
+        job_name="__ASSET_JOB",
+        asset_selection=set(keys),
+        tags={"dagster/partition": "2025-03-05"},
+    )
+    ticking.instance.add_run(by_hand)
+    assert ticking.tick(ROLL_UPS) == []
+    ticking.instance.add_run(dg.DagsterRun(job_name="roll_up_daily", tags={"dagster/partition": "no day"}))
+    assert ticking.tick(ROLL_UPS) == []
+
+
+def test_marts_are_made_once_a_day_and_again_when_that_failed(ticking: Ticking) -> None:
+    say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
+    ticking.now = NOW
+    requests: list[dg.RunRequest] = []
+    while not requests or requests[0].job_name != "renew_marts":
+        requests = ticking.tick(HOURS) or ticking.tick(ROLL_UPS, SECONDS)
+        if requests and requests[0].job_name != "renew_marts":
+            ticking.execute(requests[0])
+    names = {key.to_user_string() for key in requests[0].asset_selection or []}
+    assert names == {model.name for model in stale_marts(ticking.lake)}
+    ticking.record(requests[0], FAILURE)
+    assert ticking.tick(ROLL_UPS) == []
+    [again] = ticking.tick(ROLL_UPS, timedelta(minutes=2))
+    assert again.tags[ATTEMPT_TAG] == "2"
+    ticking.record(again)
+    assert ticking.tick(ROLL_UPS, timedelta(hours=5)) == []  # they are stale still, as nothing was made here
+    assert ticking.tick(ROLL_UPS, timedelta(hours=19))
+
+
+def test_what_a_model_left_unfinished_is_asked_for_again_from_fine_to_coarse_and_not_too_often(lake: Lake) -> None:
+    talk = conversation("I moved to Porto.", at="2024-01-10T08:00")
+    with OpenAIServer() as server, dg.DagsterInstance.ephemeral() as instance:
+        server.answer = oracle.answer
+        oracle.configure(lake, server)
+        write(lake, talk)
+        ticking = Ticking(lake, instance, NOW)
+        server.faults = [Fault("500", times=None)]
+        made = settle(ticking)
+        assert set(made) == {*Grain, "marts"}
+
+        assert ticking.tick(ROLL_UPS, timedelta(minutes=10)) == []
+        assert "quarter of an hour" in (ticking.reasons[ROLL_UPS] or "")
+        [request] = ticking.tick(ROLL_UPS, timedelta(minutes=5))
+        assert (request.job_name, ticking.keys([request])) == ("finish_working", [["2024-01-10T08"]])
+        assert ticking.tick(HOURS) == []  # no file is pending
+
+        server.faults = []
+        job = ticking.definitions.resolve_job_def("finish_working")
+        done = job.execute_in_process(run_config=request.run_config, instance=instance, tags=dict(request.tags))
+        assert done.success
+        [event] = [
+            event.step_materialization_data.materialization
+            for event in done.all_events
+            if event.is_step_materialization and event.asset_key == dg.AssetKey("working_facts")
+        ]
+        assert (event.metadata["calls"].value, event.metadata["fallbacks"].value) == (1, 0)
+        assert event.metadata["cost_usd"].value > 0  # type: ignore[operator]  # a number
+        healed = settle(ticking)
+        assert {grain: healed[grain] for grain in SUMMARY_GRAINS} == {
+            "daily": ["2024-01-10"], "weekly": ["2024-W02"], "monthly": ["2024-01"], "quarterly": ["2024-Q1"],
+            "yearly": ["2024"],
+        }  # fmt: skip
+        assert not any(grain_status(lake, grain, START, ticking.now).pending for grain in Grain)
+        assert request.tags[REQUEST_TAG].startswith("working 2024-01-10T08 ")

@@ -1,0 +1,177 @@
+"""Between requests (:mod:`memory_pipeline.steps.attempts`) and Dagster's runs: nobody else translates.
+
+A run that a sensor asked for carries the request's name and the number of the attempt as tags, so that it can be found
+in the list of runs and its end told to the request.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.steps.attempts import Change, Outcome, Outcomes, Request, Setback
+
+#: Tags of runs: which request, and which attempt at what it asks for.
+REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_PARTITION = "dagster/partition"
+#: A run takes no longer; what it made by then stands. Else a run whose machine died would hold its pool for ever.
+_LONGEST_RUN = timedelta(hours=2)
+_TAGS = {"dagster/max_runtime": str(int(_LONGEST_RUN.total_seconds()))}
+_UNFINISHED = frozenset(
+    [
+        dg.DagsterRunStatus.QUEUED,
+        dg.DagsterRunStatus.NOT_STARTED,
+        dg.DagsterRunStatus.STARTING,
+        dg.DagsterRunStatus.STARTED,
+        dg.DagsterRunStatus.CANCELING,
+    ]
+)
+#: Characters of a run's error that are kept, and partitions that get an observation of their own.
+_MOST_ERROR, _MOST_OBSERVED = 300, 20
+
+
+def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunRequest:
+    """Return what asks Dagster for a request: a range of partitions, or, of scattered periods, a list in the config.
+
+    A run with a list is not shown under its partitions while it is under way; what it makes is.
+    """
+    tags = tags_of(request.id, request.attempt)
+    if request.is_range:
+        first, last = request.periods[0], request.periods[-1]
+        tags |= {RANGE_START: partitions.key(first), RANGE_END: partitions.key(last)}
+        return dg.RunRequest(run_key=request.id, job_name=job, tags=tags)
+    listed = [period.key for period in request.periods]
+    config = {"ops": {f"make_{request.grain}": {"config": {"periods": listed}}}}
+    return dg.RunRequest(run_key=request.id, job_name=job, tags=tags, run_config=config)
+
+
+def tags_of(name: str, attempt: int) -> dict[str, str]:
+    """Return the tags of a run that a request asks for."""
+    return {**_TAGS, REQUEST_TAG: name, ATTEMPT_TAG: str(attempt)}
+
+
+def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> Outcomes:
+    """Return what became of the runs of requests; those for which there is no run are missing."""
+    if not names:
+        return {}
+    found: dict[str, tuple[Outcome, str]] = {}
+    for record in instance.get_run_records(dg.RunsFilter(tags={REQUEST_TAG: list(names)})):  # newest first
+        run = record.dagster_run
+        name = run.tags[REQUEST_TAG]
+        if _is_under_way(record, now):
+            found[name] = (Outcome.UNDER_WAY, "")
+        elif name in found:
+            continue  # somebody has run it again by hand
+        elif run.status is dg.DagsterRunStatus.SUCCESS:
+            found[name] = (Outcome.DONE, "")
+        else:
+            found[name] = (Outcome.FAILED, _error(instance, run))
+    return found
+
+
+def under_way(
+    instance: dg.DagsterInstance, partitions: Partitions, grains: Mapping[Grain, dg.AssetsDefinition], now: datetime
+) -> dict[Grain, set[Period]]:
+    """Return the periods that unfinished runs are about to make, whoever started them."""
+    grain_of = {key: grain for grain, assets in grains.items() for key in assets.keys}
+    making: dict[Grain, set[Period]] = defaultdict(set)
+    for record in instance.get_run_records(dg.RunsFilter(statuses=sorted(_UNFINISHED, key=str))):
+        run = record.dagster_run
+        if _is_under_way(record, now):
+            selected = {grain_of[key] for key in run.asset_selection or () if key in grain_of}
+            named = {grain for grain in Grain if run.job_name.endswith(f"_{grain}")}
+            for grain in selected or named:
+                with suppress(InputError, ValueError):  # whatever somebody typed into the launch dialog
+                    making[grain].update(_periods(run, grain, partitions))
+    return making
+
+
+def observations(changes: Iterable[Change], partitions: Partitions) -> Iterator[dg.AssetObservation]:
+    """Yield what tells people, in the asset's own page, that partitions are failing, or no longer are."""
+    for change in changes:
+        setback = change.setback
+        metadata: dict[str, Any] = {"state": "failing" if setback else "recovered", "partitions": len(change.periods)}
+        if setback:
+            metadata |= {
+                "attempts": setback.attempts,
+                "since": dg.MetadataValue.timestamp(setback.since),
+                "error": setback.error,
+            }
+        asset = table_asset(change.grain)
+        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {told(setback)}"
+        if len(change.periods) > _MOST_OBSERVED:
+            yield dg.AssetObservation(asset, description=description, metadata=metadata)
+            continue
+        for period in change.periods:
+            key = partitions.key(period)
+            yield dg.AssetObservation(asset, partition=key, description=told(setback), metadata=metadata)
+
+
+def failing_lines(failing: Mapping[Grain, Mapping[Period, Setback]]) -> list[str]:
+    """Return a line for each error that partitions are failing with, for logs and reasons to skip."""
+    lines = []
+    for grain, setbacks in failing.items():
+        groups: dict[tuple[datetime, str], list[Period]] = defaultdict(list)
+        for period, setback in setbacks.items():
+            groups[setback.since, setback.error].append(period)
+        for periods in groups.values():
+            more = f" and {len(periods) - 3} more" if len(periods) > 3 else ""
+            names = ", ".join(map(str, periods[:3]))
+            lines.append(f"{grain} {names}{more}: {told(setbacks[periods[0]])}")
+    return lines
+
+
+def told(setback: Setback | None) -> str:
+    """Say what is wrong with partitions; None if nothing is any more."""
+    if setback is None:
+        return "made again, after it had been failing"
+    return (
+        f"failing since {setback.since:%Y-%m-%d %H:%M} UTC, {setback.attempts} attempts; asked for again each hour: "
+        f"{setback.error}"
+    )
+
+
+def _is_under_way(record: dg.RunRecord, now: datetime) -> bool:
+    """Tell whether a run has not ended; one that ran too long is taken for dead."""
+    if record.dagster_run.status not in _UNFINISHED:
+        return False
+    started = record.start_time
+    return started is None or now < datetime.fromtimestamp(started, UTC) + _LONGEST_RUN
+
+
+def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[Period]:
+    if RANGE_START in run.tags:
+        first, last = (partitions.period(grain, run.tags[tag]) for tag in (RANGE_START, RANGE_END))
+        return list(first.through(last))
+    if _PARTITION in run.tags:
+        return [partitions.period(grain, run.tags[_PARTITION])]
+    config: Any = run.run_config
+    listed = config.get("ops", {}).get(f"make_{grain}", {}).get("config", {}).get("periods", [])
+    return [Period.parse(grain, text) for text in listed]
+
+
+def _error(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Return what a run that did not succeed said last; it is in Dagster's log already."""
+    if run.status is not dg.DagsterRunStatus.FAILURE:
+        return "it was stopped, or its machine was" if run.status in _UNFINISHED else f"the run was {run.status.value}"
+    for kind in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE):
+        for entry in instance.all_logs(run.run_id, of_type=kind):
+            data: Any = entry.dagster_event.event_specific_data if entry.dagster_event else None
+            error = getattr(data, "error", None)
+            while error is not None and error.cause is not None:
+                error = error.cause
+            text = error.message if error is not None else entry.message
+            if text and text.strip():
+                return shown(text.strip(), _MOST_ERROR)
+    return "the run failed"

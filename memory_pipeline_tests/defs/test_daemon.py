@@ -1,0 +1,69 @@
+"""Once with the real daemon: what an agent writes becomes an hour and a day of memory, and nobody does anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import index_asset
+from memory_pipeline.writer import MemoryWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Far more than it takes (half a minute), since the machine may be busy.
+PATIENCE = 180
+DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "dagster.yaml"
+
+
+@contextmanager
+def daemon(home: Path, root: str) -> Iterator[Path]:
+    """Run Dagster's daemon, with the server of its code, in a process group that is gone afterwards; yield its log."""
+    home.mkdir()
+    shutil.copy(DEPLOYMENT, home / "dagster.yaml")
+    variables = {**os.environ, "DAGSTER_HOME": str(home), "MEMORY_PIPELINE_ROOT": root}
+    variables.pop("MEMORY_PIPELINE_START", None)
+    log = home / "daemon.log"
+    command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "memory_pipeline.definitions"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=home, env=variables, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            yield log
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_what_is_written_becomes_hours_and_days_by_itself(tmp_path: Path) -> None:
+    root = str(tmp_path / "lake")
+    yesterday = datetime.now(UTC).replace(hour=12) - timedelta(days=1)
+    writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
+    said = {"role": "user", "content": "I moved to Porto.", "timestamp": yesterday.isoformat()}
+    writer.write({"conversation_id": "c1", "messages": [said]})
+    hour = Period(Grain.WORKING, f"{yesterday:%Y-%m-%dT%H}")
+    wanted = {grain: Lake(root).calendar.ancestor(hour, grain) for grain in (Grain.WORKING, Grain.DAILY)}
+
+    def missing(lake: Lake) -> list[str]:
+        made = {grain: lake.ledger.entries(index_asset(grain)) for grain in wanted}
+        return [period.key for grain, period in wanted.items() if period.key not in made[grain]]
+
+    with daemon(tmp_path / "home", root) as log:
+        started = time.monotonic()
+        lake = Lake(root)
+        while missing(lake) and time.monotonic() < started + PATIENCE:
+            time.sleep(0.2)
+        assert not missing(lake), log.read_text()[-5000:]
+    assert lake.journal.pending() == []

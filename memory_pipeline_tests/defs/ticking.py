@@ -1,0 +1,103 @@
+"""A daemon for tests: asks the sensors on a clock of its own, and lets runs end as it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.utils import make_new_run_id
+
+from memory_pipeline.definitions import build_definitions
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.requests import RANGE_END, RANGE_START
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.settings import Settings
+from memory_pipeline.steps.make import make
+from memory_pipeline_tests.building import START
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+HOURS, ROLL_UPS = "journal_sensor", "roll_up_sensor"
+
+
+@dataclass
+class Ticking:
+    """The sensors of a deployment, with what Dagster remembers of them.
+
+    Attributes:
+        lake: what they look at.
+        instance: holds the runs.
+        now: the time, which stands still unless it is set.
+        models: what runs are made with; None takes those of the lake's configuration.
+        cursors, reasons, events: of each sensor: what it remembers, why it skipped, and what it reported.
+    """
+
+    lake: Lake
+    instance: dg.DagsterInstance
+    now: datetime
+    models: Models | None = None
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    reasons: dict[str, str | None] = field(default_factory=dict)
+    events: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = Settings(self.lake.storage.uri, START)
+        self.definitions = build_definitions(settings, self.models, lambda: self.now)
+        self.partitions = Partitions(START, self.lake.calendar)
+
+    def tick(self, sensor: str, after: timedelta = timedelta()) -> list[dg.RunRequest]:
+        """Let a sensor look, some time later, and return what it asks for."""
+        self.now += after
+        context = dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursors.get(sensor),
+            resources=dict(self.definitions.resources or {}),
+        )
+        data = self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
+        self.cursors[sensor], self.reasons[sensor] = data.cursor, data.skip_message
+        self.events += data.asset_events
+        return list(data.run_requests or [])
+
+    def record(
+        self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.SUCCESS
+    ) -> dg.DagsterRun:
+        """Leave what the daemon leaves of a request: a run with its tags, in some status."""
+        run = dg.DagsterRun(
+            job_name=str(request.job_name),
+            run_id=make_new_run_id(),
+            status=status,
+            tags=dict(request.tags),
+            run_config=request.run_config,
+        )
+        return self.instance.add_run(run)
+
+    def execute(self, request: dg.RunRequest) -> None:
+        """Make what is asked for, and leave the run."""
+        if grain := self.grain(request):
+            models = self.models or LakeResource(root=self.lake.storage.uri).models()
+            list(make(self.lake, models, grain, self.periods(request)))
+        self.record(request)
+
+    def grain(self, request: dg.RunRequest) -> Grain | None:
+        """Return the grain of a request; None if it is for marts."""
+        return next((grain for grain in Grain if str(request.job_name).endswith(f"_{grain}")), None)
+
+    def periods(self, request: dg.RunRequest) -> list[Period]:
+        """Return the periods that a request names."""
+        grain = self.grain(request)
+        assert grain is not None
+        if RANGE_START in request.tags:
+            first, last = (self.partitions.period(grain, request.tags[tag]) for tag in (RANGE_START, RANGE_END))
+            return list(first.through(last))
+        listed = request.run_config["ops"][f"make_{grain}"]["config"]["periods"]
+        return [Period.parse(grain, key) for key in listed]
+
+    def keys(self, requests: list[dg.RunRequest]) -> list[list[str]]:
+        """Return the names of the periods of each request."""
+        return [[period.key for period in self.periods(request)] for request in requests]
