@@ -92,7 +92,7 @@ Next:
    .venv/bin/memory-pipeline search "sourdough starter" {scope}
    .venv/bin/memory-pipeline inject "What may Ruben not eat?" {scope}
    .venv/bin/memory-pipeline status --root {settings.root} --now {AFTERWARDS:%Y-%m-%d}
-   .venv/bin/memory-pipeline sql memory_growth --root {settings.root}
+   .venv/bin/memory-pipeline sql memory_growth --run --root {settings.root}
    make dev                               the same in Dagster, on http://localhost:3000: assets, partitions, backfills
 """)
 

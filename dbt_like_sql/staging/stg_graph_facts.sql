@@ -1,3 +1,7 @@
--- Facts of the graphs, those too that have ended: one row a fact and the time that it held.
-SELECT *
+-- What agents know, and knew.
+-- Row: one fact of the graph, and the time that it held.
+-- Owner: team:memory
+SELECT
+    owner, id, workspace_id, agent_id, source_id, source, label, target_id, target, confidence, weight, valid_from,
+    valid_to, superseded_by, evidence, conversation_id, updated_at, source_hour
 FROM graph_facts

@@ -1,3 +1,7 @@
--- Operations on what agents know: one row an operation.
-SELECT *
+-- What was said of what agents know: inserts, updates and deletes.
+-- Row: one operation.
+-- Owner: team:memory
+SELECT
+    owner, period, id, workspace_id, agent_id, verb, subject_id, subject, predicate, object, confidence, weight,
+    evidence_id, is_edit, conversation_id, turn, place, event_at
 FROM graph_operations

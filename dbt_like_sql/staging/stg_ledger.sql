@@ -1,3 +1,7 @@
--- One row for each partition of an asset that was made.
-SELECT asset, period, rows, agents, unfinished, input_digest, output_digest
+-- What was made, from what, and what came out.
+-- Row: one partition of an asset.
+-- Owner: team:memory
+SELECT
+    asset, period, rows, agents, coalesce(unfinished, 0) AS unfinished, coalesce(expired, 0) AS expired,
+    input_digest, output_digest
 FROM ledger

@@ -1,3 +1,7 @@
--- One row a message, as agents wrote it.
-SELECT id, period, workspace_id, agent_id, conversation_id, user_id, role, name, content, length(content) AS characters, sent_at
+-- What was said, as agents wrote it.
+-- Row: one message.
+-- Owner: team:memory
+SELECT
+    id, period, workspace_id, agent_id, conversation_id, user_id, role, name, content,
+    length(content) AS characters, strlen(content) AS bytes, sent_at
 FROM messages

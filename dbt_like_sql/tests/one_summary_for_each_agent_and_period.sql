@@ -1,5 +1,10 @@
--- An agent has at most one summary of a period. Returns those that have more.
+-- An agent has at most one summary of a period.
+-- Row: one agent and period of which there are more.
+-- Owner: team:memory
+-- Checks: daily_summaries
+-- Severity: error
 SELECT workspace_id, agent_id, grain, period, count(*) AS summaries
 FROM stg_summaries
-GROUP BY ALL
+GROUP BY workspace_id, agent_id, grain, period
 HAVING count(*) > 1
+ORDER BY workspace_id, agent_id, grain, period

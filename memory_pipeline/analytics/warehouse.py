@@ -1,65 +1,91 @@
-"""Runs the models of ``dbt_like_sql``.
+"""Runs the models of ``dbt_like_sql`` over a lake, and makes its marts.
 
-``staging/`` holds one view over each table of the lake, ``marts/`` what analysts read, ``tests/`` queries that return
-the rows that should not be. A file is one SELECT under a header of comments, and is named after what it makes; a mart
-may select from staging models, a test from both.
+A query reads the tables of the lake, or the marts, where these hold what would be made now. A mart that is incremental
+is made by the month: only months whose partitions have changed since are read and replaced.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.identity import digest_of_all
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.analytics.catalogue import catalogue
+from memory_pipeline.analytics.sources import SOURCES, Sources
+from memory_pipeline.analytics.state import State, inputs, is_fresh, made_digest, sql_digest, tables_of, versions
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.ledger import Entry, table_asset
-from memory_pipeline.lake.schemas import MODEL_CALLS, TABLES
+from memory_pipeline.lake.marts import Marts, Replaced
 from memory_pipeline.lake.sql import connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from datetime import datetime
 
+    import pyarrow.dataset as ds
+
+    from memory_pipeline.analytics.headers import Model
     from memory_pipeline.lake import Lake
 
-FOLDERS = ("staging", "marts", "tests")
-#: The period under which the ledger enters a mart.
-_WHOLE = "all"
-_ROOT = Path(__file__).parents[2] / "dbt_like_sql"
+_Result = TypeVar("_Result")
+
+#: Months of an incremental mart that are made by one query: what it reads at once.
+_MONTHS_AT_ONCE = 3
+#: How often a query is run whose files were removed under it, by retention or by a replacement.
+_ATTEMPTS = 4
+#: What file systems, local and S3, say of a file that is gone.
+_MISSING = ("No such file", "errno 2]", "NoSuchKey", "NOT_FOUND", "Not Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One SQL file: its folder, its name, the text of its header, and the SELECT."""
+class Built:
+    """What making a mart did.
 
-    folder: str
-    name: str
-    description: str
-    sql: str
+    Attributes:
+        rows: that it holds now.
+        changed: whether anything was written.
+        months: how many of its months were made again; 0 for a mart that is made whole.
+        read: rows of tables of the lake, and of other marts, that were read for it.
+        bytes: of its files.
+        seconds: that it took.
+    """
 
-
-def models_of(*folders: str) -> list[Model]:
-    """Return the models of the given folders, or of all, by folder and name."""
-    return [
-        Model(folder, path.stem, _header(text), text)
-        for folder in folders or FOLDERS
-        for path in sorted((_ROOT / folder).glob("*.sql"))
-        for text in [path.read_text(encoding="utf-8")]
-    ]
+    rows: int
+    changed: bool
+    months: int
+    read: int
+    bytes: int
+    seconds: float
 
 
 class Warehouse:
-    """A DuckDB session over a lake, with its tables and the staging models and marts as views. It downloads nothing."""
+    """DuckDB over a lake, with its tables, the staging models, marts and tests. It downloads nothing.
 
-    def __init__(self, lake: Lake) -> None:
+    It sees the lake as it is when it is first asked, and again when marts are made. One thread uses it at a time.
+
+    Args:
+        lake: where.
+        now: what tests take for the time; if not given, the end of the newest hour that has facts.
+    """
+
+    def __init__(self, lake: Lake, *, now: datetime | None = None) -> None:
         self._lake = lake
+        self._now = now
+        self._marts = Marts(lake.storage)
+        self._catalogue = catalogue()
         self._connection = connect()
-        for name, spec in TABLES.items():
-            self._connection.register(name, lake.tables.dataset(spec))
-        self._models = {model.name: model for model in models_of()}
-        for model in models_of("staging", "marts"):
-            self._connection.execute(f'CREATE VIEW "{model.name}" AS {model.sql}')
+        self._connection.execute("SET enable_profiling = 'no_output'")
+        self._registered: set[str] = set()
+        self._look()
+
+    def _look(self) -> None:
+        """See the lake as it is now."""
+        self._sources = Sources(self._lake, self._now)
+        self._fresh: dict[str, bool] = {}
+        self._read = 0
 
     def query(self, name: str) -> pa.Table:
         """Return the rows of a model.
@@ -67,7 +93,8 @@ class Warehouse:
         Raises:
             InputError: there is no model of that name.
         """
-        return self._connection.sql(self.model(name).sql).to_arrow_table()
+        model = self.model(name)
+        return self._retrying(lambda: self._run(model))
 
     def model(self, name: str) -> Model:
         """Return a model by its name.
@@ -75,42 +102,152 @@ class Warehouse:
         Raises:
             InputError: there is no model of that name.
         """
-        if name not in self._models:
-            raise InputError(f"SQL model {shown(name)} is unknown; there are: {', '.join(self._models)}")
-        return self._models[name]
+        return self._catalogue.model(name)
 
-    def build(self, name: str) -> tuple[int, bool]:
-        """Write a mart's rows to ``marts/{name}`` in the lake; return their number, and whether they had changed."""
-        state = lake_state(self._lake)
-        rows = self.query(name)
-        changed = self._lake.tables.replace_whole(f"marts/{name}", rows)
-        self._lake.ledger.record([Entry(name, _WHOLE, state, "", rows.num_rows, 0)])
-        return rows.num_rows, changed
+    def build(self, name: str, *, full: bool = False) -> Built:
+        """Make a mart below ``marts/`` of the lake, after those that it reads; what is up to date is not made again.
+
+        Args:
+            name: of the mart.
+            full: make all of it and of those that it reads, whatever has changed; the rows are the same.
+
+        Raises:
+            InputError: there is no mart of that name.
+        """
+        return dict(self.build_all([name], full=full))[name]
+
+    def build_all(self, names: Collection[str], *, full: bool = False) -> Iterator[tuple[str, Built]]:
+        """Make marts, each after those that it reads, which are made too; yield each that is named once it is made.
+
+        All are made of the lake as it is when the first is.
+
+        Args:
+            names: of the marts.
+            full: make all of each, whatever has changed; the rows are the same.
+
+        Raises:
+            InputError: there is no mart of such a name.
+        """
+        for name in names:
+            if self.model(name).folder != "marts":
+                marts = ", ".join(model.name for model in self._catalogue.among("marts"))
+                raise InputError(f"SQL model {shown(name)} is no mart; there are: {marts}")
+        self._look()
+        wanted = {*names, *(read for name in names for read in self._catalogue.needed(name))}
+        for model in self._catalogue.among("marts"):
+            if model.name in wanted:
+                built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
+                if model.name in names:
+                    yield model.name, built
+
+    def _build(self, model: Model, *, full: bool) -> Built:
+        """Make one mart; those that it reads are up to date."""
+        started, read_before = time.perf_counter(), self._read
+        name, storage = model.name, self._lake.storage
+        before = State.read(storage, name)
+        seen = versions(self._sources, tables_of(self._catalogue, name))
+        if not full and before is not None and self._is_fresh(name):
+            replace(before, versions=seen).write(storage, name)  # so that the next look is a short one
+            return self._built(name, Replaced(changed=False, files=frozenset()), 0, 0, started)
+        present = self._marts.files(name)
+        # The tables are looked at once, before anything is read.
+        after = State(
+            sql_digest(self._catalogue, name),
+            "",
+            seen,
+            inputs(self._catalogue, self._sources, self._marts, name),
+        )
+        fits = before is not None and before.sql == after.sql and before.made == made_digest(present)
+        known = before.inputs if before is not None and fits and not full else {}
+        stale = sorted(key for key in known.keys() | after.inputs.keys() if known.get(key) != after.inputs.get(key))
+        replaced = Replaced(changed=False, files=present)
+        if stale or not fits or full:
+            rows = self._months_of(model, stale) if model.incremental else self._run(model)
+            values = stale if model.incremental and known else None
+            replaced = self._marts.replace(name, rows, column=model.incremental, values=values)
+        replace(after, made=made_digest(replaced.files)).write(storage, name)
+        self._fresh[name] = True
+        months = len(stale) if model.incremental else 0
+        return self._built(name, replaced, months, self._read - read_before, started)
+
+    def _built(self, name: str, replaced: Replaced, months: int, read: int, started: float) -> Built:
+        rows, size = self._marts.size(name)
+        return Built(rows, replaced.changed, months, read, size, time.perf_counter() - started)
+
+    def _months_of(self, model: Model, months: Sequence[str]) -> pa.Table:
+        """Return the rows of some months of an incremental mart, and read what these are made from, no more."""
+        column = str(model.incremental)
+        parts = []
+        for start in range(0, max(1, len(months)), _MONTHS_AT_ONCE):
+            some = months[start : start + _MONTHS_AT_ONCE]
+            rows = self._run(model, some)
+            parts.append(rows.filter(pc.is_in(rows[column], pa.array(some, pa.string()))))
+        return pa.concat_tables(parts)
+
+    def _run(self, model: Model, months: Collection[str] | None = None) -> pa.Table:
+        """Return the rows of a model; of the tables, only the given months are there if some are given."""
+        self._provide(model.name, months, set())
+        rows = self._connection.sql(model.sql).to_arrow_table()
+        self._read += _rows_read(json.loads(self._connection.get_profiling_information(format="json")))
+        return rows
+
+    def _provide(self, name: str, months: Collection[str] | None, there: set[str]) -> None:
+        """Make all that a model reads known to the session under its name, in place of what had the name before."""
+        for read in self._catalogue.reads[name]:
+            if read in there:
+                continue
+            there.add(read)
+            if read in SOURCES:
+                self._register(read, self._sources.read(read, months))
+            elif (stored := self._stored(read)) is not None:
+                self._register(read, stored)
+            else:
+                self._provide(read, months, there)
+                if read in self._registered:  # it would hide the view
+                    self._connection.unregister(read)
+                    self._registered.remove(read)
+                self._connection.execute(f'CREATE OR REPLACE VIEW "{read}" AS {self.model(read).sql}')
+
+    def _register(self, name: str, rows: ds.Dataset | pa.Table) -> None:
+        self._connection.register(name, rows)
+        self._registered.add(name)
+
+    def _stored(self, name: str) -> ds.Dataset | None:
+        """Return a mart as it is stored, if it holds what would be made now."""
+        if self.model(name).folder != "marts":
+            return None
+        return self._marts.dataset(name) if self._is_fresh(name) else None
+
+    def _is_fresh(self, name: str) -> bool:
+        if name not in self._fresh:
+            self._fresh[name] = is_fresh(self._catalogue, self._sources, self._lake.storage, self._marts, name)
+        return self._fresh[name]
+
+    def _retrying(self, action: Callable[[], _Result]) -> _Result:
+        """Do something again, over the lake as it is then, when files were removed while they were read."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return action()
+            except Exception as error:
+                if not _is_missing_file(error):
+                    raise
+            self._look()
+        return action()
 
 
 def stale_marts(lake: Lake) -> list[Model]:
-    """Return the marts that were not made from what the lake holds now; reads the ledger alone."""
-    state = lake_state(lake)
-    made = {model.name: lake.ledger.entries(model.name).get(_WHOLE) for model in models_of("marts")}
-    return [model for model in models_of("marts") if (entry := made[model.name]) is None or entry.input_digest != state]
+    """Return the marts that do not hold what would be made of the lake now; reads no rows of memory."""
+    known, sources, marts = catalogue(), Sources(lake), Marts(lake.storage)
+    return [model for model in known.among("marts") if not is_fresh(known, sources, lake.storage, marts, model.name)]
 
 
-def lake_state(lake: Lake) -> str:
-    """Return a digest of all facts and summaries, by what the ledger says of them, and of the calls of models."""
-    assets = [table_asset(grain) for grain in Grain]
-    made = (
-        f"{asset} {period} {entry.output_digest}"
-        for asset in assets
-        for period, entry in lake.ledger.entries(asset).items()
-    )
-    calls = lake.tables.version(MODEL_CALLS)
-    return digest_of_all([*made, *([f"calls {calls}"] if calls >= 0 else [])])
+def _rows_read(profile: dict[str, Any]) -> int:
+    """Return the rows that a query took out of tables, by what DuckDB measured."""
+    own = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
+    below = [*profile.get("operator", ()), *profile.get("children", ())]
+    return int(own) + sum(map(_rows_read, below))
 
 
-def _header(text: str) -> str:
-    lines = []
-    for line in text.splitlines():
-        if not line.startswith("--"):
-            break
-        lines.append(line.removeprefix("--").strip())
-    return "\n".join(lines)
+def _is_missing_file(error: Exception) -> bool:
+    # DuckDB tells of what failed below it in words alone.
+    return isinstance(error, FileNotFoundError) or any(word in str(error) for word in _MISSING)

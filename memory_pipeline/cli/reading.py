@@ -1,4 +1,4 @@
-"""Commands that read memory: by search, by lineage, by SQL."""
+"""Commands that read memory: by search, and by lineage."""
 
 from __future__ import annotations
 
@@ -171,31 +171,3 @@ def expand(id: str, workspace_id: str, agent_id: str, root: str | None, as_json:
     """
     node = reader_of(lake_of(settings_of(root)), workspace_id, agent_id).expand(id)
     click.echo(to_json(node) if as_json else "\n".join(node.lines()))
-
-
-@cli.command()
-@click.argument("model", required=False)
-@click.option("--show", is_flag=True, help="Print the SQL instead of running it.")
-@common
-def sql(model: str | None, show: bool, root: str | None, as_json: bool) -> None:
-    """Run a MODEL of dbt_like_sql over the lake and print its rows; without one, list them."""
-    from memory_pipeline.analytics import Warehouse, models_of
-
-    if model is None:
-        listed = [{"folder": m.folder, "name": m.name, "description": m.description} for m in models_of()]
-        lines = (f"{m['folder']:<8} {m['name']:<40} {m['description'].splitlines()[0]}" for m in listed)
-        click.echo(to_json(listed) if as_json else "\n".join(lines))
-        return
-    warehouse = Warehouse(lake_of(settings_of(root)))
-    if show:
-        click.echo(warehouse.model(model).sql)
-        return
-    rows = warehouse.query(model)
-    if as_json:
-        click.echo(to_json(rows.to_pylist()))
-    else:
-        import polars as pl
-
-        with pl.Config(tbl_rows=50, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True):
-            click.echo(str(pl.from_arrow(rows)))
-        click.echo(f"{rows.num_rows:,} rows")

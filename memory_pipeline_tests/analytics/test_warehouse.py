@@ -1,35 +1,68 @@
-"""dbt_like_sql: its models run over a lake, and say of themselves what they are."""
+"""dbt_like_sql: its marts say what they promise, and its tests find what should not be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import make_id
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.retention import FOREVER, Kept, Retention, parse_duration
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline_tests.building import conversation, run, write
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline_tests.analytics.rows import (
+    call,
+    fact,
+    message,
+    put,
+    put_calls,
+    put_hours,
+    put_mark,
+    put_summaries,
+    summary,
+)
+from memory_pipeline_tests.building import NOW, conversation, run, write
 
 if TYPE_CHECKING:
-    from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
 
-
-def test_every_table_has_a_staging_model_and_every_model_a_header() -> None:
-    assert {model.name for model in models_of("staging")} == {f"stg_{name}" for name in TABLES}
-    assert all(model.description for model in models_of())
-
-
-@pytest.mark.parametrize("name", [model.name for model in models_of()])
-def test_every_model_runs_over_an_empty_lake(lake: Lake, name: str) -> None:
-    assert Warehouse(lake).query(name).num_rows == 0
+DAY = Period(Grain.DAILY, "2024-01-15")
+WEEK = Period(Grain.WEEKLY, "2024-W03")
+TESTS = [model.name for model in models_of("tests")]
 
 
-def test_memory_growth_counts_each_grain(lake: Lake, models: Models) -> None:
+@pytest.fixture
+def empty(lake: Lake) -> Lake:
+    lake.ensure()
+    return lake
+
+
+def rows_of(lake: Lake, name: str, now: datetime = NOW) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = Warehouse(lake, now=now).query(name).to_pylist()
+    return rows
+
+
+def test_every_model_runs_over_an_empty_lake(lake: Lake) -> None:
+    warehouse = Warehouse(lake)
+    found = {model.name: warehouse.query(model.name).num_rows for model in models_of()}
+    # The configuration, and the clock, are there without any memory.
+    assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(Kept), "stg_clock": 1}
+
+
+def test_a_lake_that_the_pipeline_made_passes_all_tests_and_adds_up(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto.", "My dog is called Bruno."))
     run(lake, models)
-    rows = {row["grain"]: row for row in Warehouse(lake).query("memory_growth").to_pylist()}
+    warehouse = Warehouse(lake, now=NOW)
+    assert {name: warehouse.query(name).num_rows for name in TESTS} == dict.fromkeys(TESTS, 0)
+    rows = {row["grain"]: row for row in warehouse.query("memory_growth").to_pylist()}
     assert list(rows) == ["working", "daily", "weekly", "monthly", "quarterly", "yearly"]
     # Two turns and two statements; "Anna: " stands before each.
     assert rows["working"]["rows"] == 4
@@ -37,33 +70,277 @@ def test_memory_growth_counts_each_grain(lake: Lake, models: Models) -> None:
     assert rows["working"]["characters_out"] == 2 * rows["working"]["characters_in"]
     assert rows["daily"]["characters_in"] == rows["working"]["characters_in"]
     assert (rows["weekly"]["first_period"], rows["weekly"]["last_period"]) == ("2024-W03", "2024-W03")
+    [covered] = {row["share_covered"] for row in warehouse.query("coverage").to_pylist()}
+    assert covered == 1
+    made = {row["asset"]: row for row in warehouse.query("partitions").to_pylist()}
+    assert (made["working_facts"]["rows"], made["daily_summaries"]["period"]) == (4, "2024-01-15")
+    assert made["daily_summaries"]["bytes"] > 0
+    assert made["daily_index"]["bytes"] is None
 
 
-def test_a_mart_is_written_once(lake: Lake, models: Models) -> None:
-    write(lake, conversation("I moved to Porto."))
-    run(lake, models)
-    assert Warehouse(lake).build("memory_growth") == (6, True)
-    assert Warehouse(lake).build("memory_growth") == (6, False)
+def test_memory_counts_with_the_day_that_its_hours_roll_up_into(root: str) -> None:
+    lake = Lake(root, "Europe/Berlin")
+    lake.ensure()
+    # 23:00 UTC on 31 January is 1 February in Berlin.
+    put_hours(lake, fact("2024-01-31T22", text="é"), fact("2024-01-31T22", text="abc", kind="preference"))
+    put_hours(lake, fact("2024-01-31T23", "b"))
+    put(lake, MESSAGES, [message("2024-01-31T20", "c", "of a tool")])
+    rows = {(row["agent_id"], row["kept"]): row for row in rows_of(lake, "memory_by_period")}
+    said = rows["a", "conversations"]
+    assert (said["month"], said["period"], said["material_for"]) == ("2024-01", "2024-01-31", "2024-01-31")
+    assert said["ends_on"] == date(2024, 2, 1)
+    assert (said["rows"], said["messages"], said["characters_in"], said["characters_out"]) == (1, 1, 1, 1)
+    # The turn has two bytes; the message of the hour is that of the last fact.
+    assert said["bytes"] == 2 + 3
+    assert (rows["a", "preferences"]["rows"], rows["a", "preferences"]["characters_in"]) == (1, 0)
+    assert (rows["b", "conversations"]["month"], rows["b", "conversations"]["period"]) == ("2024-02", "2024-02-01")
+    assert (rows["c", "conversations"]["rows"], rows["c", "conversations"]["messages"]) == (0, 1)
+    # Who was only told by a tool remembers nothing.
+    assert {row["agent_id"] for row in rows_of(lake, "memory_growth")} == {"a", "b"}
 
 
-def test_the_test_finds_an_offender(lake: Lake, models: Models) -> None:
-    import pyarrow as pa
-
-    from memory_pipeline.lake.schemas import SUMMARIES
-
-    write(lake, conversation("I moved to Porto."))
-    run(lake, models)
-    lake.tables.transform(
-        SUMMARIES,
-        ["2024"],
-        lambda rows: pa.concat_tables([rows, rows.set_column(2, SUMMARIES.schema.field(2), [["another id"]])]),
-        grain="yearly",
+def test_compression_compares_what_went_in_with_what_came_out(empty: Lake) -> None:
+    put_hours(empty, fact("2024-01-15T08", text="x" * 40, kind="event"), fact("2024-01-15T08", text="y" * 100))
+    source = "working:2024-01-15T08:acme-a-event"
+    put_summaries(empty, summary(empty, DAY, [source], [[source]], text="z" * 10))
+    found = {row["grain"]: row for row in rows_of(empty, "compression")}
+    assert (found["daily"]["characters_in"], found["daily"]["characters_out"], found["daily"]["ratio"]) == (
+        40,
+        10,
+        0.25,
     )
-    [offender] = Warehouse(lake).query("one_summary_for_each_agent_and_period").to_pylist()
-    assert (offender["period"], offender["summaries"]) == ("2024", 2)
+    assert (found["working"]["characters_in"], found["working"]["characters_out"]) == (100, 140)
+    assert (found["daily"]["agents"], found["daily"]["tokens_in"], found["daily"]["tokens_out"]) == (1, 7, 3)
+
+
+def test_survival_is_the_share_that_is_cited(empty: Lake) -> None:
+    day = summary(empty, DAY, ["f1", "f2", "f3", "f4"], [["f1", "f2"], ["f2"], ["f3"]])
+    tuesday = Period(Grain.DAILY, "2024-01-16")
+    gone = "daily:2024-01-17:acme-a"
+    other = summary(empty, tuesday, ["f5"], [["f5"]])
+    week = summary(empty, WEEK, [day["id"], other["id"], gone], [[f"{day['id']}#1", f"{gone}#0"]])
+    put_summaries(empty, day, other, week)
+    found = {(row["grain"], row["period"]): row for row in rows_of(empty, "survival")}
+    monday = found["daily", "2024-01-15"]
+    assert (monday["offered"], monday["cited"], monday["share_cited"]) == (4, 3, 0.75)
+    # Three points of Monday and one of Tuesday are kept; of a day that is not, nothing is known.
+    assert (found["weekly", "2024-W03"]["offered"], found["weekly", "2024-W03"]["cited"]) == (4, 1)
+    assert found["weekly", "2024-W03"]["month"] == "2024-01"
+
+
+def test_coverage_tells_missing_from_expired(empty: Lake) -> None:
+    put_hours(empty, *(fact("2024-01-15T08", agent) for agent in ("a", "b", "c")))
+    source = "working:2024-01-15T08:acme-a-turn"
+    put_summaries(empty, summary(empty, DAY, [source], [[source]]))
+    put_mark(empty, "daily", "2024-01-15", agent="b")
+    [day, week] = rows_of(empty, "coverage")
+    assert day["closes_at"] == datetime(2024, 1, 16, tzinfo=UTC)
+    assert [day[f"agents_{what}"] for what in ("with_material", "with_summary", "expired", "missing")] == [3, 1, 1, 1]
+    assert day["share_covered"] == 0.5
+    assert (week["grain"], week["agents_with_material"], week["agents_missing"]) == ("weekly", 1, 1)
+
+
+def test_entities_are_counted_by_message_and_month(empty: Lake) -> None:
+    both = ("Bruno", "Porto")
+    put_hours(empty, fact("2024-01-15T08", entities=both), fact("2024-01-15T08", kind="event", entities=both[:1]))
+    put_hours(empty, fact("2024-01-20T08", "b"))
+    put_hours(empty, fact("2024-02-20T08"))
+    found = {(row["month"], row["entity"]): row for row in rows_of(empty, "entities_over_time")}
+    bruno = found["2024-01", "Bruno"]
+    assert (bruno["mentions"], bruno["facts"], bruno["agents"]) == (2, 3, 2)
+    assert bruno["first_mentioned_at"] == datetime(2024, 1, 15, 8, 30, tzinfo=UTC)
+    assert bruno["last_mentioned_at"] == datetime(2024, 1, 20, 8, 30, tzinfo=UTC)
+    assert set(found) == {("2024-01", "Bruno"), ("2024-01", "Porto"), ("2024-02", "Bruno")}
+
+
+def test_cost_is_told_by_the_day_of_asking_and_by_the_period_asked_for(empty: Lake) -> None:
+    # One request for two agents; the price of the second is not known, the third failed.
+    put_calls(
+        empty, call("2024-01-20T08", 1), call("2024-01-20T08", 2, agent="b", request=1), call("2024-01-20T08", 3, None)
+    )
+    put_calls(empty, call("2024-02-01T08", 4, 0.25, outcome="timeout"))
+    by_day = {(row["day"], row["agent_id"]): row for row in rows_of(empty, "model_cost")}
+    first = by_day[date(2024, 1, 20), "a"]
+    assert (first["month"], first["calls"], first["cost_usd"], first["calls_without_price"]) == ("2024-01", 2, 0.5, 1)
+    assert by_day[date(2024, 1, 20), "b"]["calls"] == 0
+    assert by_day[date(2024, 2, 1), "a"]["failed"] == 1
+    by_period = {row["month"]: row for row in rows_of(empty, "cost_by_period")}
+    assert {row["period"] for row in by_period.values()} == {"2024-01-15"}
+    assert (by_period["2024-01"]["calls"], by_period["2024-01"]["cost_usd"]) == (2, 1.0)
+    empty.ledger.record([Entry("daily_summaries", "2024-01-15", "i", "o", 1, 1)])
+    [made] = rows_of(empty, "partitions")
+    assert (made["calls"], made["cost_usd"]) == (3, 1.25)
+
+
+@pytest.mark.parametrize(
+    ("duration", "zone"),
+    [("1mo", "UTC"), *((each, "Europe/Berlin") for each in ("48h", "30d", "6w", "6mo", "4q", "2y", FOREVER))],
+)
+def test_the_forecast_is_when_retention_lets_go(root: str, duration: str, zone: str) -> None:
+    lake = Lake(root, zone)
+    lake.ensure()
+    ends = ["2024-01-31", "2024-02-28", "2024-02-29", "2024-08-30", "2024-08-31", "2024-12-31"]
+    days = {f"w{number}": Period(Grain.DAILY, day) for number, day in enumerate(ends)}
+    put_summaries(lake, *(summary(lake, day, [], [], workspace=workspace) for workspace, day in days.items()))
+    retention = dict.fromkeys((kept.value for kept in Kept if kept is not Kept.GRAPH), duration)
+    lake.storage.write("config/workspaces.yaml", json.dumps({"defaults": {"retention": retention}}).encode())
+    found = {row["workspace_id"]: row for row in rows_of(lake, "retention_forecast")}
+    assert found.keys() == days.keys()
+    for workspace, day in days.items():
+        row = found[workspace]
+        assert (row["kept"], row["duration"], row["rows"]) == ("daily", duration, 1)
+        if duration == FOREVER:
+            assert (row["expires_month"], row["first_expires_on"]) == (None, None)
+            continue
+        late = row["first_expires_on"] - _expires_on(day, duration, lake.calendar)
+        assert abs(late) <= timedelta(days=1 if duration.endswith("h") else 0), day
+        assert row["expires_month"] == f"{row['first_expires_on']:%Y-%m}"
+
+
+def _expires_on(day: Period, duration: str, calendar: Calendar) -> date:
+    """Return the first date on which a day has expired, as retention itself finds it."""
+    retention = Retention(**{kept.value: parse_duration(duration) for kept in Kept})
+    end, today = calendar.bounds(day)[1], day.first_day
+    while True:
+        noon = datetime(today.year, today.month, today.day, 12, tzinfo=calendar.zone)
+        cutoff = retention.cutoff(Kept.DAILY, noon, calendar.zone)
+        assert cutoff is not None
+        if end < cutoff:
+            return today
+        today += timedelta(days=1)
+
+
+def test_a_workspace_of_its_own_is_forecast_by_its_own_plan(empty: Lake) -> None:
+    for workspace in ("mine", "yours"):
+        put_summaries(
+            empty, summary(empty, Period(Grain.DAILY, f"2024-01-{15 + len(workspace)}"), [], [], workspace=workspace)
+        )
+    text = "defaults: {retention: {plan: free}}\nworkspaces: {mine: {retention: {plan: starter}}}"
+    empty.storage.write("config/workspaces.yaml", text.encode())
+    assert {row["workspace_id"]: row["duration"] for row in rows_of(empty, "retention_forecast")} == {
+        "mine": "60d",
+        "yours": "30d",
+    }
+
+
+def doubled(lake: Lake, spec: TableSpec, rows: list[dict[str, Any]], **fixed: str) -> None:
+    put(lake, spec, [*rows, *rows], **fixed)
+
+
+def plant_orphan(lake: Lake) -> None:
+    put_hours(lake, fact("2024-01-15T08"))
+    present = "working:2024-01-15T08:acme-a-turn"
+    put_summaries(
+        lake, summary(lake, DAY, [present, "working:2024-01-15T09:gone", "working:2024-01-15T07:old"], [[present]])
+    )
+    put_mark(lake, "facts", "2024-01-15T07")
+
+
+def plant_fact_without_message(lake: Lake) -> None:
+    put(lake, FACTS, [fact("2024-01-15T08")])
+    put(lake, FACTS, [fact("2024-01-15T06")])
+    put_mark(lake, "conversations", "2024-01-15T07")
+
+
+def known(evidence: list[str]) -> dict[str, Any]:
+    at = datetime(2024, 1, 15, 8, tzinfo=UTC)
+    hour = Period(Grain.WORKING, "2024-01-15T08")
+    return {
+        "owner": "acme~a", "id": make_id("graph", hour, *evidence), "workspace_id": "acme", "agent_id": "a",
+        "source_id": "anna", "source": "Anna", "label": "likes", "target_id": "x", "target": "x", "confidence": 1.0,
+        "weight": 0.5, "valid_from": at, "evidence": evidence, "updated_at": at, "source_hour": hour.key,
+        "source_digest": "",
+    }  # fmt: skip
+
+
+def operation(number: int, *, is_edit: bool = False) -> dict[str, Any]:
+    at = datetime(2024, 1, 15, 8, tzinfo=UTC)
+    return {
+        "owner": "acme~a", "period": "2024-01-15T08", "id": f"o{number}", "workspace_id": "acme", "agent_id": "a",
+        "verb": "INSERT", "subject_id": "anna", "subject": "Anna", "predicate": "likes", "object": "x",
+        "confidence": 1.0, "evidence_id": f"edit:2024-01-15T08:{number}", "is_edit": is_edit, "turn": 0, "place": 0,
+        "event_at": at,
+    }  # fmt: skip
+
+
+def plant_graph_orphan(lake: Lake) -> None:
+    put(lake, GRAPH_OPERATIONS, [operation(1, is_edit=True)])
+    put(lake, GRAPH_FACTS, [known(["edit:2024-01-15T08:1"]), known(["message:2024-01-15T08:gone"])])
+
+
+def plant_open_gap(lake: Lake) -> None:
+    put_hours(lake, fact("2024-01-15T08"))
+    put_hours(lake, fact("2024-01-16T08"))  # which waits for a budget
+    put_hours(lake, fact("2026-01-11T08"))  # which has closed less than a day ago
+    lake.ledger.record([Entry("daily_summaries", "2024-01-16", "i", "o", 0, 0, unfinished=1)])
+
+
+def plant_stale_growth(lake: Lake) -> None:
+    """Let the stored growth be of other rows, and say that it is not."""
+    from memory_pipeline.analytics.state import State, made_digest
+    from memory_pipeline.lake.marts import Marts
+
+    put_hours(lake, fact("2024-01-15T08"))
+    Warehouse(lake).build("memory_by_period")
+    marts, name = Marts(lake.storage), "memory_by_period"
+    rows = Warehouse(lake).query(name)
+    wrong = rows.set_column(rows.schema.names.index("rows"), "rows", pa.array([2], pa.int64()))
+    state = State.read(lake.storage, name)
+    assert state is not None
+    files = marts.replace(name, wrong, column="month", values=None).files
+    State(state.sql, made_digest(files), state.versions, state.inputs).write(lake.storage, name)
+
+
+OFFENCES = {
+    "messages_have_unique_ids": lambda lake: doubled(lake, MESSAGES, [message("2024-01-15T08")]),
+    "facts_have_unique_ids": lambda lake: doubled(lake, FACTS, [fact("2024-01-15T08")]),
+    "summaries_have_unique_ids": lambda lake: doubled(lake, SUMMARIES, [summary(lake, DAY, [], [])], grain="daily"),
+    "one_summary_for_each_agent_and_period": lambda lake: doubled(
+        lake, SUMMARIES, [summary(lake, DAY, [], [])], grain="daily"
+    ),
+    "graph_facts_have_unique_ids": lambda lake: doubled(lake, GRAPH_FACTS, [known(["m"])]),
+    "graph_operations_have_unique_ids": lambda lake: doubled(lake, GRAPH_OPERATIONS, [operation(1)]),
+    "model_calls_have_unique_ids": lambda lake: put_calls(lake, call("2024-01-15T08", 1), call("2024-01-15T08", 1)),
+    "cost_is_never_negative": lambda lake: put_calls(lake, call("2024-01-15T08", 1, -1.0)),
+    "summaries_have_their_sources": plant_orphan,
+    "facts_have_their_messages": plant_fact_without_message,
+    "graph_facts_have_their_evidence": plant_graph_orphan,
+    "closed_periods_have_summaries": plant_open_gap,
+    "growth_adds_up": plant_stale_growth,
+}
+
+
+def test_each_test_has_an_offence() -> None:
+    assert set(OFFENCES) == set(TESTS)
+
+
+@pytest.mark.parametrize("name", OFFENCES)
+def test_a_test_finds_the_one_offender(empty: Lake, name: str) -> None:
+    OFFENCES[name](empty)
+    [offender] = rows_of(empty, name)
+    expected = {
+        "summaries_have_their_sources": ("source_id", "working:2024-01-15T09:gone"),
+        "facts_have_their_messages": ("message_id", "message:2024-01-15T08:acme-a"),
+        "graph_facts_have_their_evidence": ("evidence_id", "message:2024-01-15T08:gone"),
+        "closed_periods_have_summaries": ("period", "2024-01-15"),
+        "growth_adds_up": ("rows_in_growth", 2),
+    }
+    if name in expected:
+        column, value = expected[name]
+        assert offender[column] == value
+
+
+def test_without_a_time_tests_judge_as_of_the_newest_hour(empty: Lake) -> None:
+    put_hours(empty, fact("2024-01-15T08"))
+    assert Warehouse(empty).query("stg_clock").to_pylist() == [{"now": datetime(2024, 1, 15, 9, tzinfo=UTC)}]
+    assert Warehouse(empty).query("closed_periods_have_summaries").num_rows == 0
+    put_hours(empty, fact("2024-01-17T08"))
+    assert Warehouse(empty).query("closed_periods_have_summaries").num_rows == 1
 
 
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts"])
 def test_an_unknown_model_is_refused(lake: Lake, name: str) -> None:
     with pytest.raises(InputError, match=r"SQL model .* is unknown; there are: "):
         Warehouse(lake).query(name)
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; there are: "):
+        Warehouse(lake).build(name)

@@ -1,38 +1,107 @@
-"""The marts of ``dbt_like_sql`` as assets, made after the summaries."""
+"""The marts of ``dbt_like_sql`` as assets: one step makes those that are asked for, over one look at the lake."""
 
+# No `from __future__ import annotations` in here: Dagster reads the context's annotation as it stands.
+
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
 
-from memory_pipeline.analytics import Model, Warehouse, models_of
-from memory_pipeline.defs.automation import after_summaries
+from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.domain.grains import SUMMARY_GRAINS
-from memory_pipeline.errors import LakeError
-from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER, MESSAGES, MODEL_CALLS, SUMMARIES
+
+_SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
+_FACTS = table_asset(Grain.WORKING)
+#: The assets that hold, or whose making fills, each table of the lake; where these are none, marts read it unasked.
+_ASSETS = {
+    MESSAGES.name: (MESSAGES_ASSET,),
+    FACTS.name: (_FACTS,),
+    SUMMARIES.name: _SUMMARIES,
+    GRAPH_FACTS.name: (GRAPH_ASSET,),
+    GRAPH_OPERATIONS.name: (GRAPH_ASSET,),
+    MODEL_CALLS.name: (_FACTS, *_SUMMARIES),
+    LEDGER.name: (MESSAGES_ASSET, _FACTS, GRAPH_ASSET, *_SUMMARIES, *(index_asset(grain) for grain in Grain)),
+}
+#: Tables whose columns are columns of those assets.
+_WITH_COLUMNS = {MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name}
 
 
 def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:
-    """Return one asset for each mart, with its tests run before it counts as made."""
-    return [_mart_asset(model, timezone) for model in models_of("marts")]
+    """Return the assets of all marts; they are made by one step, of which any of them can be chosen.
 
+    What they hold is judged by the checks of :mod:`memory_pipeline.checks`, not here.
 
-def _mart_asset(model: Model, timezone: str) -> dg.AssetsDefinition:
-    @dg.asset(
-        name=model.name,
-        deps=[table_asset("working"), *(table_asset(grain) for grain in SUMMARY_GRAINS)],
-        description=model.description,
-        group_name="marts",
-        owners=["team:memory"],
-        kinds={"duckdb", "sql"},
-        automation_condition=after_summaries(timezone),
+    Args:
+        timezone: in which days begin.
+    """
+    models = models_of("marts")
+
+    @dg.multi_asset(
+        name="make_marts",
+        specs=[_spec(model, timezone) for model in models],
+        can_subset=True,
+        pool="memory_marts",
     )
-    def mart(memory: LakeResource) -> dg.MaterializeResult[Any]:
-        warehouse = Warehouse(memory.lake)
-        offenders = {test.name: rows for test in models_of("tests") if (rows := warehouse.query(test.name).num_rows)}
-        if offenders:
-            raise LakeError(f"tests of dbt_like_sql returned rows: {offenders}; `memory-pipeline sql TEST` shows them")
-        rows, changed = warehouse.build(model.name)
-        return dg.MaterializeResult(metadata={"dagster/row_count": rows, "changed": changed})
+    def make_marts(context: dg.AssetExecutionContext, memory: LakeResource) -> Iterator[dg.MaterializeResult[Any]]:
+        chosen = {key.to_user_string() for key in context.selected_asset_keys}
+        names = [model.name for model in models if model.name in chosen]
+        for name, built in Warehouse(memory.lake).build_all(names):
+            yield dg.MaterializeResult(asset_key=name, metadata=_metadata(name, built))
 
-    return mart
+    return [make_marts]
+
+
+def _spec(model: Model, timezone: str) -> dg.AssetSpec:
+    marts, tables = reads_of(model.name)
+    parts = f"Made again by the {model.incremental}: those whose partitions have changed." if model.incremental else ""
+    said = [model.description, f"**A row is** {model.row}", parts, f"Days begin in {timezone}."]
+    columns = [dg.TableColumn(column.name, column.type, column.description) for column in columns_of(model.name)]
+    return dg.AssetSpec(
+        model.name,
+        deps=sorted({*marts, *(asset for table in tables for asset in _ASSETS.get(table, ()))}),
+        description="\n\n".join(filter(None, said)),
+        group_name="marts",
+        owners=[model.owner],
+        kinds={"duckdb", "sql"},
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "dagster/column_lineage": _lineage(model.name),
+            "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
+        },
+    )
+
+
+def _lineage(name: str) -> dg.TableColumnLineage:
+    return dg.TableColumnLineage(
+        {
+            column.name: [
+                dg.TableColumnDep(asset, source)
+                for table, source in column.comes_from
+                for asset in _assets_with_columns(table)
+            ]
+            for column in columns_of(name)
+        }
+    )
+
+
+def _assets_with_columns(table: str) -> tuple[str, ...]:
+    """Return the assets whose columns a table's are: a mart itself, or those that hold the table."""
+    if table in _WITH_COLUMNS:
+        return _ASSETS[table]
+    return () if table in SOURCES else (table,)
+
+
+def _metadata(name: str, built: Built) -> dict[str, Any]:
+    return {
+        "dagster/row_count": built.rows,
+        "dagster/column_lineage": _lineage(name),
+        "rows": built.rows,
+        "rows_read": built.read,
+        "months_made": built.months,
+        "bytes": built.bytes,
+        "seconds": round(built.seconds, 4),
+        "changed": built.changed,
+    }

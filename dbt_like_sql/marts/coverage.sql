@@ -1,0 +1,50 @@
+-- Whether every agent has a summary of each period of which it has material. A period that closed a moment ago has none yet.
+-- Row: one workspace, summary grain and period that some agent has material of.
+-- Owner: team:memory
+-- Columns:
+--   workspace_id - Workspace.
+--   grain - daily, weekly, monthly, quarterly or yearly.
+--   period - The period.
+--   closes_at - From when on it can be summarized.
+--   agents_with_material - Agents that have facts of the day, or finer summaries.
+--   agents_with_summary - Those of them that have a summary of it.
+--   agents_expired - Those of them whose summary has expired.
+--   agents_missing - Those of them that have none and should, once it has closed.
+--   share_covered - Agents with a summary by those whose summary has not expired, 0 to 1; none where all have.
+WITH material AS (
+    SELECT DISTINCT
+        workspace_id, agent_id, material_for AS period,
+        CASE grain
+            WHEN 'working' THEN 'daily'
+            WHEN 'daily' THEN 'weekly'
+            WHEN 'weekly' THEN 'monthly'
+            WHEN 'monthly' THEN 'quarterly'
+            ELSE 'yearly'
+        END AS grain
+    FROM memory_by_period
+    WHERE rows > 0 AND material_for IS NOT NULL
+),
+judged AS (
+    SELECT
+        m.workspace_id, m.grain, m.period, s.agent_id IS NOT NULL AS has_summary,
+        s.agent_id IS NULL AND coalesce(m.period <= e.through, FALSE) AS has_expired
+    FROM material AS m
+    LEFT JOIN memory_by_period AS s
+        ON s.workspace_id = m.workspace_id AND s.agent_id = m.agent_id AND s.grain = m.grain AND s.period = m.period
+    LEFT JOIN stg_expirations AS e
+        ON e.workspace_id = m.workspace_id AND e.agent_id = m.agent_id AND e.kept = m.grain
+)
+SELECT
+    j.workspace_id,
+    j.grain,
+    j.period,
+    p.closes_at,
+    count(*) AS agents_with_material,
+    count(*) FILTER (j.has_summary) AS agents_with_summary,
+    count(*) FILTER (j.has_expired) AS agents_expired,
+    count(*) FILTER (NOT j.has_summary AND NOT j.has_expired) AS agents_missing,
+    (count(*) FILTER (j.has_summary) / nullif(count(*) FILTER (NOT j.has_expired), 0))::DOUBLE AS share_covered
+FROM judged AS j
+JOIN stg_periods AS p ON p.grain = j.grain AND p.period = j.period
+GROUP BY j.workspace_id, j.grain, j.period, p.closes_at
+ORDER BY j.workspace_id, list_position(['daily', 'weekly', 'monthly', 'quarterly', 'yearly'], j.grain), j.period

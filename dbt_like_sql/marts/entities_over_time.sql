@@ -1,0 +1,31 @@
+-- Who and what is spoken of, month by month.
+-- Row: one workspace, entity and month.
+-- Owner: team:memory
+-- Incremental: month
+-- Columns:
+--   month - The month, in the deployment's zone, as 2024-01.
+--   workspace_id - Workspace.
+--   entity - Name of a person, place or thing, as it was written.
+--   mentions - Messages that name it.
+--   facts - Facts that name it, turns included.
+--   agents - Agents that it was named to, or by.
+--   first_mentioned_at - When it was first named in this month.
+--   last_mentioned_at - When it was last named in this month.
+WITH named AS (
+    SELECT
+        p.month, f.workspace_id, f.agent_id, f.message_ids[1] AS message_id, f.event_at, unnest(f.entities) AS entity
+    FROM stg_facts AS f
+    JOIN stg_periods AS p ON p.grain = 'working' AND p.period = f.period
+)
+SELECT
+    month,
+    workspace_id,
+    entity,
+    count(DISTINCT message_id) AS mentions,
+    count(*) AS facts,
+    count(DISTINCT agent_id) AS agents,
+    min(event_at) AS first_mentioned_at,
+    max(event_at) AS last_mentioned_at
+FROM named
+GROUP BY month, workspace_id, entity
+ORDER BY month, workspace_id, mentions DESC, entity

@@ -1,0 +1,97 @@
+-- What each agent remembers of each period, and what it was made from. Other marts add it up.
+-- Row: one agent, class of memory and period. Hours of working memory count with the day that they roll up into.
+-- Owner: team:memory
+-- Incremental: month
+-- Columns:
+--   month - Month of the period's first day, as 2024-01.
+--   workspace_id - Workspace.
+--   agent_id - Agent.
+--   grain - working, daily, weekly, monthly, quarterly or yearly.
+--   kept - Class of memory, for which a time is set that it is kept: conversations (turns), facts, preferences; else as
+--     the grain.
+--   period - The period; for working memory, the day.
+--   material_for - The period of the next coarser grain that is made from it; none for a year.
+--   ends_on - Day after its last day, in the deployment's zone.
+--   rows - Facts or summaries.
+--   messages - Messages; they are kept as conversations are.
+--   bytes - Of the text of rows and messages, as UTF-8.
+--   characters_in - Of what the rows were made from: of turns, the turns themselves.
+--   characters_out - Of the rows.
+--   tokens_in - Read to make summaries; estimated at 4 bytes each where no model counted.
+--   tokens_out - Written; likewise.
+--   cost_usd - Of the summaries whose price is known.
+--   fallbacks - Rows that rules made, because a model did not help.
+--   without_vector - Rows, of facts or summaries, that can be found by their words alone.
+WITH days AS (
+    SELECT hours.period AS hour, days.month, days.period, days.ends_on
+    FROM stg_periods AS hours
+    JOIN stg_periods AS days ON days.grain = 'daily' AND days.period = hours.parent
+    WHERE hours.grain = 'working'
+),
+-- Files are many: each is opened once.
+facts AS MATERIALIZED (
+    SELECT id, period, workspace_id, agent_id, kind, kept, characters, bytes, fallback, embed_model
+    FROM stg_facts
+),
+summaries AS MATERIALIZED (
+    SELECT
+        id, grain, period, workspace_id, agent_id, characters, bytes, tokens_in, tokens_out, cost, fallback, embed_model,
+        source_ids
+    FROM stg_summaries
+),
+sources AS (
+    SELECT id, characters FROM facts
+    UNION ALL
+    SELECT id, characters FROM summaries
+),
+condensed AS (
+    SELECT made.id, sum(sources.characters) AS characters_in
+    FROM (SELECT id, unnest(source_ids) AS source_id FROM summaries) AS made
+    JOIN sources ON sources.id = made.source_id
+    GROUP BY made.id
+),
+memories AS (
+    SELECT
+        d.month, f.workspace_id, f.agent_id, 'working' AS grain, f.kept, d.period, d.period AS material_for, d.ends_on,
+        1 AS rows, 0 AS messages, f.bytes, CASE WHEN f.kind = 'turn' THEN f.characters ELSE 0 END AS characters_in,
+        f.characters AS characters_out, 0 AS tokens_in, 0 AS tokens_out, NULL::DOUBLE AS cost, f.fallback, f.embed_model
+    FROM facts AS f
+    JOIN days AS d ON d.hour = f.period
+    UNION ALL
+    SELECT
+        d.month, m.workspace_id, m.agent_id, 'working' AS grain, 'conversations' AS kept, d.period,
+        d.period AS material_for, d.ends_on, 0 AS rows, 1 AS messages, m.bytes, 0 AS characters_in, 0 AS characters_out,
+        0 AS tokens_in, 0 AS tokens_out, NULL::DOUBLE AS cost, NULL AS fallback, '' AS embed_model
+    FROM stg_messages AS m
+    JOIN days AS d ON d.hour = m.period
+    UNION ALL
+    SELECT
+        p.month, s.workspace_id, s.agent_id, s.grain, s.grain AS kept, s.period, p.parent AS material_for, p.ends_on,
+        1 AS rows, 0 AS messages, s.bytes, coalesce(c.characters_in, 0) AS characters_in,
+        s.characters AS characters_out, s.tokens_in, s.tokens_out, s.cost, s.fallback, s.embed_model
+    FROM summaries AS s
+    JOIN stg_periods AS p ON p.grain = s.grain AND p.period = s.period
+    LEFT JOIN condensed AS c ON c.id = s.id
+)
+SELECT
+    month,
+    workspace_id,
+    agent_id,
+    grain,
+    kept,
+    period,
+    material_for,
+    ends_on,
+    sum(rows)::BIGINT AS rows,
+    sum(messages)::BIGINT AS messages,
+    sum(bytes)::BIGINT AS bytes,
+    sum(characters_in)::BIGINT AS characters_in,
+    sum(characters_out)::BIGINT AS characters_out,
+    sum(tokens_in)::BIGINT AS tokens_in,
+    sum(tokens_out)::BIGINT AS tokens_out,
+    round(coalesce(sum(cost), 0), 9)::DOUBLE AS cost_usd,
+    count(fallback) AS fallbacks,
+    count(*) FILTER (embed_model IS NULL) AS without_vector
+FROM memories
+GROUP BY month, workspace_id, agent_id, grain, kept, period, material_for, ends_on
+ORDER BY month, workspace_id, agent_id, grain, kept, period

@@ -1,0 +1,54 @@
+-- How much of what summaries were made from is still told by them: the share that at least one of their points cites.
+-- Row: one workspace, summary grain and period.
+-- Owner: team:memory
+-- Incremental: month
+-- Columns:
+--   month - Month of the period's first day, as 2024-01.
+--   workspace_id - Workspace.
+--   grain - daily, weekly, monthly, quarterly or yearly.
+--   period - The period.
+--   agents - Agents that have a summary of it.
+--   offered - What it was made from: for a day, facts; else points of finer summaries, as far as these are still kept.
+--   cited - Those of offered that a point cites.
+--   share_cited - cited by offered, 0 to 1; none where nothing that was offered is kept.
+WITH summaries AS MATERIALIZED (
+    SELECT id, workspace_id, agent_id, grain, period, source_ids
+    FROM stg_summaries
+),
+points AS MATERIALIZED (
+    SELECT id, summary_id, source_ids
+    FROM stg_points
+),
+offered AS (
+    SELECT id AS summary_id, unnest(source_ids) AS id
+    FROM summaries
+    WHERE grain = 'daily'
+    UNION ALL
+    SELECT made.id AS summary_id, finer.id
+    FROM (SELECT id, unnest(source_ids) AS source_id FROM summaries WHERE grain <> 'daily') AS made
+    JOIN points AS finer ON finer.summary_id = made.source_id
+),
+cited AS (
+    SELECT DISTINCT summary_id, unnest(source_ids) AS id
+    FROM points
+),
+counted AS (
+    SELECT o.summary_id, count(*) AS offered, count(c.id) AS cited
+    FROM offered AS o
+    LEFT JOIN cited AS c ON c.summary_id = o.summary_id AND c.id = o.id
+    GROUP BY o.summary_id
+)
+SELECT
+    p.month,
+    s.workspace_id,
+    s.grain,
+    s.period,
+    count(DISTINCT s.agent_id) AS agents,
+    coalesce(sum(n.offered), 0)::BIGINT AS offered,
+    coalesce(sum(n.cited), 0)::BIGINT AS cited,
+    (sum(n.cited) / sum(n.offered))::DOUBLE AS share_cited
+FROM summaries AS s
+JOIN stg_periods AS p ON p.grain = s.grain AND p.period = s.period
+LEFT JOIN counted AS n ON n.summary_id = s.id
+GROUP BY p.month, s.workspace_id, s.grain, s.period
+ORDER BY s.workspace_id, list_position(['daily', 'weekly', 'monthly', 'quarterly', 'yearly'], s.grain), s.period

@@ -1,0 +1,9 @@
+-- Nobody was paid for asking a model, and no request gave tokens back.
+-- Row: one day, workspace, agent, grain, purpose and model with such a sum.
+-- Owner: team:memory
+-- Checks: model_cost
+-- Severity: error
+SELECT day, workspace_id, agent_id, grain, purpose, model, tokens_in, tokens_out, cost_usd, seconds
+FROM model_cost
+WHERE tokens_in < 0 OR tokens_out < 0 OR cost_usd < 0 OR seconds < 0
+ORDER BY day, workspace_id, agent_id, grain, purpose, model

@@ -1,0 +1,29 @@
+-- The growth of memory adds up to what the tables hold. It does not if a part of an incremental mart was not made again:
+-- `memory-pipeline sql memory_growth --build --full` makes all parts.
+-- Row: one agent and grain for which it does not.
+-- Owner: team:memory
+-- Checks: memory_growth
+-- Severity: error
+WITH held AS (
+    SELECT workspace_id, agent_id, 'working' AS grain, characters FROM stg_facts
+    UNION ALL
+    SELECT workspace_id, agent_id, grain, characters FROM stg_summaries
+),
+counted AS (
+    SELECT workspace_id, agent_id, grain, count(*) AS rows, sum(characters) AS characters
+    FROM held
+    GROUP BY workspace_id, agent_id, grain
+)
+SELECT
+    coalesce(c.workspace_id, g.workspace_id) AS workspace_id,
+    coalesce(c.agent_id, g.agent_id) AS agent_id,
+    coalesce(c.grain, g.grain) AS grain,
+    c.rows,
+    g.rows AS rows_in_growth,
+    c.characters,
+    g.characters_out AS characters_in_growth
+FROM counted AS c
+FULL JOIN memory_growth AS g
+    ON g.workspace_id = c.workspace_id AND g.agent_id = c.agent_id AND g.grain = c.grain
+WHERE c.rows IS DISTINCT FROM g.rows OR c.characters IS DISTINCT FROM g.characters_out
+ORDER BY workspace_id, agent_id, grain

@@ -1,0 +1,172 @@
+"""What a SQL file of ``dbt_like_sql`` says of itself: the block of comments at its top.
+
+::
+
+    -- How much each agent remembers at each grain.        free text, in sentences
+    -- Row: one agent and grain.                           what a row stands for
+    -- Owner: team:memory                                  a team, or an e-mail address
+    -- Incremental: month                                  marts: the column by whose values they are made again
+    -- Columns:                                            each column of the result, in its order
+    --   agent_id - Agent.
+    -- Checks: daily_summaries                             tests: the asset that they judge
+    -- Severity: error                                     tests: error or warning
+
+A line that begins with none of these names goes on with what stands before it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+#: The folders of models, in the order in which they may build on each other.
+FOLDERS = ("staging", "marts", "tests")
+SEVERITIES = ("error", "warning")
+_FIELDS = {
+    "staging": {"Row", "Owner", "Columns"},
+    "marts": {"Row", "Owner", "Columns", "Incremental"},
+    "tests": {"Row", "Owner", "Checks", "Severity"},
+}
+_REQUIRED = {
+    "staging": (),
+    "marts": ("Row", "Owner", "Columns"),
+    "tests": ("Row", "Owner", "Checks", "Severity"),
+}
+_FIELD = re.compile(r"([A-Z][a-z]+):(?:\s+(.*))?$")
+_COLUMN = re.compile(r"([a-z_][a-z0-9_]*) - (\S.*)$")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One SQL file: a SELECT, and what its header says.
+
+    Attributes:
+        folder: staging, marts or tests.
+        name: of the file, and of what it makes.
+        description: what it is for.
+        sql: the whole text of the file.
+        row: what a row stands for.
+        owner: who answers for it: ``team:NAME`` or an e-mail address.
+        columns: what each column of the result means, in its order; marts say it of all columns.
+        incremental: the column by whose values, months, the mart is made again in parts.
+        asset: the asset that a test judges.
+        severity: of a test that fails: error or warning.
+    """
+
+    folder: str
+    name: str
+    description: str
+    sql: str
+    row: str = ""
+    owner: str = "team:memory"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    incremental: str | None = None
+    asset: str | None = None
+    severity: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file, below ``dbt_like_sql``."""
+        return f"{self.folder}/{self.name}.sql"
+
+
+def read_model(folder: str, path: Path) -> Model:
+    """Read a SQL file.
+
+    Raises:
+        InputError: its header is not as it should be; the message names file and line.
+    """
+    file = f"{folder}/{path.name}"
+    if not _NAME.fullmatch(path.stem):
+        raise InputError(f"{file}: expected a name of small letters, digits and _, which begins with a letter")
+    sql = path.read_text(encoding="utf-8")
+    said: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    columns: dict[str, str] = {}
+    for line, name, text in _parts(file, sql):
+        if name in said:
+            raise InputError(f"{file}:{line}: {name} is said twice")
+        if name not in {"", *_FIELDS[folder]}:
+            known = ", ".join(sorted(_FIELDS[folder]))
+            raise InputError(f"{file}:{line}: {shown(name)} is not said in {folder}; accepted: {known}")
+        said[name], lines[name] = " ".join(text), line
+        if name == "Columns":
+            columns = _columns(file, line, text)
+        elif name and not said[name]:
+            raise InputError(f"{file}:{line}: {name} is empty")
+        _check(file, line, name, said[name])
+    if "Incremental" in said and columns and said["Incremental"] not in columns:
+        raise InputError(
+            f"{file}:{lines['Incremental']}: Incremental {shown(said['Incremental'])} is no column; there are "
+            f"{', '.join(columns)}"
+        )
+    if not said.get(""):
+        raise InputError(f"{file}:1: expected a comment that says what it is for")
+    if missing := [name for name in _REQUIRED[folder] if name not in said]:
+        raise InputError(f"{file}:1: the header does not say {', '.join(missing)}; see analytics/headers.py")
+    return Model(
+        folder=folder,
+        name=path.stem,
+        description=said[""],
+        sql=sql,
+        row=said.get("Row", ""),
+        owner=said.get("Owner", "team:memory"),
+        columns=columns,
+        incremental=said.get("Incremental"),
+        asset=said.get("Checks"),
+        severity=said.get("Severity"),
+    )
+
+
+def _check(file: str, line: int, name: str, text: str) -> None:
+    expected = None
+    if name == "Owner" and not _OWNER.fullmatch(text):
+        expected = "team:NAME or an e-mail address"
+    elif name == "Severity" and text not in SEVERITIES:
+        expected = " or ".join(SEVERITIES)
+    elif name in {"Checks", "Incremental"} and not _NAME.fullmatch(text):
+        expected = "the name of an asset" if name == "Checks" else "the name of a column"
+    if expected:
+        raise InputError(f"{file}:{line}: {name} {shown(text)} is not accepted; expected {expected}")
+
+
+def _parts(file: str, sql: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield each part of the header: its line, its name (none for the description), and its lines of text."""
+    start, name, text = 1, "", list[str]()
+    for number, line in enumerate(sql.splitlines(), start=1):
+        if not line.startswith("--"):
+            break
+        said = line.removeprefix("--").strip()
+        if match := _FIELD.match(said):
+            yield start, name, text
+            start, name, text = number, match[1], [match[2]] if match[2] else []
+        elif said:
+            text.append(said)
+    else:
+        raise InputError(f"{file}: there is no SELECT below the header")
+    yield start, name, text
+
+
+def _columns(file: str, start: int, lines: list[str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    last = ""
+    for number, line in enumerate(lines, start=start + 1):
+        if match := _COLUMN.match(line):
+            last = match[1]
+            if last in columns:
+                raise InputError(f"{file}:{number}: column {last} is described twice")
+            columns[last] = match[2]
+        elif last:
+            columns[last] += f" {line}"
+        else:
+            raise InputError(f"{file}:{number}: {shown(line)} is not accepted; expected `name - what it means`")
+    return columns

@@ -1,0 +1,266 @@
+"""What SQL reads: the tables of the lake, and small tables of what is known without reading a row of them.
+
+Tables that are kept by the period can be read in part, by the month. A month of a table is whatever partitions the rows
+of that month are made from: its days with their hours, the summaries of periods that begin in it, and the finer
+summaries that these are made from, wherever they begin.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.identity import NOTHING, digest, digest_of_all
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.retention import FOREVER, Unit
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, MODEL_CALLS, SUMMARIES, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from memory_pipeline.domain.retention import Duration
+    from memory_pipeline.lake import Lake
+
+_TIME = pa.timestamp("us", tz="UTC")
+_PERIODS = pa.schema(
+    {
+        "grain": pa.string(),
+        "period": pa.string(),
+        "parent": pa.string(),
+        "month": pa.string(),
+        "starts_at": _TIME,
+        "ends_at": _TIME,
+        "ends_on": pa.date32(),
+        "closes_at": _TIME,
+    }
+)
+_FILES = pa.schema({"asset": pa.string(), "period": pa.string(), "bytes": pa.int64()})
+_RETENTION = pa.schema(
+    {
+        "workspace_id": pa.string(),
+        "kept": pa.string(),
+        "duration": pa.string(),
+        "hours": pa.int64(),
+        "days": pa.int64(),
+        "months": pa.int64(),
+    }
+)
+_CLOCK = pa.schema({"now": _TIME})
+
+#: The columns of all that staging models may read, by name.
+SOURCES: Mapping[str, pa.Schema] = {
+    **{name: spec.schema for name, spec in TABLES.items()},
+    "periods": _PERIODS,
+    "files": _FILES,
+    "retention": _RETENTION,
+    "clock": _CLOCK,
+}
+#: What incremental marts may read: it can be read by the month.
+MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
+#: The tables whose partitions tell which periods there are.
+_OF_PERIODS = (MESSAGES.name, FACTS.name, SUMMARIES.name)
+#: What follows from the names and sizes of partitions of other tables.
+DERIVED: Mapping[str, tuple[str, ...]] = {"periods": _OF_PERIODS, "files": _OF_PERIODS}
+_DAYS = {Unit.DAYS: 1, Unit.WEEKS: 7}
+_MONTHS = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
+
+
+class Sources:
+    """The tables of a lake as they are when they are first looked at: one look serves many queries.
+
+    Args:
+        lake: where.
+        now: what the clock says; if not given, the end of the newest hour that has facts.
+    """
+
+    def __init__(self, lake: Lake, now: datetime | None = None) -> None:
+        self._lake = lake
+        self._now = now
+        self._versions: dict[str, int] = {}
+        self._tables: dict[str, tuple[ds.Dataset, dict[str, dict[str, str]]]] = {}
+        self._by_month: dict[str, dict[str, set[str]]] = {}
+        self._facts_of: dict[Period, dict[str, object]] = {}
+
+    def version(self, name: str) -> int:
+        """Return a version of a table that is not newer than what is read of it; -1 if it was never written."""
+        if name not in self._versions:
+            self._versions[name] = self._lake.tables.version(TABLES[name])
+        return self._versions[name]
+
+    def read(self, name: str, months: Collection[str] | None = None) -> ds.Dataset | pa.Table:
+        """Return a table to query, whole or the given months of it.
+
+        Args:
+            name: of one of :data:`SOURCES`.
+            months: as 2024-01; only for what :data:`MONTHLY` names.
+        """
+        if name == "periods":
+            return self._periods(months)
+        if name == "files":
+            return self._files()
+        if name == "retention":
+            return self.retention
+        if name == "clock":
+            return pa.table({"now": [self._clock()]}, schema=_CLOCK)
+        return _part(self._open(name)[0], None if months is None else self._paths(name, months))
+
+    def months(self, names: Collection[str]) -> dict[str, str]:
+        """Return a digest of what each month of some tables is made from; reads no rows.
+
+        Args:
+            names: of tables, all of which :data:`MONTHLY` names.
+        """
+        paths: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            if name != "periods":  # it follows from the others
+                for month, found in self._monthly(name).items():
+                    paths[month] |= found
+        return {month: digest_of_all(found) for month, found in sorted(paths.items())}
+
+    def state(self, name: str) -> str:
+        """Return a digest that changes whenever the rows of a table do; reads none, or few."""
+        if name in DERIVED:
+            return digest_of_all(path for table in DERIVED[name] for path in self._open(table)[1])
+        if name in TABLES:
+            return digest_of_all(self._open(name)[1])
+        rows = self.read(name)
+        return digest(*rows.to_pylist()) if isinstance(rows, pa.Table) else NOTHING
+
+    @cached_property
+    def retention(self) -> pa.Table:
+        """For how long memory is kept, by workspace and class."""
+        rows = [
+            {"workspace_id": workspace_id, "kept": kept.value, **_duration(duration)}
+            for workspace_id, retention in self._lake.configuration().retentions().items()
+            for kept, duration in retention.durations.items()
+        ]
+        return pa.Table.from_pylist(rows, schema=_RETENTION)
+
+    def _open(self, name: str) -> tuple[ds.Dataset, dict[str, dict[str, str]]]:
+        """Return a table's dataset, and the partition of each of its files, by path."""
+        if name not in self._tables:
+            self.version(name)  # before: what is read may be newer, never older
+            dataset = self._lake.tables.dataset(TABLES[name])
+            files = {file.path: ds.get_partition_keys(file.partition_expression) for file in _files(dataset)}
+            self._tables[name] = dataset, files
+        return self._tables[name]
+
+    def _paths(self, name: str, months: Collection[str]) -> set[str]:
+        monthly = self._monthly(name)
+        return {path for month in months for path in monthly.get(month, ())}
+
+    def _monthly(self, name: str) -> dict[str, set[str]]:
+        """Return the files of a table by the months that are made from them."""
+        if name not in self._by_month:
+            found: dict[str, set[str]] = defaultdict(set)
+            for path, keys in self._open(name)[1].items():
+                for month in self._months_of(name, keys):
+                    found[month].add(path)
+            self._by_month[name] = found
+        return self._by_month[name]
+
+    def _months_of(self, name: str, keys: Mapping[str, str]) -> set[str]:
+        if name == MODEL_CALLS.name:
+            return {keys["hour"][: len("2024-01")]}
+        period = Period(Grain(keys.get("grain", Grain.WORKING)), keys["period"])
+        own = self._described(period)
+        parent = own["parent"]
+        if period.grain is Grain.WORKING or parent is None:
+            return {str(own["month"])}
+        return {str(own["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
+
+    def _described(self, period: Period) -> dict[str, object]:
+        """Return a row of ``periods``."""
+        if period not in self._facts_of:
+            calendar = self._lake.calendar
+            parent = calendar.parent(period)
+            first = parent if period.grain is Grain.WORKING and parent else period
+            starts_at, ends_at = calendar.bounds(period)
+            self._facts_of[period] = {
+                "grain": period.grain.value,
+                "period": period.key,
+                "parent": parent.key if parent else None,
+                "month": f"{first.first_day:%Y-%m}",
+                "starts_at": starts_at,
+                "ends_at": ends_at,
+                "ends_on": calendar.day_of(ends_at) if period.grain is Grain.WORKING else period.end_day,
+                "closes_at": calendar.closes_at(period),
+            }
+        return self._facts_of[period]
+
+    def _periods(self, months: Collection[str] | None) -> pa.Table:
+        found: dict[Period, None] = {}
+        for name in _OF_PERIODS:
+            files = self._open(name)[1]
+            for path in files if months is None else self._paths(name, months):
+                keys = files[path]
+                period: Period | None = Period(Grain(keys.get("grain", Grain.WORKING)), keys["period"])
+                while period is not None and period not in found:
+                    found[period] = None
+                    period = self._lake.calendar.parent(period)
+        rows = [self._described(period) for period in sorted(found, key=lambda each: (each.grain.rank, each.key))]
+        return pa.Table.from_pylist(rows, schema=_PERIODS)
+
+    def _files(self) -> pa.Table:
+        tables = self._lake.tables
+        sizes = {MESSAGES_ASSET: tables.sizes(MESSAGES), table_asset(Grain.WORKING): tables.sizes(FACTS)}
+        sizes |= {table_asset(grain): tables.sizes(SUMMARIES, grain=grain.value) for grain in SUMMARY_GRAINS}
+        rows = [
+            {"asset": asset, "period": period, "bytes": size}
+            for asset, of in sizes.items()
+            for period, size in sorted(of.items())
+        ]
+        return pa.Table.from_pylist(rows, schema=_FILES)
+
+    def _clock(self) -> datetime:
+        if self._now is not None:
+            return self._now
+        hours = [keys["period"] for keys in self._open(FACTS.name)[1].values()]
+        if not hours:
+            return datetime(1970, 1, 1, tzinfo=UTC)
+        return self._lake.calendar.bounds(Period(Grain.WORKING, max(hours)))[1]
+
+
+def _coarser(grain: Grain) -> Grain:
+    coarser = grain.coarser
+    return grain if coarser is None else coarser
+
+
+def _duration(duration: Duration | None) -> dict[str, object]:
+    if duration is None:
+        return {"duration": FOREVER}
+    count, unit = duration.count, duration.unit
+    return {
+        "duration": str(duration),
+        "hours": count if unit is Unit.HOURS else None,
+        "days": count * _DAYS[unit] if unit in _DAYS else None,
+        "months": count * _MONTHS[unit] if unit in _MONTHS else None,
+    }
+
+
+def _files(dataset: ds.Dataset) -> Iterator[ds.Fragment]:
+    """Yield the files of a dataset; one of a table without rows has none."""
+    if isinstance(dataset, ds.FileSystemDataset):
+        yield from dataset.get_fragments()
+
+
+def _part(dataset: ds.Dataset, paths: Collection[str] | None) -> ds.Dataset:
+    """Return some files of a dataset, or all, as one of its own.
+
+    A file that is read keeps its footer in memory as long as the dataset that it is of: some 100 KB, which adds up.
+    """
+    files = [
+        dataset.format.make_fragment(file.path, dataset.filesystem, file.partition_expression)
+        for file in _files(dataset)
+        if paths is None or file.path in paths
+    ]
+    if not files:
+        return ds.dataset(dataset.schema.empty_table())
+    return ds.FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem)

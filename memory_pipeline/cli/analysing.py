@@ -1,0 +1,116 @@
+"""The command that shows and runs the SQL of dbt_like_sql."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.cli.options import common, lake_of, now_option, settings_of
+from memory_pipeline.cli.root import cli
+from memory_pipeline.errors import InputError
+from memory_pipeline.rendering import plain, to_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from memory_pipeline.analytics import Catalogue
+
+
+@cli.command()
+@click.argument("model", required=False)
+@click.option("--run", "is_run", is_flag=True, help="Run MODEL over the lake and print its rows.")
+@click.option("--lineage", is_flag=True, help="Print which columns of the lake and of marts each column comes from.")
+@click.option("--dag", is_flag=True, help="Print what reads what, in the order in which it is made: for MODEL, or all.")
+@click.option("--build", is_flag=True, help="Make the mart MODEL, and those that it reads, below marts/ of the lake.")
+@click.option("--full", is_flag=True, help="With --build: make all of it, not only the months that have changed.")
+@now_option
+@common
+def sql(
+    model: str | None,
+    is_run: bool,
+    lineage: bool,
+    dag: bool,
+    build: bool,
+    full: bool,
+    now: datetime | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Print a MODEL of dbt_like_sql: what it says of itself, and its SQL. Without one, list them.
+
+    \b
+    memory-pipeline sql                           what there is
+    memory-pipeline sql memory_growth             the SQL
+    memory-pipeline sql memory_growth --run       the rows
+    memory-pipeline sql growth_adds_up --run      a test: the rows that should not be
+
+    Staging models stand over the tables of the lake, marts over these, and tests over both. A mart's rows are those
+    of the lake as it is, whether or not it was made before.
+    """
+    from memory_pipeline.analytics import Warehouse, catalogue, columns_of
+
+    chosen = [
+        name for name, given in (("--run", is_run), ("--lineage", lineage), ("--dag", dag), ("--build", build)) if given
+    ]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} do not go together")
+    if full and not build:
+        raise InputError("--full goes with --build")
+    known = catalogue()
+    if dag:
+        _print_order(known, model, as_json=as_json)
+    elif model is None:
+        if chosen:
+            raise InputError(f"{chosen[0]} needs a MODEL; there are: {', '.join(sorted(known.models))}")
+        _print_list(known, as_json=as_json)
+    elif lineage:
+        columns = columns_of(model)
+        lines = (
+            f"{each.name:<24} {', '.join(f'{table}.{column}' for table, column in each.comes_from)}".rstrip()
+            for each in columns
+        )
+        click.echo(to_json(columns) if as_json else "\n".join(lines))
+    elif build:
+        built = Warehouse(lake_of(settings_of(root)), now=now).build(model, full=full)
+        parts = f"{built.months:,} months made again, " if known.model(model).incremental else ""
+        said = "changed" if built.changed else "as it was"
+        text = f"{model}: {built.rows:,} rows, {said}; {parts}{built.read:,} rows read in {built.seconds:.1f} s"
+        click.echo(to_json(built) if as_json else text)
+    elif is_run:
+        _print_rows(Warehouse(lake_of(settings_of(root)), now=now).query(model), as_json=as_json)
+    else:
+        found = known.model(model)
+        click.echo(to_json({"model": found, "columns": columns_of(model)}) if as_json else found.sql.rstrip())
+
+
+def _print_list(known: Catalogue, *, as_json: bool) -> None:
+    models = list(known.models.values())
+    if as_json:
+        click.echo(to_json([{"folder": m.folder, "name": m.name, "description": m.description} for m in models]))
+        return
+    width = max(len(model.name) for model in models)
+    click.echo("\n".join(f"{m.folder:<8} {m.name:<{width}}  {m.description.split('. ')[0]}" for m in models))
+
+
+def _print_order(known: Catalogue, name: str | None, *, as_json: bool) -> None:
+    names = list(known.models)
+    if name is not None:
+        names = [each for each in (*known.needed(name), known.model(name).name) if each in known.models]
+    rows = [{"folder": known.models[each].folder, "name": each, "reads": known.reads[each]} for each in names]
+    width = max(map(len, names))
+    lines = (f"{known.models[each].folder:<8} {each:<{width}} ← {', '.join(known.reads[each])}" for each in names)
+    click.echo(to_json(rows) if as_json else "\n".join(lines))
+
+
+def _print_rows(rows: pa.Table, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(to_json(rows.to_pylist()))
+        return
+    import polars as pl
+
+    with pl.Config(tbl_rows=50, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True):
+        click.echo(plain(str(pl.from_arrow(rows))))
+    click.echo(f"{rows.num_rows:,} rows")

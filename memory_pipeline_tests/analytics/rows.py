@@ -1,0 +1,134 @@
+"""Rows of a lake's tables, written without a pipeline: small, and exactly as a test wants them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schemas import TableSpec
+
+Row = dict[str, Any]
+
+
+def message(hour: str, agent: str = "a", text: str = "Hello, Bruno.", workspace: str = "acme") -> Row:
+    """Return a message of an hour; an agent says one an hour."""
+    at = datetime.fromisoformat(f"{hour}:30:00+00:00")
+    return {
+        "period": hour, "id": f"message:{hour}:{workspace}-{agent}", "workspace_id": workspace, "agent_id": agent,
+        "conversation_id": "c", "tags": [], "turn": 0, "role": "user", "name": "Anna", "content": text, "sent_at": at,
+        "received_at": at,
+    }  # fmt: skip
+
+
+def fact(
+    hour: str,
+    agent: str = "a",
+    text: str = "Hello, Bruno.",
+    workspace: str = "acme",
+    *,
+    kind: str = "turn",
+    entities: Sequence[str] = ("Bruno",),
+) -> Row:
+    """Return a fact that rests on the agent's message of the hour."""
+    said = message(hour, agent, text, workspace)
+    return {
+        "period": hour, "id": f"working:{hour}:{workspace}-{agent}-{kind}", "workspace_id": workspace,
+        "agent_id": agent, "kind": kind, "content": text, "speaker": "Anna", "entities": list(entities),
+        "importance": 0.5, "confidence": 1.0, "conversation_id": "c", "message_ids": [said["id"]], "turn": 0,
+        "position": 0, "event_at": said["sent_at"], "tags": [], "extraction_method": "test", "operations": [],
+        "digest": text, "embed_model": "test",
+    }  # fmt: skip
+
+
+def summary(
+    lake: Lake,
+    period: Period,
+    sources: Sequence[str],
+    cited: Sequence[Sequence[str]],
+    *,
+    agent: str = "a",
+    workspace: str = "acme",
+    text: str = "Anna said hello.",
+) -> Row:
+    """Return a summary made from `sources`; each of `cited` is what one of its points cites."""
+    start, end = lake.calendar.bounds(period)
+    points = [
+        {"sentence": text, "source_ids": list(ids), "event_at": start, "importance": 0.5, "entities": []}
+        for ids in cited
+    ]
+    return {
+        "grain": period.grain.value, "period": period.key, "id": f"{period.grain}:{period.key}:{workspace}-{agent}",
+        "workspace_id": workspace, "agent_id": agent, "period_start": start, "period_end": end, "content": text,
+        "key_points": points, "entities": [], "importance": 0.5, "source_ids": sorted(sources), "source_digest": "",
+        "tokens_in": 7, "tokens_out": 3, "summary_method": "test", "digest": text, "embed_model": "test",
+    }  # fmt: skip
+
+
+def call(
+    hour: str,
+    number: int,
+    cost: float | None = 0.5,
+    *,
+    agent: str = "a",
+    request: int | None = None,
+    grain: str = "daily",
+    period: str = "2024-01-15",
+    outcome: str = "ok",
+) -> Row:
+    """Return one line of a request to a model."""
+    return {
+        "hour": hour, "id": f"{hour}-{number}", "request_id": f"{hour}-{number if request is None else request}",
+        "key": "k", "called_at": datetime.fromisoformat(f"{hour}:00:00+00:00"), "workspace_id": "acme",
+        "agent_id": agent, "purpose": "summary", "grain": grain, "period": period, "model": "m", "texts": 1,
+        "tokens_in": 10, "tokens_out": 2, "cost": cost, "seconds": 0.25, "outcome": outcome,
+    }  # fmt: skip
+
+
+def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:
+    """Make rows all that their partitions hold."""
+    key = spec.partition_by[-1]
+    keys = {row[key] for row in rows}
+    lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows), schema=spec.schema), **fixed)
+
+
+def put_hours(lake: Lake, *facts: Row) -> None:
+    """Write facts, and the message that each rests on."""
+    said = {row["id"]: row for fact in facts for row in [_message_of(fact)]}
+    put(lake, MESSAGES, list(said.values()))
+    put(lake, FACTS, facts)
+
+
+def _message_of(fact: Row) -> Row:
+    return message(fact["period"], fact["agent_id"], fact["content"], fact["workspace_id"])
+
+
+def put_summaries(lake: Lake, *rows: Row) -> None:
+    """Write summaries of any grains."""
+    for grain in Grain:
+        if own := [row for row in rows if row["grain"] == grain]:
+            put(lake, SUMMARIES, own, grain=grain.value)
+
+
+def put_calls(lake: Lake, *rows: Row) -> None:
+    """Write lines of requests."""
+    put(lake, MODEL_CALLS, rows)
+
+
+def put_mark(lake: Lake, kept: str, through: str, *, agent: str = "a", workspace: str = "acme") -> None:
+    """Write that something has expired."""
+    at = datetime.fromisoformat("2024-06-01T00:00:00+00:00")
+    put(
+        lake,
+        EXPIRATIONS,
+        [{"workspace_id": workspace, "agent_id": agent, "kept": kept, "through": through, "at": at}],
+    )

@@ -1,0 +1,131 @@
+"""The order of models comes from their SQL; what does not fit together is told with the files."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory_pipeline.analytics import catalogue, columns_of, models_of, reads_of
+from memory_pipeline.analytics.catalogue import Catalogue
+from memory_pipeline.analytics.headers import Model
+from memory_pipeline.analytics.sources import SOURCES
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.schemas import TABLES
+
+
+def staging(name: str, sql: str = "SELECT id FROM facts") -> Model:
+    return Model("staging", name, "d", sql)
+
+
+def mart(name: str, sql: str, incremental: str | None = None, **columns: str) -> Model:
+    return Model("marts", name, "d", sql, columns=columns, incremental=incremental)
+
+
+def test_what_is_read_comes_first_whatever_the_names() -> None:
+    known = Catalogue.of(
+        [
+            Model("tests", "a_test", "d", "SELECT x FROM a"),
+            mart("a", "SELECT x FROM z"),
+            mart("z", "WITH b AS (SELECT id AS x FROM stg_facts) SELECT x FROM b"),
+            mart("b", "SELECT x FROM a JOIN z USING (x)"),
+            staging("stg_facts"),
+        ]
+    )
+    assert list(known.models) == ["stg_facts", "z", "a", "b", "a_test"]
+    # A name that a query gives to a part of itself is not the mart of that name.
+    assert known.reads["z"] == ("stg_facts",)
+    assert known.needed("b") == ["facts", "stg_facts", "z", "a"]
+    assert known.needed("b", stop_at_marts=True) == ["z", "a"]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([mart("a", "SELECT 1 FROM nowhere")], r"marts/a.sql reads 'nowhere', which is neither a model nor a table"),
+        ([mart("a", "SELECT id FROM facts")], r"marts/a.sql reads the lake's table facts; accepted in marts: staging"),
+        (
+            [staging("s", "SELECT id FROM t"), staging("t")],
+            r"staging/s.sql reads staging/t.sql; accepted in staging: lake",
+        ),
+        (
+            [Model("tests", "t", "d", "SELECT 1 FROM u"), Model("tests", "u", "d", "SELECT 1 AS x")],
+            r"tests/t.sql reads tests/u.sql",
+        ),
+        (
+            [mart("a", "SELECT 1 FROM b"), mart("b", "SELECT 1 FROM a")],
+            r"circle: marts/(a.sql → marts/b|b.sql → marts/a)",
+        ),
+        ([mart("a", "SELECT 1 FROM a")], r"circle: marts/a.sql"),
+        ([staging("facts")], r"staging/facts.sql: a table of the lake has the same name"),
+        ([staging("s"), mart("s", "SELECT 1 AS x")], r"marts/s.sql: staging/s.sql has the same name"),
+        ([mart("a", "SELECT FROM WHERE")], r"marts/a.sql cannot be read"),
+        ([mart("a", "SELECT 1; SELECT 2")], r"marts/a.sql: expected one SELECT"),
+        ([mart("a", "DELETE FROM facts")], r"marts/a.sql: expected one SELECT"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="", z="")], r"a.sql: column 2 is y, and the header describes z there"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, and the header describes nothing there"),
+        ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, and the header describes y there"),
+        (
+            [staging("stg_clock", "SELECT now FROM clock"), mart("a", "SELECT now FROM stg_clock")],
+            r"out of date a moment after",
+        ),
+        (
+            [staging("stg_ledger", "SELECT period FROM ledger"), mart("a", "SELECT period FROM stg_ledger", "period")],
+            r"incremental and reads the lake's table ledger, which cannot be read by the month; accepted: facts",
+        ),
+        (
+            [staging("s"), mart("b", "SELECT id FROM s"), mart("a", "SELECT id FROM b", "id")],
+            r"incremental and reads the mart b",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_file(models: list[Model], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Catalogue.of(models)
+
+
+def test_the_shipped_models_are_complete() -> None:
+    known = catalogue()
+    read = {table for model in models_of("staging") for table in known.reads[model.name]}
+    assert read == set(SOURCES)
+    assert {f"stg_{name}" for name in TABLES} <= {model.name for model in models_of("staging")}
+    assert all(model.description for model in models_of())
+    marts = models_of("marts")
+    assert [model.name for model in marts if not model.columns] == []
+    assets = {"messages", "graph_facts", *(model.name for model in marts)}
+    assets |= {table_asset(grain) for grain in ("working", "daily", "weekly", "monthly", "quarterly", "yearly")}
+    assert {model.asset for model in models_of("tests")} <= assets
+
+
+@pytest.mark.parametrize("name", [model.name for model in models_of("marts")])
+def test_the_columns_of_a_mart_are_described_typed_and_traced(name: str) -> None:
+    columns = columns_of(name)
+    assert [column.name for column in columns] == list(catalogue().models[name].columns)
+    assert all(column.type and column.description for column in columns)
+    marts, tables = reads_of(name)
+    traced = {table for column in columns for table, _ in column.comes_from}
+    assert traced
+    assert traced <= {*marts, *tables}
+
+
+def test_lineage_follows_columns_through_staging_joins_and_lists() -> None:
+    growth = {column.name: column.comes_from for column in columns_of("memory_by_period")}
+    assert growth["characters_out"] == (("facts", "content"), ("summaries", "content"))
+    assert growth["characters_in"] == (("facts", "content"), ("facts", "kind"), ("summaries", "content"))
+    # Periods are named by partitions; a count comes from no column.
+    assert growth["month"] == (("facts", "period"), ("messages", "period"), ("summaries", "period"))
+    assert growth["rows"] == ()
+    entities = {column.name: column.comes_from for column in columns_of("entities_over_time")}
+    assert (entities["entity"], entities["month"]) == ((("facts", "entities"),), (("facts", "period"),))
+    # Of another mart, the lineage ends there: it has its own.
+    assert {column.name: column.comes_from for column in columns_of("compression")}["ratio"] == (
+        ("memory_by_period", "characters_in"),
+        ("memory_by_period", "characters_out"),
+    )
+
+
+@pytest.mark.parametrize("function", [columns_of, reads_of, catalogue().model, catalogue().needed])
+@pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts", "facts"])
+def test_an_unknown_model_is_refused(function: object, name: str) -> None:
+    assert callable(function)
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; there are: "):
+        function(name)

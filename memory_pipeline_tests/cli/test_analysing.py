@@ -1,0 +1,95 @@
+"""`memory-pipeline sql`, as a user types it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline_tests.analytics.rows import fact, put_hours
+from memory_pipeline_tests.invoking import call, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, root: str, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def filled(lake: Lake) -> Lake:
+    lake.ensure()
+    put_hours(lake, fact("2024-01-15T08"), fact("2024-01-15T08", "b"))
+    return lake
+
+
+def test_without_a_lake_models_are_listed_printed_and_traced() -> None:
+    assert {model["name"] for model in read("sql")} >= {"stg_facts", "memory_growth", "growth_adds_up"}
+    assert "How much each agent remembers" in call("sql").output
+    printed = call("sql", "memory_growth").output
+    assert printed.startswith("-- How much each agent remembers")
+    assert "FROM memory_by_period" in printed
+    model = read("sql", "memory_growth")
+    assert model["model"]["owner"] == "team:memory"
+    assert [column["name"] for column in model["columns"]][:2] == ["workspace_id", "agent_id"]
+    lines = call("sql", "entities_over_time", "--lineage").output.splitlines()
+    assert next(line for line in lines if line.startswith("entity ")).split() == ["entity", "facts.entities"]
+    assert read("sql", "entities_over_time", "--lineage")[2]["comes_from"] == [["facts", "entities"]]
+
+
+def test_the_order_is_shown_of_all_or_of_what_one_needs() -> None:
+    order = [row["name"] for row in read("sql", "--dag")]
+    assert order.index("stg_facts") < order.index("memory_by_period") < order.index("memory_growth")
+    lines = call("sql", "memory_growth", "--dag").output.splitlines()
+    assert [line.split()[:3] for line in lines[-2:]] == [
+        ["marts", "memory_by_period", "←"],
+        ["marts", "memory_growth", "←"],
+    ]
+    assert lines[-1].split()[3:] == ["memory_by_period"]
+    assert not any("survival" in line for line in lines)
+
+
+def test_rows_are_printed(filled: Lake) -> None:
+    rows = read("sql", "memory_growth", "--run")
+    assert [(row["agent_id"], row["rows"]) for row in rows] == [("a", 1), ("b", 1)]
+    output = call("sql", "memory_growth", "--run").output
+    assert "2 rows" in output
+    assert "\x1b" not in output
+
+
+def test_a_test_judges_as_of_a_time(filled: Lake) -> None:
+    assert read("sql", "closed_periods_have_summaries", "--run", "--now", "2024-01-16T12:00Z") == []
+    assert len(read("sql", "closed_periods_have_summaries", "--run", "--now", "2024-01-18")) == 1
+
+
+def test_a_mart_is_made(filled: Lake) -> None:
+    assert "memory_by_period: 2 rows, changed; 1 months made again" in call("sql", "memory_by_period", "--build").output
+    assert "memory_by_period: 2 rows, as it was; 0 months" in call("sql", "memory_by_period", "--build").output
+    again = read("sql", "memory_by_period", "--build", "--full")
+    assert (again["rows"], again["changed"], again["months"]) == (2, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "SQL model 'nothing' is unknown; there are: .*memory_growth"),
+        (["nothing", "--run"], "is unknown"),
+        (["nothing", "--dag"], "is unknown"),
+        (["nothing", "--lineage"], "is unknown"),
+        (["stg_facts", "--build"], "'stg_facts' is no mart; there are: "),
+        (["--run"], "--run needs a MODEL; there are: "),
+        (["memory_growth", "--run", "--dag"], "--run and --dag do not go together"),
+        (["memory_growth", "--full"], "--full goes with --build"),
+        (["memory_growth", "--run", "--root", "nowhere"], "there is no memory lake at .*nowhere"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(filled: Lake, arguments: list[str], message: str) -> None:
+    result = call("sql", *arguments)
+    assert isinstance(result.exception, InputError)
+    with pytest.raises(InputError, match=message):
+        raise result.exception
