@@ -22,7 +22,7 @@ from memory_pipeline.lake.rows import facts_to_rows, message_digest, row_operati
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.guard import guard
+from memory_pipeline.steps.guard import are_sound, guard
 from memory_pipeline.steps.made import Made, content_digest, unfinished_rows
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
         if any(message.role.is_memorable for message in group)
     ]
     wanted = {(_key(passage), passage.digest) for passage in passages}
+    # A passage of which a row is wrong is made again as a whole.
+    unsound = {key for key, is_sound in zip(_keys(old), are_sound(old), strict=True) if not is_sound}
     stands = [
-        fallback is None and (key, source_digest) in wanted
+        fallback is None and (key, source_digest) in wanted and key not in unsound
         for key, fallback, source_digest in zip(
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.ledger import GRAPH_ASSET, table_asset
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.acknowledge import acknowledge
@@ -61,15 +62,28 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
 
     Raises:
         ConfigurationError: the embedder is not the one that made the vectors which are there.
+        QualityError: what was made of some partitions is wrong; all others have been made.
     """
     lake.index.adopt(models.embedder)
-    for batch in batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key)):
+    waiting = [*batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key))][::-1]
+    refused: list[QualityError] = []
+    while waiting:
+        batch = waiting.pop()
         started = time.perf_counter()
         usage: dict[Period, Usage] = {}
         affected: set[Scope] = set()
         while True:
             tombstones = lake.tombstones.state()
-            made, asked = _made(lake, models, grain, batch, affected)
+            try:
+                made, asked = _made(lake, models, grain, batch, affected)
+            except QualityError as error:
+                # What is wrong keeps nothing else from being made: the batch is halved until it stands alone.
+                made, asked = [], {}
+                if len(batch) == 1:
+                    refused.append(error)
+                else:
+                    half = len(batch) // 2
+                    waiting += [batch[half:], batch[:half]]
             for period, own in asked.items():
                 usage[period] = usage.get(period, Usage()) + own
             # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
@@ -85,6 +99,9 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
         for part in made:
             own = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
             yield replace(part, seconds=seconds / len(batch), usage=own)
+    if refused:
+        others = f" ({len(refused) - 1:,} more partitions were refused)" if len(refused) > 1 else ""
+        raise QualityError(f"{refused[0]}{others}")
 
 
 def _made(

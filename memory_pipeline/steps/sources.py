@@ -22,6 +22,7 @@ from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import rows_to_facts, rows_to_summaries
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.guard import are_sound
 from memory_pipeline.steps.made import content_digest
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Sources:
         inputs: of each period, the digests of the finer partitions that it is made from.
         kept: summaries that stand: same sources, same method, or sources that have expired.
         lasting: ids of those among them that can never be made better, since their sources have expired.
+        unsound: ids of those in `present` that are wrong, and are made again whatever they were made from.
         due: those to be made.
     """
 
@@ -71,6 +73,7 @@ class Sources:
     inputs: dict[Period, list[str]]
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
+    unsound: set[str] = field(default_factory=set)
     due: list[Due] = field(default_factory=list)
 
 
@@ -92,6 +95,7 @@ def read_sources(lake: Lake, summarizer: Summarizer, grain: Grain, periods: Sequ
         known[summary.period][summary.scope] = summary
 
     sources = Sources(present, {period: [] for period in periods})
+    sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
         if part.num_rows:
@@ -124,7 +128,7 @@ def _decide(
             sources.kept.append(old)
         return
     source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(own["digest"].to_pylist()))
-    if own.num_rows and old is not None and old.source_digest == source_digest and old.fallback is None:
+    if own.num_rows and old is not None and _stands(sources, old, source_digest):
         sources.kept.append(old)
     elif old is not None and _has_lost(old, own, marks):
         due = _continuation(old, own)
@@ -137,6 +141,10 @@ def _decide(
         material, digests = _material(period, own)
         assignment = Assignment(scope, period, tuple(material))
         sources.due.append(Due(assignment, *_listed(period, digests), source_digest, old))
+
+
+def _stands(sources: Sources, old: Summary, source_digest: str) -> bool:
+    return old.source_digest == source_digest and old.fallback is None and old.id not in sources.unsound
 
 
 def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:

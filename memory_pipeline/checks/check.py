@@ -1,0 +1,182 @@
+"""What a check is, what it looks at, and what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    import polars as pl
+
+    from memory_pipeline.analytics import Warehouse
+    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.expirations import Marks
+
+#: How many offenders are named.
+SAMPLE = 5
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    #: Memory is wrong, or has a hole.
+    ERROR = "error"
+    #: Memory is right, and somebody should look.
+    WARNING = "warning"
+
+
+class Look:
+    """One look at a lake: what checks have in common, read once.
+
+    Args:
+        lake: what is looked at; nothing is written.
+        now: as of when; aware.
+        periods: look at these alone, of whatever grains; None looks at everything. Checks that know no periods (of
+            budgets, of the journal) look at everything anyway.
+    """
+
+    def __init__(self, lake: Lake, now: datetime, periods: Iterable[Period] | None = None) -> None:
+        self.lake = lake
+        self.now = now
+        self._keys: dict[Grain, list[str]] | None = None
+        if periods is not None:
+            self._keys = {grain: [] for grain in Grain}
+            for period in sorted(set(periods), key=lambda period: period.key):
+                self._keys[period.grain].append(period.key)
+
+    def keys(self, grain: Grain) -> list[str] | None:
+        """Return the names of the periods of a grain that are looked at, sorted; None for all that there are."""
+        return None if self._keys is None else self._keys[grain]
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """What is set for workspaces and agents."""
+        return self.lake.configuration()
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Up to where memory has expired."""
+        from memory_pipeline.lake.expirations import Marks
+
+        return Marks.of(self.lake.tables)
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        """The models of ``dbt_like_sql`` over the lake."""
+        from memory_pipeline.analytics import Warehouse
+
+        return Warehouse(self.lake, now=self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Offences:
+    """What a check found.
+
+    Attributes:
+        count: how many offenders there are; 0 where all is well.
+        sample: some of them, the first :data:`SAMPLE`: ids, agents and periods, never anything that was said.
+        numbers: what was counted and measured, for plots.
+    """
+
+    count: int = 0
+    sample: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: Iterable[str], numbers: Mapping[str, float] | None = None) -> Offences:
+        """Count offenders that are named one by one."""
+        listed = list(names)
+        return cls(len(listed), tuple(listed[:SAMPLE]), numbers or {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """A look at all rows of one place, part by part; checks that scan the same place share one pass over its files.
+
+    Attributes:
+        place: where the rows lie.
+        columns: those that are wanted.
+        see: gets some whole partitions, and returns what is to be known of them.
+        conclude: gets all that was seen.
+        keys: the partitions to look at, where they are not those of the look; None for all.
+    """
+
+    place: Place
+    columns: tuple[str, ...]
+    see: Callable[[Look, pl.DataFrame], Any]
+    conclude: Callable[[Look, list[Any]], Offences]
+    keys: Callable[[Look], list[str] | None] | None = None
+
+    def partitions(self, look: Look) -> tuple[str, ...] | None:
+        """Return the partitions to look at, if they are not those of the look, or not all of these."""
+        keys = self.keys(look) if self.keys else None
+        return None if keys is None else tuple(keys)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """Something that must hold for what an asset holds.
+
+    Attributes:
+        name: in snake_case; unique among the checks of the asset.
+        asset: the asset's name, as in Dagster.
+        severity: how bad it is if it does not hold.
+        blocks: whether what is made from the asset is wrong too if it does not hold. Dagster then makes nothing from it
+            in the same run. The step that makes a partition refuses by itself what can be told from the partition:
+            :mod:`memory_pipeline.steps.guard`.
+        description: what holds, in one sentence or two.
+        remedy: what to do where it does not.
+        run: looks.
+    """
+
+    name: str
+    asset: str
+    severity: Severity
+    blocks: bool
+    description: str
+    remedy: str
+    run: Scan | Callable[[Look], Offences]
+
+    def found(self, offences: Offences) -> Finding:
+        """Return what it found."""
+        return Finding(self, offences.count == 0, offences.count, offences.sample, offences.numbers)
+
+    def failed(self, error: Exception) -> Finding:
+        """Return that it could not be run. That counts as a failure: what is not known to be right may be wrong."""
+        reason = f"{type(error).__name__}: {shown(str(error).partition(chr(10))[0], 200)}"
+        return Finding(self, passed=False, offenders=0, trouble=f"it cannot be run; {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        check: which.
+        passed: whether all is well.
+        offenders, sample, numbers: as in :class:`Offences`.
+        trouble: why the check could not be run, if it could not.
+    """
+
+    check: Check
+    passed: bool
+    offenders: int
+    sample: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    trouble: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether memory is wrong, or may be: a check of whatever severity that could not be run counts too."""
+        return not self.passed and (self.check.severity is Severity.ERROR or self.trouble is not None)

@@ -1,0 +1,194 @@
+"""Whether every closed period with material has its summary, and whether what memory rests on is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.checks.check import Offences, Scan
+from memory_pipeline.checks.tables import (
+    FOUND,
+    OPERATIONS,
+    REMEMBERED,
+    SAID,
+    SUMMARIZED,
+    agent_names,
+    parts_of,
+)
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
+from memory_pipeline.lake.ledger import table_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from memory_pipeline.checks.check import Look
+    from memory_pipeline.checks.tables import Place
+
+_AGENT = ["workspace_id", "agent_id"]
+#: What a citation of a summary's point has behind the summary's id.
+_POINT = r"#[0-9]+$"
+#: Where what ids name lies, by what they begin with.
+_PLACES = {place.what: place for place in (SAID, FOUND, *SUMMARIZED.values())}
+_EDIT = "edit"
+
+
+def covered(grain: Grain) -> Scan:
+    """Find agents' closed periods that have material and no summary, though it has not expired.
+
+    One that waits for a model's budget is counted apart: somebody wants it so.
+    """
+    finer = grain.finer or Grain.WORKING
+
+    def children(look: Look) -> list[str] | None:
+        wanted = look.keys(grain)
+        if wanted is None:
+            return None
+        return [child.key for key in wanted for child in look.lake.calendar.children(Period(grain, key))]
+
+    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+        return part.unique()
+
+    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+        due = _due(look, grain, finer, seen)
+        present = [part.select(due.columns) for part in parts_of(look, SUMMARIZED[grain], due.columns, _keys(due))]
+        missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
+        missing = missing.filter(~_expired(look, missing, [Kept(grain.value)]))
+        unfinished = [key for key, entry in look.lake.ledger.entries(table_asset(grain)).items() if entry.unfinished]
+        waiting = missing.filter(pl.col("period").is_in(unfinished))
+        missing = missing.filter(~pl.col("period").is_in(unfinished))
+        numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
+        return Offences.of(agent_names(missing, "period"), numbers)
+
+    return Scan(REMEMBERED[finer], (*_AGENT, "period"), see, conclude, children)
+
+
+def _due(look: Look, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return the agents and closed periods of a grain that there is material for, of these finer periods."""
+    calendar = look.lake.calendar
+    sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
+    parents = {
+        key: parent.key
+        for key in _keys(sources)
+        if calendar.closes_at(parent := calendar.ancestor(Period(finer, key), grain)) <= look.now
+    }
+    period = pl.col("period").replace_strict(parents, default=None, return_dtype=pl.String)
+    return sources.with_columns(period).drop_nulls("period").unique().sort("period", *_AGENT)
+
+
+def _keys(rows: pl.DataFrame) -> list[str]:
+    return rows["period"].unique().to_list()
+
+
+def has_sources(place: Place) -> Scan:
+    """Find what rests on something that neither is there nor has expired.
+
+    Facts rest on messages, summaries on facts or finer summaries, facts of the graph on messages and edits. An offender
+    is a row.
+    """
+    citing = _CITING[place.spec.name]
+
+    def see(look: Look, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
+        citations = _citations(part, citing)
+        unknown = _without_present(look, citations)
+        expired = _has_expired(look, unknown)
+        return (
+            len(part),
+            len(citations),
+            int(expired.sum()),
+            unknown.filter(~expired)["id"].unique(maintain_order=True),
+        )
+
+    def conclude(_: Look, seen: list[tuple[int, int, int, pl.Series]]) -> Offences:
+        orphans = [identifier for *_, ids in seen for identifier in ids]
+        numbers = {
+            "rows": sum(rows for rows, *_ in seen),
+            "citations": sum(cited for _, cited, _, _ in seen),
+            "expired_citations": sum(expired for _, _, expired, _ in seen),
+            "orphans": len(orphans),
+        }
+        return Offences.of(orphans, numbers)
+
+    return Scan(place, (*_AGENT, "id", *citing), see, conclude)
+
+
+#: The columns that hold ids of sources, by table.
+_CITING = {
+    "facts": ("message_ids",),
+    "summaries": ("source_ids", "key_points"),
+    "graph_facts": ("evidence",),
+    "graph_operations": ("evidence_id",),
+}
+
+
+def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
+    """Return who cites what: agent, id, source, what the source is and the period that it lies in."""
+    own = [*_AGENT, "id"]
+    found = []
+    for column in citing:
+        source = pl.col(column)
+        if column == "key_points":
+            points = pl.element().struct.field("source_ids").explode().str.replace(_POINT, "")
+            source = source.list.eval(points)
+        rows = part.select(*own, source.alias("source"))
+        found.append(rows if rows.schema["source"] == pl.String else rows.explode("source").drop_nulls("source"))
+    citations = found[0] if len(found) == 1 else pl.concat(found).unique(maintain_order=True)
+    # An id is what it names, the period that it lies in, and a hash, divided by colons, which periods have none of.
+    parts = pl.col("source").str.splitn(":", 3).struct.rename_fields(["what", "period", "hash"])
+    return citations.with_columns(parts.alias("parts")).unnest("parts").drop("hash").fill_null("")
+
+
+def _without_present(look: Look, citations: pl.DataFrame) -> pl.DataFrame:
+    """Return the citations whose sources are not there; a source of another agent's counts as not there."""
+    left = []
+    for (what,), group in citations.group_by("what", maintain_order=True):
+        rest = group
+        for present in _present(look, str(what), group):
+            rest = rest.join(present, on=[*_AGENT, "source"], how="anti", maintain_order="left")
+        left.append(rest)
+    return pl.concat(left) if left else citations
+
+
+def _present(look: Look, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    if what == _EDIT:
+        # Edits are kept with the operations that they made, all of an agent's in one partition.
+        owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
+        for part in parts_of(look, OPERATIONS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
+            yield part.select(*_AGENT, source="evidence_id").unique()
+    elif what in _PLACES:
+        for part in parts_of(look, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):
+            yield part.select(*_AGENT, source="id")
+
+
+def _has_expired(look: Look, citations: pl.DataFrame) -> pl.Series:
+    """Tell which sources, that are not there, are of a time whose memory has expired."""
+    gone = np.zeros(len(citations), np.bool_)
+    for what, classes in _CLASSES.items():
+        named = (citations["what"] == what) & (citations["period"] != "")
+        gone |= (named & _expired(look, citations, classes)).to_numpy()
+    return pl.Series(gone)
+
+
+#: Which classes expire with what ids begin with. Of a fact that is gone nobody knows the kind.
+_CLASSES: dict[str, Collection[Kept]] = {
+    "message": [Kept.CONVERSATIONS],
+    "working": WORKING_CLASSES,
+    _EDIT: [Kept.GRAPH],
+    **{grain.value: [Kept(grain.value)] for grain in SUMMARIZED},
+}
+
+
+def _expired(look: Look, rows: pl.DataFrame, classes: Collection[Kept]) -> pl.Series:
+    """Tell which rows, with agent and period, lie before their agent's mark of one of the classes."""
+    gone = np.zeros(len(rows), np.bool_)
+    if look.marks and len(rows):
+        columns = [*_AGENT, "period"]
+        named = rows.select(columns).to_arrow().cast(pa.schema([(column, pa.string()) for column in columns]))
+        for kept in classes:
+            gone |= look.marks.mask(named, kept)
+    return pl.Series(gone, dtype=pl.Boolean)

@@ -1,0 +1,126 @@
+"""Whether rows are what the schemas say, each once, in the partition that their id names."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from memory_pipeline.checks.check import SAMPLE, Offences, Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from memory_pipeline.checks.check import Look
+    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.lake.schemas import TableSpec
+
+#: Rows that are looked at together for missing values.
+_BATCH = 65_536
+#: Files whose beginnings are read at once.
+_THREADS = 8
+
+
+def unique_ids(place: Place) -> Scan:
+    """Find ids that stand twice, and ids that lie in another partition than the one they name.
+
+    Partitions are seen whole, so the two together find an id that stands in two of them.
+    """
+    key = place.spec.partition_by[-1]
+
+    def see(_: Look, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
+        again = part.filter(pl.struct(key, "id").is_duplicated())
+        astray = part.clear() if place.what is None else part.filter(~_names_its_period(place))
+        return (
+            len(part),
+            len(again) - again.n_unique([key, "id"]),
+            again["id"].unique(maintain_order=True),
+            astray["id"],
+        )
+
+    def conclude(_: Look, seen: list[tuple[int, int, pl.Series, pl.Series]]) -> Offences:
+        twice = sum(surplus for _, surplus, _, _ in seen)
+        elsewhere = sum(len(astray) for *_, astray in seen)
+        numbers = {"rows": sum(rows for rows, *_ in seen), "rows_too_many": twice, "rows_astray": elsewhere}
+        named = (identifier for _, _, again, astray in seen for ids in (again, astray) for identifier in ids)
+        return Offences(twice + elsewhere, tuple(islice(named, SAMPLE)), numbers)
+
+    return Scan(place, ("id", *dict.fromkeys([key, place.period])), see, conclude)
+
+
+def _names_its_period(place: Place) -> pl.Expr:
+    return pl.col("id").str.starts_with(pl.concat_str(pl.lit(f"{place.what}:"), pl.col(place.period), pl.lit(":")))
+
+
+def fits_schema(look: Look, places: Sequence[Place]) -> Offences:
+    """Find columns of files that are missing or of another type than the schema's, and values that are missing.
+
+    An offender is a column of a partition. A column that may be null may be missing from a file: it was written before
+    there was such a column.
+    """
+    files = rows = 0
+    offenders: Counter[str] = Counter()
+    for place in places:
+        dataset = look.lake.tables.dataset(place.spec)
+        if not isinstance(dataset, ds.FileSystemDataset):
+            continue  # there is no file
+        fragments = list(dataset.get_fragments(filter=_wanted(look, place)))
+        with ThreadPoolExecutor(_THREADS) as pool:
+            schemas = list(pool.map(lambda fragment: fragment.physical_schema, fragments))
+        sound = []
+        for fragment, physical in zip(fragments, schemas, strict=True):
+            keys = ds.get_partition_keys(fragment.partition_expression)
+            reasons = [f"{_partition(place.spec, keys)}, {reason}" for reason in _misfits(place.spec, physical)]
+            offenders.update(reasons)
+            if not reasons:
+                sound.append(fragment)
+        files += len(fragments)
+        readable = ds.FileSystemDataset(sound, dataset.schema, dataset.format, dataset.filesystem)
+        rows += _count_missing(place.spec, readable, offenders)
+    return Offences.of(offenders, {"files": files, "rows": rows})
+
+
+def _wanted(look: Look, place: Place) -> pc.Expression | None:
+    """Return the condition that finds the files that are looked at. Those of the graph hold all hours of an agent."""
+    conditions = [pc.field(column) == value for column, value in place.fixed.items()]
+    keys = look.keys(place.grain)
+    if keys is not None and place.is_by_period:
+        conditions.append(pc.field("period").isin(pa.array(keys, pa.string())))
+    return reduce(operator.and_, conditions) if conditions else None
+
+
+def _misfits(spec: TableSpec, physical: pa.Schema) -> Iterator[str]:
+    """Yield what is wrong with the columns of a file, which holds all but those that it is partitioned by."""
+    present = {column.name: column.type for column in physical}
+    for column in spec.schema:
+        if column.name not in present:
+            if not column.nullable and column.name not in spec.partition_by:
+                yield f"{column.name} is missing"
+        elif present[column.name] != column.type:
+            yield f"{column.name} is {present[column.name]} and not {column.type}"
+    yield from (f"{name} is unknown" for name in present if name not in spec.schema.names)
+
+
+def _count_missing(spec: TableSpec, dataset: ds.Dataset, offenders: Counter[str]) -> int:
+    """Add the columns that must have values and lack some; return the number of rows."""
+    needed = [column.name for column in spec.schema if not column.nullable]
+    rows = 0
+    for batch in dataset.to_batches(columns=needed, batch_size=_BATCH):
+        rows += batch.num_rows
+        for name in needed:
+            if batch[name].null_count:
+                keys = batch.select(list(spec.partition_by)).filter(batch[name].is_null()).to_pylist()
+                offenders.update(f"{_partition(spec, key)}, {name} has no value" for key in keys)
+    return rows
+
+
+def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
+    return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])

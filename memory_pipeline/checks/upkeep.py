@@ -1,0 +1,176 @@
+"""Whether somebody looks after the lake: budgets, retention, what waits in the journal, what was set aside."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import polars as pl
+from ulid import ULID
+
+from memory_pipeline.checks.check import SAMPLE, Offences, Scan
+from memory_pipeline.checks.tables import FOUND, OPERATIONS, REMEMBERED, SAID, Place, parts_of
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET
+from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memory_pipeline.checks.check import Look
+    from memory_pipeline.configuration.endpoints import Budget
+    from memory_pipeline.domain.calls import Usage
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.journal import JournalFile
+
+#: Part of a budget from which somebody should know, while there is something left.
+NEARLY_SPENT = 0.8
+#: Expired memory may stay for so long: `memory-pipeline expire` is run daily.
+RETENTION_GRACE = timedelta(days=1)
+#: A journal file becomes memory within minutes, and what failed is tried again hourly; after a day it is stuck.
+LONGEST_WAIT = timedelta(days=1)
+
+
+def within_budget(look: Look) -> Offences:
+    """Find workspaces that have spent, or have nearly spent, what they may spend in the month (UTC) of the look."""
+    lake = look.lake
+    month = f"{look.now.astimezone(UTC):%Y-%m}"
+    hours = [hour for hour in lake.tables.keys(MODEL_CALLS) if hour.startswith(f"{month}-")]
+    asking = sorted(set(lake.tables.read(MODEL_CALLS, hours, columns=["workspace_id"])["workspace_id"].to_pylist()))
+    spent = {workspace_id: lake.calls.spent(workspace_id, month) for workspace_id in asking}
+    names = []
+    over = 0
+    for workspace_id, usage in spent.items():
+        budget = look.configuration.budget(workspace_id)
+        share, text = _share(usage, budget) if budget else (0.0, "")
+        if share >= NEARLY_SPENT:
+            names.append(f"{workspace_id} {month}, {text}")
+            over += share >= 1
+    numbers = {
+        "workspaces": len(spent),
+        "usd": sum(usage.cost or 0.0 for usage in spent.values()),
+        "tokens": sum(usage.tokens_in + usage.tokens_out for usage in spent.values()),
+        "spent": over,
+        "nearly_spent": len(names) - over,
+    }
+    return Offences.of(names, numbers)
+
+
+def _share(usage: Usage, budget: Budget) -> tuple[float, str]:
+    """Return the part of a budget that is spent, by the limit that is nearest, and says so."""
+    shares = [(0.0, "")]
+    if budget.usd_per_month is not None:
+        dollars = usage.cost or 0.0
+        shares.append((_part(dollars, budget.usd_per_month), f"${dollars:,.2f} of ${budget.usd_per_month:,.2f}"))
+    if budget.tokens_per_month is not None:
+        tokens = usage.tokens_in + usage.tokens_out
+        shares.append((_part(tokens, budget.tokens_per_month), f"{tokens:,} of {budget.tokens_per_month:,} tokens"))
+    return max(shares)
+
+
+def _part(spent: float, limit: float) -> float:
+    return spent / limit if limit else 1.0
+
+
+def kept_too_long(asset: str) -> Scan:
+    """Find rows that should have expired more than a day ago. An offender is a row; a sample names what it is of.
+
+    Answers of models expire with what was made of them.
+    """
+    place, answers = _kept_by(asset)
+
+    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+        return _counted(place, part)
+
+    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+        if answers is not None:
+            seen = [*seen, *(_counted(answers, part) for part in parts_of(look, answers, ["workspace_id", "period"]))]
+        rows = pl.concat([_COUNTED.clear(), *seen])
+        classes = rows.select("workspace_id", "kept").unique()
+        then = look.now - RETENTION_GRACE
+        limits = []
+        for workspace_id, kept in classes.iter_rows():
+            last = look.configuration.retention(workspace_id).last_expired(Kept(kept), then, look.lake.calendar)
+            limits.append("" if last is None else last.key)
+        through = classes.with_columns(through=pl.Series(limits, dtype=pl.String))
+        late = (
+            rows.join(through, on=["workspace_id", "kept"])
+            .filter(pl.col("period") <= pl.col("through"))
+            .group_by("workspace_id", "kept")
+            .agg(pl.sum("rows"), pl.min("period"))
+            .sort("workspace_id", "kept")
+        )
+        count = int(late["rows"].sum())
+        names = (
+            f"{workspace} {kept}: {rows} rows, from {first} on" for workspace, kept, rows, first in late.iter_rows()
+        )
+        return Offences(count, tuple(islice(names, SAMPLE)), {"rows_too_old": count})
+
+    return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FOUND else [])), see, conclude)
+
+
+_COUNTED = pl.DataFrame(schema={"workspace_id": pl.String, "period": pl.String, "kept": pl.String, "rows": pl.Int64})
+
+
+def _counted(place: Place, part: pl.DataFrame) -> pl.DataFrame:
+    """Return how many rows of each class a workspace has in each period."""
+    keys = ["workspace_id", "period", _class_of(place).alias("kept")]
+    return part.group_by(keys, maintain_order=True).agg(rows=pl.len().cast(pl.Int64))
+
+
+def _kept_by(asset: str) -> tuple[Place, Place | None]:
+    """Return where the rows of an asset lie that expire by themselves, and where the answers that expire with them."""
+    if asset == MESSAGES_ASSET:
+        return SAID, None
+    if asset == GRAPH_ASSET:
+        return OPERATIONS, None
+    [place] = [place for place in REMEMBERED.values() if place.asset == asset]
+    return place, Place(asset, None, place.grain, ANSWERS, {"grain": place.grain.value})
+
+
+def _class_of(place: Place) -> pl.Expr:
+    if place is FOUND:
+        kind = pl.col("kind")
+        return (
+            pl.when(kind == FactKind.TURN.value)
+            .then(pl.lit(Kept.CONVERSATIONS.value))
+            .when(kind.is_in([FactKind.PREFERENCE.value, FactKind.INSTRUCTION.value]))
+            .then(pl.lit(Kept.PREFERENCES.value))
+            .otherwise(pl.lit(Kept.FACTS.value))
+        )
+    if place is SAID:
+        return pl.lit(Kept.CONVERSATIONS.value)
+    if place is OPERATIONS:
+        return pl.lit(Kept.GRAPH.value)
+    return pl.lit(Kept.FACTS.value if place.grain is Grain.WORKING else Kept(place.grain.value).value)
+
+
+def is_stuck(look: Look) -> Offences:
+    """Find journal files that were written more than a day ago and have not become memory. An offender is a file."""
+    files = look.lake.journal.pending()
+    ages = {file: look.now - _written_at(look, file) for file in files}
+    late = [file for file in files if ages[file] > LONGEST_WAIT]
+    by_hour: dict[Period, int] = {}
+    for file in late:
+        by_hour[file.hour] = by_hour.get(file.hour, 0) + 1
+    oldest = max(ages.values(), default=timedelta()) / timedelta(hours=1)
+    numbers = {"pending_files": len(files), "stuck_files": len(late), "oldest_hours": round(max(oldest, 0.0), 2)}
+    names = [f"{hour}, {count} files" for hour, count in sorted(by_hour.items(), key=lambda item: item[0].key)]
+    return Offences(len(late), tuple(names[:SAMPLE]), numbers)
+
+
+def _written_at(look: Look, file: JournalFile) -> datetime:
+    """Return when a file was written, as its name says; the hour of its messages where somebody else named it."""
+    try:
+        return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
+    except ValueError:
+        return look.lake.calendar.bounds(file.hour)[0]
+
+
+def has_set_aside(look: Look) -> Offences:
+    """Find records that were not accepted, and where they were."""
+    rejected = look.lake.journal.quarantined()
+    return Offences.of((rejection.where for rejection in rejected), {"records": len(rejected)})

@@ -1,0 +1,156 @@
+"""The command that checks what memory holds."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.cli.options import Time, common, lake_of, now_option, settings_of
+from memory_pipeline.cli.root import cli
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.rendering import plain, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_pipeline.checks import Check, Finding
+    from memory_pipeline.lake import Lake
+
+
+@cli.command()
+@click.option("--asset", metavar="ASSET", help="The checks of this asset alone, such as messages or daily_summaries.")
+@click.option("--from", "since", type=Time(), metavar="DATE", help="First day of the partitions to look at.")
+@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day of the partitions to look at (included).")
+@now_option
+@common
+def check(
+    asset: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    now: datetime | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Check that memory is as it should be: the checks that Dagster shows, without Dagster.
+
+    Prints a line for each check: ok; warning, memory is right and somebody should look; or FAILED, memory is wrong or
+    has a hole. Below a check that did not pass stand some of its offenders (ids, agents and periods, never what was
+    said) and what to do. Nothing is written.
+
+    With --from and --to, checks look at the closed periods that own a moment of these days; budgets, the journal and
+    the tests of dbt_like_sql are looked at whole all the same.
+
+    \b
+    Exit code: 0 all is well, or there are warnings only
+               1 a check failed
+               2 the command was not understood, or there is no lake
+    """
+    from memory_pipeline.checks import Look, checks_of, run_checks
+
+    settings = settings_of(root)
+    lake = lake_of(settings)
+    chosen = checks_of(asset)
+    if not chosen:
+        accepted = ", ".join(dict.fromkeys(each.asset for each in checks_of()))
+        raise InputError(f"--asset {shown(asset)} has no checks; accepted: {accepted}")
+    moment = now or datetime.now(UTC)
+    look = Look(lake, moment, _periods(lake, since, until, moment))
+    findings: list[Finding] = []
+    _tell(chosen, 0)
+    for finding in run_checks(look, chosen):
+        findings.append(finding)
+        if not as_json:
+            _clear()
+            click.echo("\n".join(_lines(finding)))
+        _tell(chosen, len(findings))
+    _clear()
+    if as_json:
+        click.echo(to_json([_record(finding) for finding in findings]))
+    else:
+        click.echo(_verdict(findings))
+    if any(finding.is_error for finding in findings):
+        sys.exit(1)
+
+
+def _periods(lake: Lake, since: datetime | None, until: datetime | None, now: datetime) -> list[Period] | None:
+    from memory_pipeline.steps.plan import periods_in
+
+    if (since is None) != (until is None):
+        raise InputError("--from and --to go together; give both, or neither for all that there is")
+    if since is None or until is None:
+        return None
+    first, last = since.date(), until.date()
+    if last < first:
+        raise InputError(f"--to {last} is before --from {first}")
+    begins, ends = (
+        lake.calendar.bounds(Period.containing(Grain.DAILY, day))[0] for day in (first, last + timedelta(days=1))
+    )
+    return [period for grain in Grain for period in periods_in(lake, grain, begins, ends, now)]
+
+
+def _tell(checks: list[Check], done: int) -> None:
+    """Say on a terminal what is looked at next, in place of what was said before."""
+    if done < len(checks) and sys.stderr.isatty():
+        next_one = checks[done]
+        click.echo(f"check {done + 1} of {len(checks)}: {next_one.asset} {next_one.name}", nl=False, err=True)
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    """Yield a line that says how it went; below it what is wrong, if something is."""
+    each = finding.check
+    numbers = ", ".join(f"{name} {_number(value)}" for name, value in finding.numbers.items())
+    if finding.passed:
+        yield f"ok       {each.asset:<19} {each.name:<17} {numbers}".rstrip()
+        return
+    found = finding.trouble or f"{finding.offenders:,} offender{'' if finding.offenders == 1 else 's'}"
+    yield plain(f"{_word(finding):<8} {each.asset:<19} {each.name:<17} {found}")
+    for name in finding.sample:
+        yield plain(f"           {name}")
+    if finding.offenders > len(finding.sample) > 0:
+        yield f"           … and {finding.offenders - len(finding.sample):,} more"
+    yield f"         to do: {each.remedy}"
+
+
+def _word(finding: Finding) -> str:
+    if finding.passed:
+        return "ok"
+    return "FAILED" if finding.is_error else "warning"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _verdict(findings: list[Finding]) -> str:
+    failed = sum(finding.is_error for finding in findings)
+    passed = sum(finding.passed for finding in findings)
+    return (
+        f"{passed} of {len(findings)} checks passed, {len(findings) - passed - failed} with a warning, {failed} failed"
+    )
+
+
+def _record(finding: Finding) -> dict[str, object]:
+    each: Check = finding.check
+    return {
+        "asset": each.asset,
+        "check": each.name,
+        "result": _word(finding).lower(),
+        "severity": each.severity,
+        "blocks": each.blocks,
+        "offenders": finding.offenders,
+        "sample": finding.sample,
+        "numbers": finding.numbers,
+        "trouble": finding.trouble,
+        "description": each.description,
+        "remedy": each.remedy,
+    }

@@ -1,0 +1,48 @@
+"""A lake in which all is well, made once and copied for each test, which then plants what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.lake import Lake
+from memory_pipeline_tests.building import ACME, conversation, run, write
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+OTHER = Scope("acme", "sales")
+TALKS = [
+    conversation("I moved to Porto.", "My dog is called Bruno."),
+    conversation("Bruno ate my passport.", at="2024-01-15T11:00", conversation_id="c2"),
+    conversation("I will fly to Oslo in March.", at="2024-02-20T09:00", conversation_id="c3"),
+    conversation("The contract is worth 9,000 euros.", at="2024-02-20T09:00", conversation_id="c4", scope=OTHER),
+]
+assert TALKS[0]["workspace_id"] == ACME.workspace_id
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+    """A folder with a lake of two agents, all of it made."""
+    root = tmp_path_factory.mktemp("made") / "lake"
+    lake = Lake(str(root))
+    write(lake, *TALKS)
+    run(lake, models)
+    return root
+
+
+@pytest.fixture
+def lake(made: Path, tmp_path: Path) -> Lake:
+    """A copy of the lake, the test's own, without its index: there are many files in that."""
+    return Lake(str(shutil.copytree(made, tmp_path / "lake", ignore=shutil.ignore_patterns("vectordb"))))
+
+
+@pytest.fixture
+def indexed(made: Path, lake: Lake) -> Lake:
+    """The copy with its index."""
+    shutil.copytree(made / "vectordb", Path(lake.storage.uri) / "vectordb")
+    return lake

@@ -1,0 +1,168 @@
+"""Periods without their summary, and memory that rests on nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.lake.expirations import raise_marks
+from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
+from memory_pipeline_tests.building import ACME, NOW, hours, run
+from memory_pipeline_tests.checks.planting import look, plant
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+
+KEYS = {
+    Grain.DAILY: "2024-02-20",
+    Grain.WEEKLY: "2024-W08",
+    Grain.MONTHLY: "2024-02",
+    Grain.QUARTERLY: "2024-Q1",
+    Grain.YEARLY: "2024",
+}
+#: How many agents' periods of each grain there are.
+DUE = {Grain.DAILY: 3, Grain.WEEKLY: 3, Grain.MONTHLY: 3, Grain.QUARTERLY: 2, Grain.YEARLY: 2}
+
+
+def drop_one(rows: list[dict[str, Any]]) -> None:
+    rows[:] = [row for row in rows if row["agent_id"] != ACME.agent_id]
+
+
+def expire(lake: Lake, kept: Kept, through: str, agent_id: str = ACME.agent_id) -> None:
+    raise_marks(lake.tables, {("acme", agent_id, kept): through}, NOW)
+
+
+def test_a_closed_period_without_its_summary_is_found(lake: Lake) -> None:
+    # From coarse to fine: a summary that is missing is no material for the next.
+    for grain in reversed(SUMMARY_GRAINS):
+        fine = look(lake, f"{grain}_summaries", "coverage")
+        assert fine.passed
+        assert fine.numbers == {"due": DUE[grain], "missing": 0, "waiting": 0}
+        plant(lake, SUMMARIES, KEYS[grain], drop_one, grain=grain.value)
+        finding = look(lake, f"{grain}_summaries", "coverage")
+        assert (finding.offenders, finding.sample) == (1, (f"acme/support {KEYS[grain]}",))
+        assert finding.numbers == {"due": DUE[grain], "missing": 1, "waiting": 0}
+        # Until it has closed nobody expects it.
+        closes_at = Calendar().closes_at(Period(grain, KEYS[grain]))
+        assert not look(lake, f"{grain}_summaries", "coverage", now=closes_at).passed
+        assert look(lake, f"{grain}_summaries", "coverage", now=closes_at - timedelta(seconds=1)).passed
+
+
+def test_a_summary_that_has_expired_is_not_missing(lake: Lake) -> None:
+    plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
+    expire(lake, Kept.DAILY, "2024-02-19")
+    assert not look(lake, "daily_summaries", "coverage").passed
+    expire(lake, Kept.DAILY, "2024-02-20", "sales")  # somebody else's
+    assert not look(lake, "daily_summaries", "coverage").passed
+    expire(lake, Kept.DAILY, "2024-02-20")
+    assert look(lake, "daily_summaries", "coverage").passed
+
+
+def test_a_summary_that_waits_for_a_budget_is_counted_and_not_missing(lake: Lake) -> None:
+    plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
+    lake.ledger.record([Entry("daily_summaries", "2024-02-20", "", "", 1, 1, unfinished=1)])
+    finding = look(lake, "daily_summaries", "coverage")
+    assert finding.passed
+    assert finding.numbers == {"due": 3, "missing": 0, "waiting": 1}
+
+
+def test_coverage_looks_at_the_periods_that_it_is_asked_for(lake: Lake) -> None:
+    for key in ("2024-01-15", "2024-02-20"):
+        plant(lake, SUMMARIES, key, drop_one, grain="daily")
+    january = look(lake, "daily_summaries", "coverage", periods=[Period.parse("daily", "2024-01-15")])
+    assert january.sample == ("acme/support 2024-01-15",)
+    assert january.numbers["due"] == 1
+
+
+def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake) -> None:
+    fine = look(lake, "working_facts", "orphaned_sources")
+    assert fine.passed
+    facts = lake.tables.read(FACTS, ["2024-01-15T08"])["id"].to_pylist()
+    plant(lake, MESSAGES, "2024-01-15T08", list.clear)
+    finding = look(lake, "working_facts", "orphaned_sources")
+    assert finding.offenders == len(facts)
+    assert set(finding.sample) <= set(facts)
+    assert finding.numbers["citations"] == fine.numbers["citations"]
+    assert look(lake, "working_facts", "orphaned_sources", periods=hours("2024-02-20T09")).passed
+    expire(lake, Kept.CONVERSATIONS, "2024-01-15T07")
+    assert look(lake, "working_facts", "orphaned_sources").offenders == len(facts)
+    expire(lake, Kept.CONVERSATIONS, "2024-01-15T08")
+    gone = look(lake, "working_facts", "orphaned_sources")
+    assert gone.passed
+    assert gone.numbers["expired_citations"] == len(facts)
+
+
+@pytest.mark.parametrize("kept", [Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES])
+def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, kept: Kept) -> None:
+    plant(lake, FACTS, "2024-01-15T11", list.clear)
+    finding = look(lake, "daily_summaries", "orphaned_sources")
+    [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily")["id"].to_pylist()
+    assert finding.sample == (day,)
+    expire(lake, kept, "2024-01-15T11")
+    assert look(lake, "daily_summaries", "orphaned_sources").passed
+
+
+def test_a_summary_whose_sources_are_gone_is_found_unless_these_expired(lake: Lake) -> None:
+    for finer, grain in pairwise(SUMMARY_GRAINS):
+        plant(lake, SUMMARIES, KEYS[finer], drop_one, grain=finer.value)
+        finding = look(lake, f"{grain}_summaries", "orphaned_sources")
+        assert finding.offenders == 1
+        assert finding.sample[0].startswith(f"{grain}:{KEYS[grain]}:")
+        expire(lake, Kept(finer.value), KEYS[finer])
+        assert look(lake, f"{grain}_summaries", "orphaned_sources").passed
+
+
+def test_a_point_that_cites_what_its_summary_was_not_made_from_is_found(lake: Lake) -> None:
+    def invent(rows: list[dict[str, Any]]) -> None:
+        rows[0]["key_points"][0]["source_ids"] = [f"weekly:2024-W08:{'0' * 32}#2"]
+
+    plant(lake, SUMMARIES, "2024-02", invent, grain="monthly")
+    assert look(lake, "monthly_summaries", "orphaned_sources").offenders == 1
+
+
+def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> None:
+    odd = ["", "x", "#", "message", "message:", f"nonsense:2024:{'0' * 32}", "\U0001f600:\x00:", "::::", "working"]
+
+    def cite(rows: list[dict[str, Any]]) -> None:
+        rows[:] = [{**rows[0], "id": f"{number}", "message_ids": [text]} for number, text in enumerate(odd)]
+
+    plant(lake, FACTS, "2024-01-15T11", cite)
+    expire(lake, Kept.CONVERSATIONS, "2024-01-15T11")
+    finding = look(lake, "working_facts", "orphaned_sources")
+    assert (finding.offenders, finding.sample[0]) == (len(odd), "0")
+
+
+def test_memory_that_rests_on_somebody_elses_is_found(lake: Lake) -> None:
+    def change_hands(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["agent_id"] = "sales"
+
+    plant(lake, FACTS, "2024-01-15T11", change_hands)
+    assert look(lake, "working_facts", "orphaned_sources").offenders == len(lake.tables.read(FACTS, ["2024-01-15T11"]))
+
+
+def test_the_graph_rests_on_messages_and_edits(lake: Lake, models: Models) -> None:
+    edit = {
+        "edit": "INSERT",
+        "workspace_id": "acme",
+        "agent_id": "support",
+        "subject": "Anna",
+        "predicate": "lives_in",
+        "object": "Oslo",
+        "timestamp": "2024-03-01T09:00:00+00:00",
+        "received_at": "2024-03-01T09:00:00+00:00",
+    }
+    lake.journal.append([Edit.from_record(edit)])
+    run(lake, models)
+    assert look(lake, "graph_facts", "orphaned_sources").passed
+    plant(lake, GRAPH_FACTS, "acme~support", lambda rows: rows[0]["evidence"].append(f"edit:2024-03-01T09:{'0' * 32}"))
+    assert look(lake, "graph_facts", "orphaned_sources").offenders == 1

@@ -1,0 +1,153 @@
+"""All checks together, as they are run and as the command line shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.checks import Look, Offences, Severity, all_checks, checks_of, run_checks
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline_tests.building import NOW, hours, versions
+from memory_pipeline_tests.checks.planting import plant
+from memory_pipeline_tests.invoking import call
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake import Lake
+
+#: As of when nothing waits in the lakes of these tests.
+AS_OF = NOW.isoformat()
+
+
+def test_every_check_says_what_it_is() -> None:
+    checks = all_checks()
+    assert len({(check.asset, check.name) for check in checks}) == len(checks)
+    for check in checks:
+        assert re.fullmatch(r"[a-z][a-z0-9_]+", check.name)
+        assert check.description.endswith(".")
+        assert check.remedy
+        assert not check.remedy.endswith(".")
+        assert check.severity is Severity.ERROR or not check.blocks
+    assert {check.asset for check in checks_of("daily_summaries")} == {"daily_summaries"}
+    assert checks_of("nothing") == []
+
+
+def test_all_is_well_in_a_lake_that_was_made_and_in_an_empty_one(indexed: Lake, root: str) -> None:
+    from memory_pipeline.lake import Lake
+
+    before = versions(indexed)
+    assert [finding for finding in run_checks(Look(indexed, NOW), all_checks()) if not finding.passed] == []
+    assert versions(indexed) == before  # nothing is written
+    empty = Lake(f"{root}-empty")
+    empty.ensure()
+    assert [finding for finding in run_checks(Look(empty, NOW), all_checks()) if not finding.passed] == []
+
+
+def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None:
+    plant(lake, FACTS, "2024-01-15T08", lambda rows: rows.append(rows[0]))
+    plant(lake, MESSAGES, "2024-01-15T11", list.clear)
+    plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")
+    checks = [*checks_of("working_facts")[:8], *checks_of("daily_summaries")[:8], *checks_of("messages")[:4]]
+    for periods in (None, hours("2024-01-15T08", "2024-01-15T11")):
+        together = list(run_checks(Look(lake, NOW, periods), checks))
+        assert [finding.check for finding in together] == checks
+        alone = [finding for check in checks for finding in run_checks(Look(lake, NOW, periods), [check])]
+        assert together == alone
+    assert {finding.check.name for finding in together if finding.sample} >= {"unique_ids", "orphaned_sources"}
+
+
+def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run(lake: Lake) -> None:
+    def fail(_: Look) -> Offences:
+        raise RuntimeError("out of paper\nand of ink")
+
+    [real] = [check for check in checks_of("messages") if check.name == "quarantine"]
+    broken = replace(real, run=fail, severity=Severity.WARNING)
+    first, second = run_checks(Look(lake, NOW), [broken, real])
+    assert first.is_error
+    assert first.trouble == "it cannot be run; RuntimeError: 'out of paper'"
+    assert second.passed
+
+
+def test_a_check_is_begun_again_when_files_were_taken_away_under_it(lake: Lake) -> None:
+    missing = iter([True, True, False])
+
+    def read(_: Look) -> Offences:
+        if next(missing, True):
+            raise FileNotFoundError("part-0.parquet")
+        return Offences()
+
+    check = replace(all_checks()[0], run=read)
+    [finding] = run_checks(Look(lake, NOW), [check])
+    assert finding.passed
+    [gone] = run_checks(Look(lake, NOW), [check])
+    assert gone.trouble == "it cannot be run; FileNotFoundError: 'part-0.parquet'"
+
+
+def invoke(lake: Lake, *arguments: str) -> tuple[int, str]:
+    result = call("check", "--root", lake.storage.uri, "--now", AS_OF, *arguments)
+    return result.exit_code, result.stdout
+
+
+def test_the_command_says_that_all_is_well(lake: Lake) -> None:
+    code, output = invoke(lake, "--asset", "weekly_summaries")
+    lines = output.splitlines()
+    number = len(checks_of("weekly_summaries"))
+    assert code == 0
+    assert lines[-1] == f"{number} of {number} checks passed, 0 with a warning, 0 failed"
+    assert len(lines) == number + 1
+    assert all(line.startswith("ok ") for line in lines[:-1])
+    assert re.search(r"^ok +weekly_summaries +unique_ids +rows 3, rows_too_many 0, ", output, re.MULTILINE)
+
+
+def test_a_warning_is_told_and_is_no_failure(lake: Lake) -> None:
+    lake.storage.write("journal/pending/acme/support/2024-05-01T10__x.jsonl", b"")
+    code, output = invoke(lake, "--asset", "messages")
+    assert code == 0
+    assert "warning  messages            journal_backlog   1 offender\n           2024-05-01T10, 1 files\n" in output
+    assert "to do: `memory-pipeline status`" in output
+
+
+def test_a_failure_is_told_with_some_of_its_offenders_and_exit_code_1(lake: Lake) -> None:
+    plant(lake, FACTS, "2024-01-15T08", lambda rows: rows.extend(rows * 3))
+    code, output = invoke(lake, "--asset", "working_facts")
+    assert code == 1
+    assert re.search(r"^FAILED +working_facts +unique_ids +\d+ offenders$", output, re.MULTILINE)
+    assert "Porto" not in output
+    code, output = invoke(lake, "--asset", "working_facts", "--from", "2024-01-16", "--to", "2024-02-28")
+    assert "FAILED   working_facts       unique_ids" not in output
+    code, output = invoke(lake, "--asset", "working_facts", "--from", "2024-01-15", "--to", "2024-01-15", "--json")
+    assert code == 1
+    found = {record["check"]: record for record in json.loads(output)}
+    assert found["unique_ids"]["result"] == "failed"
+    assert found["unique_ids"]["offenders"] == found["unique_ids"]["numbers"]["rows_too_many"] > 0
+    assert found["schema"]["result"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--asset", "nonsense"], "--asset 'nonsense' has no checks; accepted: messages, "),
+        (["--from", "2024-01-15"], "--from and --to go together"),
+        (["--from", "2024-01-15", "--to", "2024-01-14"], "--to 2024-01-14 is before --from 2024-01-15"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused(lake: Lake, arguments: list[Any], said: str) -> None:
+    result = call("check", "--root", lake.storage.uri, *arguments)
+    assert isinstance(result.exception, InputError)
+    assert said in str(result.exception)
+
+
+def test_findings_are_as_of_a_time(lake: Lake) -> None:
+    plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")
+    assert invoke(lake, "--asset", "daily_summaries")[0] == 1
+    open_day = NOW.replace(year=2024, month=2, day=20) + timedelta(hours=2)
+    result = call(
+        "check", "--root", lake.storage.uri, "--asset", "daily_summaries", "--now", open_day.isoformat(), "--json"
+    )
+    found = {record["check"]: record["result"] for record in json.loads(result.stdout)}
+    assert found["coverage"] == "ok"
