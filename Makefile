@@ -35,7 +35,7 @@ types: .venv/.installed
 	$(BIN)/mypy
 
 tests: .venv/.installed
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -rs
 
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
@@ -45,4 +45,4 @@ lock: .venv/.installed  ## Write requirements.lock anew
 		--no-annotate --no-header --extra dev --python-version 3.11 --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove the environment, the demo's lake and all caches
-	rm -rf .venv .dagster demo-lake .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .dagster demo-lake artefacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

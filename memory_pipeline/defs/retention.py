@@ -4,8 +4,6 @@ Dagster cannot wipe single partitions. So rows are deleted in the lake, whose ma
 what went is reported as an observation: a materialization would say that something was made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 

@@ -27,6 +27,8 @@ from memory_pipeline.steps.plan import grain_status, periods_in
 
 #: What is added up over the partitions of a grain's table.
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
+#: Says of a run what it made.
+_MADE = "memory_pipeline/made"
 #: Dagster's own log goes to its event log; on the screen only what went wrong.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
@@ -58,20 +60,30 @@ def run_all(
             if periods:
                 assets = grain_assets(grain, models, partitions, lake.calendar)
                 config = {"ops": {f"make_{grain}": {"config": {"periods": [period.key for period in periods]}}}}
-                made = _materializations(_run([assets], resource, instance, config))
+                made = _materializations(_run(grain.value, [assets], resource, instance, config))
                 changed = sum(bool(_value(event, "changed")) for event in made)
                 table = [event for event in made if event.asset_key == dg.AssetKey(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
                 done = GrainRun(grain, periods, changed, **sums)
             yield done
         if stale_marts(lake):
-            _run(mart_assets(lake.calendar.timezone), resource, instance, {})
+            _run("marts", mart_assets(lake.calendar.timezone), resource, instance, {})
 
 
 def _run(
-    assets: Sequence[dg.AssetsDefinition], resource: LakeResource, instance: dg.DagsterInstance, config: dict[str, Any]
+    what: str,
+    assets: Sequence[dg.AssetsDefinition],
+    resource: LakeResource,
+    instance: dg.DagsterInstance,
+    config: dict[str, Any],
 ) -> dg.ExecuteInProcessResult:
-    return dg.materialize(assets, resources={"memory": resource}, instance=instance, run_config={**config, **_QUIET})
+    return dg.materialize(
+        assets,
+        resources={"memory": resource},
+        instance=instance,
+        run_config={**config, **_QUIET},
+        tags={_MADE: what},  # the job's name tells nothing
+    )
 
 
 def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
 
+from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import index_asset, table_asset
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES, index_schema
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
@@ -64,24 +70,56 @@ RANGES = {
 }
 
 
-def test_every_grain_has_a_table_and_an_index_that_say_what_they_are(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
-    names = {key.to_user_string() for key in graph.get_all_asset_keys()}
-    expected = {"messages", "working_facts", "graph_facts", "memory_growth", "model_cost"}
+def test_every_grain_has_a_table_and_an_index(definitions: dg.Definitions) -> None:
+    names = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    expected = {"messages", "working_facts", "graph_facts"}
     expected |= {f"{grain}_index" for grain in Grain}
     expected |= {f"{grain}_summaries" for grain in Grain if grain is not Grain.WORKING}
-    assert names == expected
+    assert expected <= names
+
+
+def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
-        assert node.description
+        first = (node.description or "").partition("\n")[0]
+        assert first.endswith("."), f"the catalog shows the first line of a description: {key}"
+        assert node.owners == ["team:memory"]
         assert node.group_name
-        assert node.owners
+        assert node.group_name != "default"
         assert node.kinds
-    assert {sensor.name for sensor in definitions.sensors or []} == {
-        "journal_sensor",
-        "healing_sensor",
-        "roll_up_sensor",
+        columns = node.metadata["dagster/column_schema"].columns
+        assert columns, key
+        for column in columns:
+            assert column.description, f"{key} {column.name}"
+            assert not column.description.endswith("?"), f"{key} {column.name}"
+            assert not re.search("item|element|struct", column.type), f"{key} {column.name}"
+
+
+def test_groups_sort_as_grains_do_and_a_tag_finds_them(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    groups = [graph.get(dg.AssetKey(index_asset(grain))).group_name for grain in Grain]
+    assert groups == sorted(groups)
+    for grain in Grain:
+        found = {key for key in graph.get_all_asset_keys() if graph.get(key).tags.get("grain") == grain}
+        assert {dg.AssetKey(table_asset(grain)), dg.AssetKey(index_asset(grain))} <= found
+
+
+def test_columns_are_those_of_the_tables(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    expected = {
+        "messages": MESSAGES.schema,
+        "working_facts": FACTS.schema,
+        "graph_facts": GRAPH_FACTS.schema,
+        "yearly_summaries": SUMMARIES.schema,
+        "working_index": index_schema(8),
     }
+    for asset, schema in expected.items():
+        columns = graph.get(dg.AssetKey(asset)).metadata["dagster/column_schema"].columns
+        assert [column.name for column in columns] == schema.names
+    may_be_null = {column.name for column in columns if column.constraints.nullable}
+    assert "vector" in may_be_null
+    assert "content" not in may_be_null
 
 
 def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
@@ -125,23 +163,83 @@ def test_a_week_of_two_months_counts_in_one(definitions: dg.Definitions, root: s
     with dg.DagsterInstance.ephemeral() as instance:
         for asset, partitions in RANGES.items():
             materialize(definitions, instance, asset, partitions)
-    from memory_pipeline.lake.schemas import SUMMARIES
-
     months = {row["period"]: row["content"] for row in Lake(root).tables.read(SUMMARIES, grain="monthly").to_pylist()}
     assert "passport" in months["2024-02"]
     assert "passport" not in months["2024-01"]
 
 
+def reported(instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:
+    event = instance.get_latest_materialization_event(dg.AssetKey(asset))
+    assert event is not None
+    assert event.asset_materialization is not None
+    return {name: value.value for name, value in event.asset_materialization.metadata.items()}
+
+
 def test_a_materialisation_reports_what_it_did(definitions: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", ("2024-01-15T08", "2024-01-15T08"))
-        event = instance.get_latest_materialization_event(dg.AssetKey("working_facts"))
-        assert event is not None
-        assert event.asset_materialization is not None
-        metadata: dict[str, Any] = {name: value.value for name, value in event.asset_materialization.metadata.items()}
-    assert (metadata["rows"], metadata["agents"], metadata["messages"]) == (2, 1, 1)
-    assert metadata["bytes"] > 0
-    assert metadata["seconds"] > 0
+        materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
+        messages, facts, summaries, index = (
+            reported(instance, asset) for asset in ("messages", "working_facts", "daily_summaries", "daily_index")
+        )
+    assert (facts["rows"], facts["agents"], facts["messages"]) == (2, 1, 1)
+    assert (messages["rows"], messages["expired"], messages["forgotten"]) == (1, 0, 0)
+    assert (summaries["rows"], index["rows"]) == (1, 1)
+    for metadata in (messages, facts, summaries):
+        assert metadata["bytes"] > 0
+    asked = {"calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused"}
+    for metadata in (messages, facts, summaries, index):
+        assert metadata["seconds"] > 0
+        # Dagster plots what is a number: whatever is not, is not meant to be plotted.
+        text = {
+            name for name, value in metadata.items() if isinstance(value, bool) or not isinstance(value, int | float)
+        }
+        assert text <= {"changed", "period", "preview"}
+        assert asked <= metadata.keys() or asked.isdisjoint(metadata)
+    assert asked <= facts.keys() & summaries.keys()
+
+
+def test_compression_is_what_is_written_for_what_is_read(definitions: dg.Definitions, root: str) -> None:
+    said = [f"I saw lion number {number} in the zoo of town {number}, and it slept." for number in range(50)]
+    write(Lake(root), conversation(*said, at="2024-01-15T09:00", conversation_id="zoo"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T09"])
+        materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-16"))
+        silent = reported(instance, "daily_summaries")
+        materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
+        spoken = reported(instance, "daily_summaries")
+    assert "compression" not in silent
+    [summary] = Lake(root).tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
+    assert spoken["compression"] == pytest.approx(summary["tokens_out"] / summary["tokens_in"], abs=1e-4)
+    assert 0 < spoken["compression"] < 1
+
+
+def stale(definitions: dg.Definitions, instance: dg.DagsterInstance, asset: str, partition: str) -> list[str]:
+    """Return why the UI would say that a partition is not in sync."""
+    graph = definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, AssetGraphView.for_test(definitions, instance))
+    return [cause.reason for cause in resolver.get_stale_causes(dg.AssetKey(asset), partition)]
+
+
+def test_the_ui_takes_a_day_for_stale_once_late_data_came_and_not_before(
+    definitions: dg.Definitions, root: str
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
+        materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
+        for asset, partition in (
+            ("working_facts", "2024-01-15T08"),
+            ("graph_facts", "2024-01-15T08"),
+            ("working_index", "2024-01-15T08"),
+            ("daily_summaries", "2024-01-15"),
+            ("daily_index", "2024-01-15"),
+        ):
+            assert not stale(definitions, instance, asset, partition), asset
+        write(Lake(root), conversation("I sold the boat.", at="2024-01-15T21:00", conversation_id="late"))
+        materialize(definitions, instance, "messages", periods=["2024-01-15T21"])
+        assert stale(definitions, instance, "daily_summaries", "2024-01-15")
+        materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
+        assert not stale(definitions, instance, "daily_summaries", "2024-01-15")
 
 
 def test_a_period_that_has_not_closed_is_refused(definitions: dg.Definitions) -> None:
@@ -154,18 +252,56 @@ def test_a_run_without_partitions_says_what_to_do(definitions: dg.Definitions) -
         materialize(definitions, instance, "messages")
 
 
-def test_the_mart_is_made_and_its_tests_block(definitions: dg.Definitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memory_pipeline.errors import LakeError
+def mart_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Return the metadata of each mart that a run made."""
+    return {
+        event.materialization.asset_key.to_user_string(): {
+            name: value.value for name, value in event.materialization.metadata.items()
+        }
+        for event in result.get_asset_materialization_events()
+    }
 
+
+def test_marts_are_made_in_one_step_and_say_what_they_did(definitions: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        materialize(definitions, instance, "messages", RANGES["messages"])
-        assert materialize(definitions, instance, "memory_growth").success
-        from memory_pipeline.analytics import Warehouse
+        materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
+        made = mart_events(materialize(definitions, instance, "memory_growth"))
+        assert set(made) == {model.name for model in models_of("marts")}
+        base = made["memory_by_period"]
+        # Of one day, turns and what they assert.
+        assert (base["rows"], base["dagster/row_count"], base["months_made"], base["changed"]) == (2, 2, 1, True)
+        assert base["rows_read"] > 0
+        assert base["bytes"] > 0
+        again = mart_events(materialize(definitions, instance, "memory_growth"))
+        assert not any(numbers["changed"] for numbers in again.values())
 
-        query = Warehouse.query
-        monkeypatch.setattr(Warehouse, "query", lambda self, _: query(self, "stg_facts"))
-        with pytest.raises(LakeError, match=r"returned rows.*one_summary_for_each_agent_and_period"):
-            materialize(definitions, instance, "memory_growth")
+
+def test_one_mart_can_be_made_alone(definitions: dg.Definitions) -> None:
+    node = definitions.resolve_assets_def("memory_growth")
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
+        done = dg.materialize([node], instance=instance, selection=["memory_growth"], run_config=QUIET)
+        assert set(mart_events(done)) == {"memory_growth"}
+
+
+def test_marts_say_what_they_are_made_from(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    growth, base = graph.get(dg.AssetKey("memory_growth")), graph.get(dg.AssetKey("memory_by_period"))
+    assert growth.parent_keys == {dg.AssetKey("memory_by_period")}
+    assert {"messages", "working_facts", "yearly_summaries"} <= {key.to_user_string() for key in base.parent_keys}
+    lineage = base.metadata["dagster/column_lineage"].deps_by_column
+    assert dg.TableColumnDep("messages", "workspace_id") in lineage["workspace_id"]
+    names = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
+    for model in models_of("marts"):
+        asset = names[model.name]
+        columns = [column.name for column in asset.metadata["dagster/column_schema"].columns]
+        assert columns == list(model.columns)
+        assert (asset.group_name, asset.kinds) == ("marts", {"duckdb", "sql"})
+        for deps in asset.metadata["dagster/column_lineage"].deps_by_column.values():
+            for dep in deps:
+                assert dep.asset_key in asset.parent_keys, (model.name, dep)
+                schema = names[dep.asset_key.to_user_string()].metadata["dagster/column_schema"]
+                assert dep.column_name in {column.name for column in schema.columns}, (model.name, dep)
 
 
 def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.MonkeyPatch, root: str) -> None:

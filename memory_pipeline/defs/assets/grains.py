@@ -13,32 +13,49 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from memory_pipeline.defs.automation import roll_up
+from memory_pipeline.defs.columns import index_columns, table_columns
 from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.previews import with_previews
+from memory_pipeline.defs.provenance import Provenance, source_of
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.models.selection import Models
 from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make
 
-_LOOKS = {
-    MESSAGES_ASSET: "What was said, deduplicated: one row a message, from the journal. "
-    "Hours in which nobody spoke stay missing; that is complete.",
-    "working_facts": "Working memory: every turn as it was said, and what its sentences assert.",
-    GRAPH_ASSET: "Who, what, whom, and for how long: the operations of all hours, folded for each agent. An hour is "
-    "made once the graph knows its operations, whose number its rows are.",
+_DESCRIPTIONS = {
+    MESSAGES_ASSET: "What was said: one row a message, from the journal, without doubles. An hour in which nobody "
+    "spoke stays missing, and is complete.",
+    "working_facts": "Working memory: every turn as it was said, and each fact that its sentences assert.",
+    GRAPH_ASSET: "Who, what, whom, and from when until when: all that each agent was told, folded into what it knows. "
+    "The number of rows of an hour is that of the changes which were said in it.",
 }
+#: What the numbers of a partition say, for who looks at their plots.
+_NUMBERS = (
+    "\n\n*Numbers of a partition:* `rows` and `agents` that it holds; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: "
+    "what models were asked when it was last made; `fallbacks`: rows that rules made since a model failed; "
+    "`unfinished`: what waits for a model; `refused`: parts of answers that were not taken"
+)
+_COMPRESSION = "; `compression`: tokens of the summaries for each token that they were made from"
+_UNITS = {
+    Grain.DAILY: "day",
+    Grain.WEEKLY: "week",
+    Grain.MONTHLY: "month",
+    Grain.QUARTERLY: "quarter",
+    Grain.YEARLY: "year",
+}
+#: Grains in their order: the UI sorts groups by name.
+_GROUPS = {grain: f"{number}_{grain}" for number, grain in enumerate(Grain, start=1)}
 
 
 class PeriodsConfig(dg.Config):
     """Which periods a run makes, where it is not given partitions.
 
     Scattered hours are listed here rather than covered by a range: Dagster writes an event for every partition of a
-    range, and most hours are silent. In a deployment only working memory takes it: Dagster wants partitions for assets
-    that are made from partitioned ones.
+    range, and most hours are silent.
     """
 
     periods: list[str] = Field(default_factory=list)
@@ -54,7 +71,7 @@ def grain_assets(
 
     @dg.multi_asset(
         name=f"make_{grain}",
-        specs=list(_specs(grain, calendar.timezone)),
+        specs=list(_specs(grain)),
         partitions_def=partitions.definitions[grain],
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=f"memory_{grain}",
@@ -70,15 +87,17 @@ def grain_assets(
             _refuse_open(periods, calendar)
         else:
             raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
-        for made in make(memory.lake, models or memory.models(), grain, periods):
+        provenance = Provenance(context.instance)
+        done = make(memory.lake, models or memory.models(), grain, periods)
+        for made, preview in with_previews(memory.lake, periods, done):
             # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
             # hours touches no others.
             context.log_event(
                 dg.AssetMaterialization(
                     made.asset,
                     partition=partitions.key(made.period),
-                    metadata=_metadata(made),
-                    tags={"dagster/data_version": made.output_digest},
+                    metadata=_metadata(made, preview),
+                    tags=provenance.tags(made),
                 )
             )
         yield from ()
@@ -97,81 +116,72 @@ def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
             )
 
 
-def _specs(grain: Grain, timezone: str) -> Iterator[dg.AssetSpec]:
+def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
     finer = grain.finer
-    common: dict[str, Any] = {"group_name": grain.value, "owners": ["team:memory"], "skippable": True}
-    table = table_asset(grain)
+    common: dict[str, Any] = {"owners": ["team:memory"], "tags": {"grain": grain.value}, "skippable": True}
+    table, group = table_asset(grain), _GROUPS[grain]
     if finer is None:
-        yield dg.AssetSpec(
-            MESSAGES_ASSET,
-            description=_LOOKS[MESSAGES_ASSET],
-            kinds={"deltalake"},
-            metadata=_columns(MESSAGES),
-            **common,
-        )
-        yield dg.AssetSpec(
-            table,
-            deps=[MESSAGES_ASSET],
-            description=_LOOKS[table],
-            kinds={"deltalake"},
-            metadata=_columns(FACTS),
-            **common,
-        )
-        yield dg.AssetSpec(
-            GRAPH_ASSET,
-            deps=[table],
-            description=_LOOKS[GRAPH_ASSET],
-            kinds={"deltalake"},
-            metadata=_columns(GRAPH_FACTS),
-            **{**common, "group_name": "graph"},
-        )
+        for name, spec, group_name in (
+            (MESSAGES_ASSET, MESSAGES, group),
+            (table, FACTS, group),
+            (GRAPH_ASSET, GRAPH_FACTS, "graph"),
+        ):
+            yield dg.AssetSpec(
+                name,
+                deps=[source] if (source := source_of(name, grain)) else [],
+                description=_DESCRIPTIONS[name] + (f"{_NUMBERS}." if name == table else ""),
+                group_name=group_name,
+                kinds={"deltalake"},
+                metadata={**table_columns(spec), "dagster/table_name": spec.name},
+                **common,
+            )
     else:
         yield dg.AssetSpec(
             table,
             deps=[table_asset(finer)],
-            description=f"One {grain} summary for each agent, made from {table_asset(finer)}, each point citing it.",
+            description=f"What remains of a {_UNITS[grain]}: one summary for each agent, made from "
+            f"{table_asset(finer)}, each point citing what it rests on. Made once the {_UNITS[grain]} has closed, and "
+            f"again when late data changes it.{_NUMBERS}{_COMPRESSION}.",
+            group_name=group,
             kinds={"deltalake"},
-            metadata=_columns(SUMMARIES),
-            automation_condition=roll_up(grain, timezone),
+            metadata={**table_columns(SUMMARIES), "dagster/table_name": SUMMARIES.name},
             **common,
         )
     yield dg.AssetSpec(
         index_asset(grain),
         deps=[table],
-        description=f"What readers search: {table} as a vector index, one table for each agent.",
+        description=f"What readers search: {table} with vectors and words, a LanceDB table for each agent. It is made "
+        "with the table, and can be made again from it.",
+        group_name=group,
         kinds={"lancedb"},
+        metadata=index_columns(),
         **common,
     )
 
 
-def _columns(spec: TableSpec) -> dict[str, Any]:
-    columns = [
-        dg.TableColumn(field.name, str(field.type), description=field.metadata[b"comment"].decode())
-        for field in spec.schema
-    ]
-    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
-
-
-def _metadata(made: Made) -> dict[str, Any]:
-    messages = {"messages": made.messages} if made.period.grain is Grain.WORKING else {}
-    usage = made.usage
-    asked = {
-        "calls": usage.calls,
-        "tokens_in": usage.tokens_in,
-        "tokens_out": usage.tokens_out,
-        "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
-        "calls_without_price": usage.unpriced,
-        "fallbacks": made.fallbacks,
-        "unfinished": made.unfinished,
-        "refused": made.refused,
-    }
-    return {
-        "rows": made.rows,
-        "agents": made.agents,
-        **messages,
-        **(asked if made.asset == table_asset(made.period.grain) else {}),
-        "bytes": made.bytes,
-        "seconds": round(made.seconds, 4),
-        "changed": made.changed,
-        "period": made.period.key,
-    }
+def _metadata(made: Made, preview: str | None) -> dict[str, Any]:
+    """Return what the UI shows of a partition; whatever is a number it plots over partitions."""
+    metadata: dict[str, Any] = {} if preview is None else {"preview": dg.MetadataValue.md(preview)}
+    metadata |= {"rows": made.rows, "agents": made.agents}
+    if made.period.grain is Grain.WORKING:
+        metadata["messages"] = made.messages
+    if made.asset == MESSAGES_ASSET:
+        metadata |= {"expired": made.expired, "forgotten": made.forgotten}
+    if made.asset == table_asset(made.period.grain):
+        usage = made.usage
+        metadata |= {
+            "calls": usage.calls,
+            "tokens_in": usage.tokens_in,
+            "tokens_out": usage.tokens_out,
+            "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
+            "calls_without_price": usage.unpriced,
+            "fallbacks": made.fallbacks,
+            "unfinished": made.unfinished,
+            "refused": made.refused,
+        }
+    if made.compression is not None:
+        metadata["compression"] = round(made.compression, 4)
+    if made.asset in {MESSAGES_ASSET, table_asset(made.period.grain)}:  # others have no files of one period
+        metadata["bytes"] = made.bytes
+    metadata |= {"seconds": round(made.seconds, 4), "changed": made.changed, "period": made.period.key}
+    return metadata

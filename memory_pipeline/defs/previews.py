@@ -1,0 +1,136 @@
+"""A few lines of what was remembered, as Markdown, for whoever looks at a partition in the Dagster UI.
+
+Dagster keeps a preview in its own event log. Neither retention nor erasure reaches there: what has been forgotten or
+has expired in the lake can still be read in old events. A workspace that must not have that sets ``previews: false`` in
+the configuration, and its content never leaves the lake.
+
+Content is hostile: it must neither steer the page nor fetch anything. So it stands in indented code blocks, in which
+Markdown knows no markup at all, and nothing in a line can end one.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.made import Made
+
+#: Partitions of a run that get a preview, the newest of them: a backfill of years must not fill Dagster's database.
+MOST_PREVIEWS = 50
+#: Characters of a preview.
+MOST_CHARACTERS = 1_500
+
+#: Agents of a preview, facts or points of each, rows of one of these, and characters of a row, which must fit on a
+#: page: a code block is not wrapped. Together they are less than a preview may have.
+_AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
+_COLUMNS = ("workspace_id", "agent_id", "period", "content")
+#: They join letters and emoji; all other invisible characters go.
+_JOINERS = "\u200c\u200d"
+
+
+def with_previews(lake: Lake, periods: Sequence[Period], made: Iterable[Made]) -> Iterator[tuple[Made, str | None]]:
+    """Yield what was made, each with the preview of its content if it has one.
+
+    Facts and summaries have one if they changed and are among the newest that the run was asked for. They are read
+    once a batch: :func:`~memory_pipeline.steps.make.make` yields the partitions of one asset after those of another.
+
+    Args:
+        lake: where it was made.
+        periods: what the run was asked for.
+        made: what it makes, as it is done.
+    """
+    newest = set(sorted(periods, key=lambda period: period.key)[-MOST_PREVIEWS:])
+    held: list[Made] = []
+    for part in made:
+        if part.asset == table_asset(part.period.grain):
+            held.append(part)
+            continue
+        yield from _previewed(lake, held, newest)
+        held = []
+        yield part, None
+    yield from _previewed(lake, held, newest)
+
+
+def _previewed(lake: Lake, tables: Sequence[Made], newest: set[Period]) -> Iterator[tuple[Made, str | None]]:
+    shown = [part.period for part in tables if part.changed and part.rows and part.period in newest]
+    previews = previews_of(lake, shown) if shown else {}
+    for part in tables:
+        yield part, previews.get(part.period)
+
+
+def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
+    """Return previews of periods of one grain, in one read; none for those without content that may be shown."""
+    grain = periods[0].grain
+    keys = [period.key for period in periods]
+    if grain is Grain.WORKING:
+        columns = [*_COLUMNS, "importance", "event_at", "position"]
+        asserts = pc.field("kind") != FactKind.TURN.value
+        rows = lake.tables.read(FACTS, keys, columns=columns, where=asserts)
+    else:
+        rows = lake.tables.read(SUMMARIES, keys, columns=_COLUMNS, grain=grain.value)
+    configuration = lake.configuration()
+    allowed = [name for name in pc.unique(rows["workspace_id"]).to_pylist() if configuration.previews(name)]
+    rows = rows.filter(pc.is_in(rows["workspace_id"], pa.array(allowed, pa.string())))
+    found = {}
+    for period, part in by_period(rows, list(periods)).items():
+        agents = by_scope(part)
+        shown = sorted(agents, key=lambda scope: (scope.workspace_id, scope.agent_id))[:_AGENTS]
+        if shown:
+            found[period] = markdown(grain, {scope: _texts(grain, agents[scope]) for scope in shown}, len(agents))
+    return found
+
+
+def _texts(grain: Grain, rows: pa.Table) -> list[str]:
+    """Return what is shown of an agent: its most important facts, or the first points of its summary."""
+    if grain is Grain.WORKING:
+        order = [("importance", "descending"), ("event_at", "ascending"), ("position", "ascending")]
+        best = pc.sort_indices(rows, sort_keys=order)[:_POINTS]
+        return [str(content) for content in rows["content"].take(best).to_pylist()]
+    return str(rows["content"][0].as_py()).split("\n", _POINTS)[:_POINTS]
+
+
+def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) -> str:
+    """Return a preview, of at most :data:`MOST_CHARACTERS`.
+
+    Args:
+        grain: of the partition.
+        agents: the texts of each agent that is shown, whatever stands in them.
+        total: agents that could be shown.
+    """
+    what = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
+    of_whom = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
+    parts = [f"{what} of {of_whom}:"]
+    for scope, texts in agents.items():
+        name = f"{scope.workspace_id} / {scope.agent_id}"
+        rows = [
+            name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…",
+            *(row for text in texts for row in _rows(text)),
+        ]
+        parts.append("\n".join(f"    {row}" for row in rows))
+    return "\n\n".join(parts)
+
+
+def _rows(text: str) -> list[str]:
+    """Return the beginning of a text without anything invisible, which could reverse or hide a part of it."""
+    some = text[: 4 * _ROWS * _WIDTH]
+    printable = " ".join("".join(c if c.isprintable() or c in _JOINERS else " " for c in some).split())
+    return textwrap.wrap(
+        printable,
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        max_lines=_ROWS,
+        placeholder="…",
+        break_on_hyphens=False,
+    )
