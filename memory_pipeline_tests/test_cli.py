@@ -136,14 +136,6 @@ def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:
     assert read("ingest", str(converted))[str(converted)]["messages"] == 1
 
 
-def test_the_sql_models_can_be_listed_shown_and_run(filled: None) -> None:
-    read("run")
-    assert {model["name"] for model in read("sql")} >= {"stg_facts", "memory_growth"}
-    assert "SELECT" in call("sql", "memory_growth", "--show").output
-    assert len(read("sql", "memory_growth")) == 6
-    assert "6 rows" in call("sql", "memory_growth").output
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -224,7 +216,7 @@ def test_an_estimate_says_what_would_be_asked_and_the_run_asks_it(filled: None, 
         done = read("run", "--now", "2025-02-01")
         assert {grain["grain"]: grain["calls"] for grain in done} == {row["grain"]: row["calls"] for row in expected}
         assert len(server.requests) == 10
-        report = read("sql", "model_cost")
+        report = read("sql", "model_cost", "--run")
         assert sum(row["calls"] for row in report) == 10
         assert {(row["workspace_id"], row["agent_id"]) for row in report} == {("acme", "support")}
         [summary] = read("search", *SCOPE, "--grain", "yearly", "--now", "2025-02-01")["hits"]

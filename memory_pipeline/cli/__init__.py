@@ -6,11 +6,37 @@ import sys
 
 import click
 
-from memory_pipeline.cli import configuring, evaluating, graph, reading, running, serving, writing
+from memory_pipeline.cli import (
+    analysing,
+    checking,
+    configuring,
+    erasing,
+    evaluating,
+    expiring,
+    graph,
+    reading,
+    running,
+    serving,
+    writing,
+)
 from memory_pipeline.cli.root import cli
 from memory_pipeline.errors import MemoryPipelineError
 
-__all__ = ["cli", "configuring", "evaluating", "graph", "main", "reading", "running", "serving", "writing"]
+__all__ = [
+    "analysing",
+    "checking",
+    "cli",
+    "configuring",
+    "erasing",
+    "evaluating",
+    "expiring",
+    "graph",
+    "main",
+    "reading",
+    "running",
+    "serving",
+    "writing",
+]
 
 
 def main() -> None:

@@ -5,8 +5,6 @@ They are not part of memory: whatever they hold can be made again from the lake'
 
 from __future__ import annotations
 
-import random
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 
-from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.attempts import OvertakenError, persistently
+from memory_pipeline.lake.tables import newest, overtaking
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from memory_pipeline.lake.storage import Storage
 
-_ATTEMPTS = 10
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
 _HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
@@ -86,52 +84,47 @@ class Marts:
         Raises:
             CommitConflictError: other writers kept changing the same mart.
         """
-        for attempt in range(_ATTEMPTS):
-            try:
-                return self._replace(name, rows, column, values)
-            except CommitFailedError:
-                time.sleep(random.uniform(0, min(0.5, 0.02 * 2**attempt)))  # noqa: S311  # jitter, not a secret
-        raise CommitConflictError(
-            f"mart {name}: {_ATTEMPTS} attempts to write it lost against other writers; nothing was written, run it "
-            "again when they have finished"
-        )
+        return persistently(lambda: self._replace(name, rows, column, values), f"mart {name}", "write it")
 
     def _replace(self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None) -> Replaced:
         table = self._open(name)
         rows = rows.replace_schema_metadata()
         if table is None:
-            write_deltalake(self._uri(name), rows, partition_by=[column] if column else None, writer_properties=_WRITER)
+            try:
+                write_deltalake(
+                    self._uri(name), rows, partition_by=[column] if column else None, writer_properties=_WRITER
+                )
+            except CommitFailedError as error:  # another writer is making it
+                raise OvertakenError from error
             table = DeltaTable(self._uri(name))
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
-        if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
-            return Replaced(False, _paths(table))
-        listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
-        version = table.version()
-        write_deltalake(
-            table,
-            rows,
-            mode="overwrite",
-            predicate=None if values is None else f"{column} IN ({listed})",
-            schema_mode="overwrite" if values is None else None,
-            partition_by=table.metadata().partition_columns or None,
-            writer_properties=_WRITER,
-            post_commithook_properties=_HOOKS,
-        )
-        table.update_incremental()
-        return Replaced(True, _paths(table) if table.version() == version + 1 else frozenset())
+        with overtaking(self._uri(name), table):
+            if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
+                return Replaced(False, _paths(table))
+            listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
+            version = table.version()
+            write_deltalake(
+                table,
+                rows,
+                mode="overwrite",
+                predicate=None if values is None else f"{column} IN ({listed})",
+                schema_mode="overwrite" if values is None else None,
+                partition_by=table.metadata().partition_columns or None,
+                writer_properties=_WRITER,
+                post_commithook_properties=_HOOKS,
+            )
+        written = self._open(name)
+        assert written is not None  # noqa: S101 - it has just been written
+        return Replaced(True, _paths(written) if written.version() == version + 1 else frozenset())
 
     def _open(self, name: str) -> DeltaTable | None:
         """Return a handle on the newest version."""
-        handle = self._handles.get(name)
-        try:
-            if handle is None:
-                handle = self._handles[name] = DeltaTable(self._uri(name))
-            else:
-                handle.update_incremental()
-        except TableNotFoundError:
+        handle = newest(self._uri(name), self._handles.get(name))
+        if handle is None:
             self._handles.pop(name, None)
-            return None
+        else:
+            self._handles[name] = handle
         return handle
 
     def _uri(self, name: str) -> str:

@@ -141,35 +141,6 @@ class Tables:
             return ds.dataset(without_metadata(spec.schema).empty_table())
         return dataset(self._storage, files, spec)
 
-    def replace_whole(self, path: str, rows: pa.Table) -> bool:
-        """Make `rows` all that the table at `path` below the root holds, schema included; False if it does already.
-
-        Raises:
-            CommitConflictError: other writers kept changing it.
-        """
-        uri = self._storage.locate(path)
-
-        def attempt() -> bool:
-            table = _newest(uri)
-            if table is None:
-                write_deltalake(uri, rows, mode="overwrite", schema_mode="overwrite", writer_properties=_WRITER)
-                return True
-            with _overtaking(uri, table):
-                present = table.to_pyarrow_table()
-                if present.schema.equals(rows.schema) and present.equals(rows):
-                    return False
-                write_deltalake(
-                    table,
-                    rows,
-                    mode="overwrite",
-                    schema_mode="overwrite",
-                    writer_properties=_WRITER,
-                    post_commithook_properties=_HOOKS,
-                )
-            return True
-
-        return persistently(attempt, f"table {path}", "replace it")
-
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
         """Make `rows` all that the named partitions hold, in one commit; a partition that is equal is not written.
 
@@ -262,9 +233,9 @@ class Tables:
         purge = Purge(self._storage, path, grace, orphans)
 
         def attempt() -> Purged:
-            table = _newest(uri)
+            table = newest(uri)
             if table is not None:
-                with _overtaking(uri, table):
+                with overtaking(uri, table):
                     purge.make(table)
             return purge.purged
 
@@ -278,7 +249,7 @@ class Tables:
         if table is None:
             old = spec.schema.empty_table()
         else:
-            with _overtaking(self._uri(spec), table):
+            with overtaking(self._uri(spec), table):
                 old = read(self._storage, _files(table, spec, keys, fixed), spec)
         old = sorted_rows(old, spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
@@ -291,7 +262,7 @@ class Tables:
                 self._create(spec)
             raise OvertakenError  # read again: another writer may have made it too, and filled it
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
-        with _overtaking(self._uri(spec), table):
+        with overtaking(self._uri(spec), table):
             write_deltalake(
                 table,
                 written.cast(without_metadata(spec.schema)),
@@ -320,7 +291,7 @@ class Tables:
             counts: dict[str, int] = {}
             verdicts: Mapping[str, Verdict] = {}
             if table is not None and files is not None and files.num_rows:
-                with _overtaking(self._uri(spec), table):
+                with overtaking(self._uri(spec), table):
                     verdicts = judge(files)
                     concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
                     if verdicts:
@@ -337,7 +308,7 @@ class Tables:
         with self._lock:
             idle = self._writers[spec.name]
             handle = idle.pop() if idle else None
-        return _newest(self._uri(spec), handle)
+        return newest(self._uri(spec), handle)
 
     def _give_back(self, spec: TableSpec, handle: DeltaTable | None) -> None:
         if handle is not None:
@@ -359,14 +330,14 @@ class Tables:
     def _latest(self, spec: TableSpec) -> DeltaTable | None:
         """Return a handle on the newest version, which all readers share; None if there is no table yet."""
         with self._lock:
-            handle = _newest(self._uri(spec), self._handles.pop(spec.name, None))
+            handle = newest(self._uri(spec), self._handles.pop(spec.name, None))
             if handle is not None:
                 self._handles[spec.name] = handle
             return handle
 
 
 @contextmanager
-def _overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
+def overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
     """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
 
     Raises:
@@ -378,12 +349,12 @@ def _overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
     except CommitFailedError as error:
         raise OvertakenError from error
     except (DeltaError, OSError) as error:
-        if _version(_newest(uri)) == version:
+        if _version(newest(uri)) == version:
             raise
         raise OvertakenError from error
 
 
-def _newest(uri: str, handle: DeltaTable | None = None) -> DeltaTable | None:
+def newest(uri: str, handle: DeltaTable | None = None) -> DeltaTable | None:
     """Bring a handle up to date, or open one; None where there is no table."""
     for look in range(_LOOKS):
         try:

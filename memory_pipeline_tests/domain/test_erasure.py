@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message, Scope
 from memory_pipeline.domain.edits import Edit
-from memory_pipeline.domain.erasure import Forgotten, Subject, SubjectKind, Tombstone, merged
+from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone, merged
 from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.errors import InputError
 
@@ -266,5 +266,6 @@ def test_hashes_find_what_names_in_clear_find(texts: list[str], name: str) -> No
     assert known.covers_text(ACME, f"Then {name.strip()} left", SAID)
 
 
-def test_a_kind_is_what_it_is_called() -> None:
-    assert [str(kind) for kind in SubjectKind] == ["agent", "conversation", "person"]
+@pytest.mark.parametrize("text", ['{"said": "\\u00c4nna"}', "7 An\u200bna 7", "\u202eAnna\u202c", "An\\u006ea"])
+def test_no_way_of_writing_hides_a_name(text: str) -> None:
+    assert Mentions(["Anna"]).mentioned_in(text)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.purging import Purged
 from memory_pipeline.lake.schemas import TableSpec
 from memory_pipeline.lake.storage import Storage
@@ -139,14 +140,19 @@ def test_durations_that_would_do_harm_are_refused(tables: Tables, arguments: dic
         tables.purge(THINGS, **arguments)
 
 
-def test_a_table_that_is_replaced_whole_is_purged_by_its_path(root: str, tables: Tables) -> None:
+def test_a_mart_is_purged_by_its_path_and_whoever_had_it_open_goes_on(root: str, tables: Tables) -> None:
+    def write(marts: Marts, rows: dict[str, list[Any]]) -> bool:
+        return marts.replace("m", pa.table(rows), column=None, values=None).changed
+
     assert tables.purge_path("marts/m") == Purged()
-    tables.replace_whole("marts/m", pa.table({"a": ["secret"]}))
-    tables.replace_whole("marts/m", pa.table({"a": ["public"]}))
+    first, other = Marts(Storage(root)), Marts(Storage(root))
+    write(first, {"a": ["secret"]})
+    assert not write(other, {"a": ["secret"]})
+    write(first, {"a": ["public"]})
     assert tables.purge_path("marts/m").files == 1
     assert not [path for path in Path(root, "marts").rglob("*.parquet") if b"secret" in path.read_bytes()]
-    assert not tables.replace_whole("marts/m", pa.table({"a": ["public"]}))
-    assert tables.replace_whole("marts/m", pa.table({"b": [1]}))
+    assert not write(other, {"a": ["public"]})
+    assert write(other, {"b": [1]})
 
 
 # --- beside others ---------------------------------------------------------------------------------------------------

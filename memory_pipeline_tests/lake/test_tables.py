@@ -181,12 +181,6 @@ def test_processes_that_write_at_once_lose_and_double_nothing(root: str, shared:
     assert sorted(periods) == sorted(f"{w}-{n}" for w in range(4) for n in range(10))
 
 
-def test_a_whole_table_is_replaced_with_its_schema_or_left_alone(tables: Tables) -> None:
-    assert tables.replace_whole("marts/m", pa.table({"a": [1]}))
-    assert not tables.replace_whole("marts/m", pa.table({"a": [1]}))
-    assert tables.replace_whole("marts/m", pa.table({"b": ["x"]}))
-
-
 def test_a_table_of_an_older_version_gets_the_columns_that_came_later(root: str) -> None:
     fields = [pa.field("period", pa.string(), nullable=False), pa.field("id", pa.string(), nullable=False)]
     older = TableSpec("things", pa.schema([*fields, pa.field("size", pa.int64(), nullable=False)]), ("period",))

@@ -1,0 +1,219 @@
+"""Commands that forget an agent, a conversation or a person, and check that nothing of it is left."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.cli.options import common, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.root import cli
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.rendering import to_json
+
+if TYPE_CHECKING:
+    from memory_pipeline.erasure import Receipt
+    from memory_pipeline.erasure.forgetting import Survey
+    from memory_pipeline.lake import Lake
+
+#: Hours and ids that a survey prints.
+_SHOWN = 10
+#: Findings that a verification prints.
+_FINDINGS = 50
+
+
+@cli.command()
+@click.option("--workspace", "workspace_id", required=True, help="The workspace.")
+@click.option("--agent", "agent_id", help="The agent; alone: forget all that it remembers.")
+@click.option("--conversation", "conversation_id", help="Forget one conversation of the agent.")
+@click.option(
+    "--person",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Forget a person: a name or a user id. Once for each name that the person is known by.",
+)
+@click.option(
+    "--receipt",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the receipt is written; it must not exist, nor lie in the lake. [default: ./erasure-TIME.json]",
+)
+@click.option("--dry-run", is_flag=True, help="Say what there is to forget, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@now_option
+@common
+def forget(
+    workspace_id: str,
+    agent_id: str | None,
+    conversation_id: str | None,
+    names: tuple[str, ...],
+    receipt: Path | None,
+    dry_run: bool,
+    yes: bool,
+    now: datetime | None,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Forget an agent, a conversation or a person for good, and write a receipt.
+
+    \b
+        memory-pipeline forget --workspace acme --agent support                        all of an agent
+        memory-pipeline forget --workspace acme --agent support --conversation c-17    one conversation
+        memory-pipeline forget --workspace acme --person "Anna Schmidt" --person u-17  a person, with every agent
+        memory-pipeline forget --workspace acme --agent support --person "Anna Schmidt"   … with one agent
+
+    Of a person all conversations go whose user has one of the names as id, and every other message, fact and point
+    of a summary that mentions a name, as whole words, whatever their case and accents. A name that is a word, too, such
+    as Will or May, takes everything with that word: look at --dry-run first.
+
+    It is removed from the journal, the quarantine, tables, graph, index, answers of models and marts; what was made
+    from it is made again without it; files and old versions leave the disk. What is sent again later is dropped, if it
+    was said before now. Safe to repeat and to interrupt; agents may go on writing and reading.
+
+    The receipt names who was forgotten, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
+    """
+    from memory_pipeline.erasure import forget as forget_subject
+    from memory_pipeline.erasure import survey
+
+    subject = _subject(workspace_id, agent_id, conversation_id, names)
+    lake = lake_of(settings_of(root))
+    moment = now or datetime.now(UTC)
+    if not yes:
+        found = survey(lake, subject, moment, sample=_SHOWN)
+        click.echo(
+            to_json({"subject": subject.to_record(), "found": found}) if as_json else _survey_text(subject, found)
+        )
+        if dry_run:
+            return
+        if as_json:
+            raise InputError("--json asks no questions; give --yes to forget, or --dry-run to look")
+        click.confirm("Forget this for good?", abort=True)
+    elif dry_run:
+        raise InputError("--yes and --dry-run contradict each other; give one of them")
+    path = _receipt_path(lake, receipt, moment)
+    try:
+        file = path.open("x", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
+    done: Receipt | None = None
+    try:
+        with file:
+            tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
+            done = forget_subject(lake, models_of(lake), subject, moment, tell)
+            file.write(done.to_json())
+    finally:
+        if done is None:
+            path.unlink()
+    if as_json:
+        click.echo(to_json({"receipt": str(path), "removed": done.removed, "files": done.files, "bytes": done.bytes}))
+    else:
+        click.echo(_receipt_text(done, path))
+
+
+@cli.command(name="verify-erasure")
+@click.argument("receipt", type=click.Path(path_type=Path))
+@common
+def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
+    """Search every file of a lake for what RECEIPT says is gone.
+
+    Looks for the names of the subject, for the ids of what was removed, and for digests of what it said: in the names
+    of files, in their bytes, in every Parquet and JSON file, referenced or not, and in all versions of the index.
+    The lake is the receipt's, if --root is not given. What was found is not printed, only where.
+
+    \b
+    Exit code: 0 nothing is left
+               1 something was found, or something that belonged to it cannot be read
+               2 the command was not understood, or the receipt is none, or another lake's
+    """
+    from memory_pipeline.erasure import Receipt, verify
+
+    try:
+        text = receipt.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(f"receipt {receipt} cannot be read: {reason}") from None
+    parsed = Receipt.from_json(text)
+    lake = lake_of(settings_of(root or parsed.lake))
+
+    def show(done: int, files: int) -> None:
+        if sys.stderr.isatty() and not as_json:
+            click.echo(f"\r  {done:,} of {files:,} files", nl=done == files, err=True)
+
+    result = verify(lake, parsed, show)
+    if as_json:
+        click.echo(
+            to_json(
+                {
+                    "ok": result.ok,
+                    "files": result.files,
+                    "bytes": result.bytes,
+                    "places": result.places,
+                    "findings": result.findings,
+                    "unsearched": result.unsearched,
+                }
+            )
+        )
+    else:
+        lines = [*map(str, result.findings), *(f"{file}: cannot be searched" for file in result.unsearched)]
+        for line in lines[:_FINDINGS]:
+            click.echo(line)
+        if len(lines) > _FINDINGS:
+            click.echo(f"… and {len(lines) - _FINDINGS:,} more")
+        where = ", ".join(f"{place} {count:,}" for place, count in sorted(result.places.items()))
+        verdict = "nothing is left" if result.ok else "NOT erased; run `memory-pipeline forget` again"
+        click.echo(f"{parsed.subject}: {verdict} ({result.files:,} files, {result.bytes:,} bytes: {where})")
+    if not result.ok:
+        sys.exit(1)
+
+
+def _subject(workspace_id: str, agent_id: str | None, conversation_id: str | None, names: tuple[str, ...]) -> Subject:
+    if names and conversation_id is not None:
+        raise InputError("--person and --conversation name two things to forget; give one of them")
+    if names:
+        return Subject.person(workspace_id, names, agent_id)
+    if agent_id is None:
+        raise InputError("nothing to forget is named; give --agent, --agent with --conversation, or --person")
+    scope = Scope(workspace_id, agent_id)
+    return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id)
+
+
+def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
+    path = given or Path(f"erasure-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.json")
+    if lake.storage.is_local and path.absolute().is_relative_to(Path(lake.storage.uri)):
+        raise InputError(
+            f"--receipt {shown(str(path), 200)} lies in the lake, and a receipt names who was forgotten; "
+            "keep it elsewhere"
+        )
+    return path
+
+
+def _survey_text(subject: Subject, found: Survey) -> str:
+    lines = [str(subject)]
+    if not found.counts:
+        return f"{subject}: there is nothing to forget"
+    lines += [f"  {place:<18} {count:>10,}" for place, count in found.counts.items()]
+    agents = ", ".join(scope.agent_id for scope in found.scopes[:_SHOWN])
+    more = f" and {len(found.scopes) - _SHOWN:,} more" if len(found.scopes) > _SHOWN else ""
+    if agents:
+        lines.append(f"  of agents {agents}{more}")
+    if found.hours:
+        lines.append(f"  in {len(found.hours):,} hours, {found.hours[0]} to {found.hours[-1]}; all above is made again")
+    return "\n".join([*lines, *(f"  {identifier}" for identifier in found.sample)])
+
+
+def _receipt_text(done: Receipt, path: Path) -> str:
+    lines = [f"{done.subject}: forgotten"]
+    lines += [
+        f"  {part.place:<18} {part.count:>10,} {part.what}"
+        + (f" in {len(part.partitions):,} partitions" if part.partitions else "")
+        for part in done.removed
+    ]
+    made = sum(map(len, done.remade.values()))
+    lines.append(f"  {made:,} periods made again; {done.files:,} files, {done.bytes:,} bytes off the disk")
+    lines += [f"  not covered: {part}" for part in done.not_covered]
+    return "\n".join([*lines, f"receipt: {path}", f"check it: memory-pipeline verify-erasure {path}"])

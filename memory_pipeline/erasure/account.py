@@ -1,0 +1,123 @@
+"""What a run of forgetting has removed and made again so far; a receipt is written from it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.erasure.finding import AT_ONCE, hex_of
+from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, Removed, content_mark
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, TableSpec, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.erasure.finding import Looker
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.purging import Purged
+
+#: The tables of memory, those of summaries by grain.
+_TABLES: list[tuple[TableSpec, dict[str, str]]] = [
+    *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
+    *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
+]
+
+
+@dataclass
+class Account:
+    """What was removed, and what was made again.
+
+    Attributes:
+        scopes: agents that held any of the subject.
+        ids: of rows that were removed or made again; some may have come back as they were.
+        texts: what these rows said; likewise.
+        remade: the periods that were made again, by grain.
+        files, bytes: what left the disk.
+        remarks: what is left, and cannot be told apart, in words.
+    """
+
+    scopes: set[Scope] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    remade: dict[Grain, set[Period]] = field(default_factory=lambda: defaultdict(set))
+    files: int = 0
+    bytes: int = 0
+    remarks: list[str] = field(default_factory=list)
+    _touched: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _partitions: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def take(self, place: str, what: str, counts: Mapping[str, int] | int) -> None:
+        """Enter what was removed from a place, by partition where there are any."""
+        total = counts if isinstance(counts, int) else sum(counts.values())
+        if total:
+            self._counts[place, what] += total
+            self._partitions[place, what] |= set() if isinstance(counts, int) else set(counts)
+
+    def note(self, ids: Iterable[str], texts: Iterable[str | None]) -> None:
+        """Enter rows that are going to be removed, or made again."""
+        self.ids |= {hex_of(identifier) for identifier in ids}
+        self.texts |= {text for text in texts if text is not None and len(text) >= LEAST_CHARACTERS}
+
+    def touch(self, periods: Mapping[Grain, Collection[str]]) -> None:
+        """Enter periods that were made again, or might have been."""
+        for grain, keys in periods.items():
+            self._touched[grain.value] |= set(keys)
+
+    def purge(self, place: str, purged: Purged) -> None:
+        """Enter files that left the disk."""
+        self.take(place, "files", purged.files)
+        self.files += purged.files
+        self.bytes += purged.bytes
+
+    def remark(self, text: str) -> None:
+        """Enter what cannot be told apart, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    @property
+    def removed(self) -> tuple[Removed, ...]:
+        """What was removed, in the order of places."""
+        return tuple(
+            Removed(place, what, count, tuple(sorted(self._partitions[place, what])))
+            for (place, what), count in sorted(self._counts.items())
+        )
+
+    def gone(self, lake: Lake, looker: Looker, salt: str) -> tuple[list[str], list[str]]:
+        """Return the ids, and the digests of the texts, that nothing in the lake has any more; both sorted."""
+        ids, texts = set(self.ids), set(self.texts)
+        for spec, fixed in _TABLES:
+            # In partitions that were not made again, nothing that was removed is left; nor has it other agents' ids.
+            keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
+            owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
+            for rows in looker.parts(spec, ["id", "workspace_id", "agent_id"], keys=owners or keys, **fixed):
+                ids -= {hex_of(identifier) for identifier in rows["id"].to_pylist()}
+        for column in _texts(lake) if texts else ():
+            texts -= set(column.filter(pc.is_in(column, pa.array(sorted(texts), pa.string()))).to_pylist())
+        return sorted(ids), sorted(content_mark(salt, text) for text in texts)
+
+
+def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the sentences of summaries' points."""
+    return pc.struct_field(pc.list_flatten(key_points), "sentence")
+
+
+def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
+    """Yield what memory says, and what is about to become memory."""
+    for spec, fixed in _TABLES:
+        columns = {"content", "key_points"} & set(spec.schema.names)
+        keys = lake.tables.keys(spec, **fixed) if columns else []
+        for start in range(0, len(keys), AT_ONCE):
+            rows = lake.tables.read(spec, keys[start : start + AT_ONCE], columns=columns, **fixed)
+            yield rows["content"]
+            if "key_points" in columns:
+                yield sentences_of(rows["key_points"])
+    for file in lake.journal.pending():
+        yield pa.chunked_array([[message.content for message in lake.journal.read(file).messages]], pa.string())

@@ -1,0 +1,277 @@
+"""Where a subject stands in a lake: rows of the tables, journal files, and records that were set aside."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.mentions import Mentions, words_of
+from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.erasure import Forgotten, Subject
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import Contents, JournalFile
+    from memory_pipeline.lake.schemas import TableSpec
+
+#: Partitions that are read at a time.
+AT_ONCE = 2_000
+_SCOPE = ("workspace_id", "agent_id")
+_QUARANTINE = "journal/quarantine"
+#: The columns of each table in which a person may be named; of lists and operations all texts count.
+_TEXTS = {
+    MESSAGES.name: ("name", "content", "conversation_id", "source_id", "tags"),
+    FACTS.name: ("content", "speaker", "conversation_id", "entities", "tags", "operations"),
+    GRAPH_OPERATIONS.name: ("subject", "predicate", "object", "conversation_id"),
+    SUMMARIES.name: ("content", "entities"),
+    ANSWERS.name: ("answer",),
+}
+
+
+@dataclass
+class Found:
+    """What was found of a subject.
+
+    Attributes:
+        rows: of each table, the ids of the matching rows of each partition; of the graph's operations, by owner.
+        scopes: the agents that hold any of it.
+        hours: keys of the hours that any of it lies in.
+        files: pending journal files with any of it, and what else they hold.
+        pending: how many messages and edits in these files match.
+        set_aside: paths of records in the quarantine.
+        texts: what the rows say.
+    """
+
+    rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    scopes: set[Scope] = field(default_factory=set)
+    hours: set[str] = field(default_factory=set)
+    files: dict[JournalFile, Contents] = field(default_factory=dict)
+    pending: int = 0
+    set_aside: list[str] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything."""
+        return bool(self.rows or self.files or self.set_aside)
+
+    def ids(self, spec: TableSpec) -> set[str]:
+        """Return the ids of the rows of a table."""
+        return {identifier for ids in self.rows.get(spec.name, {}).values() for identifier in ids}
+
+    def count(self, spec: TableSpec) -> int:
+        """Return the number of rows of a table."""
+        return sum(map(len, self.rows.get(spec.name, {}).values()))
+
+
+def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
+    """Look through messages, facts and operations of the graph, the pending journal, and the quarantine.
+
+    Of the tables only files are read that `looker` has not read before.
+
+    Args:
+        lake: where.
+        looker: knows whom or what.
+        forgotten: the subject's tombstones.
+    """
+    found, subject = Found(), looker.subject
+    looker.note(found, MESSAGES)
+    messages = found.ids(MESSAGES)
+    looker.note(found, FACTS, resting_on=messages)
+    looker.note(found, GRAPH_OPERATIONS, resting_on=messages)
+    for file in lake.journal.pending():
+        if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
+            continue
+        held = lake.journal.read(file)
+        kept = held._replace(messages=forgotten.filter(held.messages), edits=forgotten.filter(held.edits))
+        is_agent = subject.kind is SubjectKind.AGENT
+        rejected = [one for one in held.rejected if not (is_agent or looker.sought.in_text(str(one.record)))]
+        kept = kept._replace(rejected=rejected)
+        gone = _size(held) - _size(kept)
+        if gone:
+            found.files[file] = kept
+            found.pending += gone
+            found.scopes.add(file.scope)
+            found.hours.add(file.hour.key)
+            found.texts |= {message.content for message in held.messages} - {one.content for one in kept.messages}
+    for entry in lake.storage.list(_QUARANTINE):
+        if looker.holds(lake.storage.read(entry.path) or b""):
+            found.set_aside.append(entry.path)
+    return found
+
+
+class Looker:
+    """Looks through tables for a subject.
+
+    Args:
+        lake: where.
+        subject: whom or what.
+        at: what was said up to then counts.
+    """
+
+    def __init__(self, lake: Lake, subject: Subject, at: datetime) -> None:
+        self.sought = Sought(subject, at)
+        self._lake = lake
+        self.subject = subject
+        self._at = pa.scalar(at, pa.timestamp("us", tz="UTC"))
+        self._mentions = Mentions(subject.names)
+        self._seen: dict[str, frozenset[str]] = {}  # files of tables
+        self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})
+
+    def holds(self, data: bytes) -> bool:
+        """Tell whether a record that was set aside is the subject's."""
+        if self.sought.in_bytes(data, unreadable=False):  # of an agent's file
+            return True
+        text = data.decode(errors="backslashreplace")
+        try:
+            return bool(self.sought.in_record(json.loads(text)))
+        except (ValueError, RecursionError):
+            return bool(self.sought.in_text(text))
+
+    def note(self, found: Found, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
+        """Add the matching rows of a table whose rows were each said in an hour."""
+        time = "sent_at" if spec is MESSAGES else "event_at"
+        source = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id"}.get(spec.name)
+        columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
+        columns |= {*_TEXTS[spec.name], "user_id"} if self.subject.names else set()
+        columns |= {source} if source else {"received_at"}
+        for rows in self.parts(spec, columns, keys=self._unseen(spec)):
+            matches = self.said(rows, spec)
+            if source is not None and resting_on:
+                matches |= _rests_on(rows[source], resting_on)
+            then = pc.less_equal(rows[time], self._at)
+            if "received_at" in rows.column_names:
+                then = pc.or_(then, pc.less_equal(rows["received_at"], self._at))
+            own = rows.filter(pa.array(matches)).filter(then.filter(pa.array(matches)))
+            for key, identifier in zip(own[spec.partition_by[-1]].to_pylist(), own["id"].to_pylist(), strict=True):
+                found.rows[spec.name][key].append(identifier)
+            found.scopes |= {Scope(*ids) for ids in zip(*(own[name].to_pylist() for name in _SCOPE), strict=True)}
+            found.hours |= set(own["period"].to_pylist())
+            if "content" in own.column_names:
+                found.texts |= set(own["content"].to_pylist())
+
+    def _unseen(self, spec: TableSpec) -> set[str] | None:
+        """Return the partitions that have files which this has not returned before; None for all."""
+        seen = self._seen.get(spec.name)
+        self._seen[spec.name] = files = self._lake.tables.state(spec, self._lake.tables.keys(spec))
+        if seen is None:
+            return None
+        depth = len(spec.partition_by) - 1
+        return {unquote(path.split("/")[depth].partition("=")[2]) for path in files - seen}
+
+    def parts(
+        self,
+        spec: TableSpec,
+        columns: Collection[str] | None = None,
+        *,
+        keys: Collection[str] | None = None,
+        **fixed: str,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of the agents that may hold the subject.
+
+        Args:
+            spec: the table.
+            columns: those to read; all if not given.
+            keys: values of the last partition column; all if not given.
+            fixed: the value of each partition column before the last.
+        """
+        subject = self.subject
+        where = pc.field("workspace_id") == subject.workspace_id
+        if subject.agent_id is not None:
+            where &= pc.field("agent_id") == subject.agent_id
+        if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
+            where &= pc.field("conversation_id") == subject.conversation_id
+        listed = [key for key in self._lake.tables.keys(spec, **fixed) if keys is None or key in keys]
+        if spec.partition_by == ("owner",):
+            prefix = f"{subject.workspace_id}~{subject.agent_id or ''}"
+            listed = [key for key in listed if (key == prefix if subject.agent_id else key.startswith(prefix))]
+        for start in range(0, len(listed), AT_ONCE):
+            rows = self._lake.tables.read(spec, listed[start : start + AT_ONCE], columns=columns, where=where, **fixed)
+            if rows.num_rows:
+                yield rows
+
+    def said(self, rows: pa.Table, spec: TableSpec) -> NDArray[np.bool_]:
+        """Tell of each row of a subject's agents whether it is the subject's, or mentions it."""
+        subject = self.subject
+        if subject.kind is SubjectKind.AGENT:
+            return np.ones(rows.num_rows, np.bool_)
+        if subject.kind is SubjectKind.CONVERSATION:
+            if "conversation_id" not in rows.column_names:
+                return np.zeros(rows.num_rows, np.bool_)
+            own = pc.fill_null(pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False)
+            return _bools(own)
+        matches = np.zeros(rows.num_rows, np.bool_)
+        if "user_id" in rows.column_names:
+            matches |= _bools(pc.is_in(rows["user_id"], pa.array(list(subject.names), pa.string())))
+        for name in _TEXTS[spec.name]:
+            matches |= self.mentioned(rows[name])
+        return matches
+
+    def mentions(self, texts: Iterable[str]) -> bool:
+        """Tell whether any of some texts mentions the person."""
+        return any(map(self._mentions.mentioned_in, texts))
+
+    def mentioned(self, column: pa.ChunkedArray) -> NDArray[np.bool_]:
+        """Tell of each text, or list of texts, whether it mentions the person."""
+        kind = column.type
+        if pa.types.is_list(kind):
+            found = np.zeros(len(column), np.bool_)
+            hits = self.mentioned(pc.list_flatten(column))
+            found[pc.list_parent_indices(column).to_numpy()[hits]] = True
+            return found
+        if pa.types.is_struct(kind):
+            parts = [pc.struct_field(column, part.name) for part in kind if pa.types.is_string(part.type)]
+            return np.array(np.any([self.mentioned(part) for part in parts], axis=0), np.bool_)
+        # Of texts in ASCII only those that hold the first word of a name are looked at closely.
+        maybe = pc.or_(pc.invert(pc.string_is_ascii(column)), pc.match_substring(column, "\\u"))
+        for first in self._firsts:
+            if first.isascii():
+                maybe = pc.or_(maybe, pc.match_substring(column, first, ignore_case=True))
+        found = _bools(pc.fill_null(maybe, fill_value=False))
+        places = np.flatnonzero(found)
+        for place, text in zip(places, column.take(pa.array(places)).to_pylist(), strict=True):
+            found[place] = self._mentions.mentioned_in(text)
+        return found
+
+
+def _size(held: Contents) -> int:
+    return len(held.messages) + len(held.edits) + len(held.rejected)
+
+
+def _bools(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.array(values.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _rests_on(sources: pa.ChunkedArray, ids: Collection[str]) -> NDArray[np.bool_]:
+    known = pa.array(sorted(ids), pa.string())
+    if pa.types.is_string(sources.type):
+        return _bools(pc.is_in(sources, known))
+    rests = np.zeros(len(sources), np.bool_)
+    hits = _bools(pc.is_in(pc.list_flatten(sources), known))
+    rests[pc.list_parent_indices(sources).to_numpy()[hits]] = True
+    return rests
+
+
+def hex_of(identifier: str) -> str:
+    """Return the hexadecimal part of an id."""
+    return identifier.rpartition(":")[2].partition("#")[0]
+
+
+def counted(found: Found) -> Counter[str]:
+    """Return how much was found in each place."""
+    counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
+    return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

@@ -1,0 +1,297 @@
+"""Makes again what was derived from what was forgotten, and takes from the rest what cannot be made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import digest_of_all
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.erasure.account import sentences_of
+from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.rows import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, owner_of
+from memory_pipeline.steps.graph import refold
+from memory_pipeline.steps.group import agents_in, by_period, by_scope
+from memory_pipeline.steps.made import content_digest
+from memory_pipeline.steps.make import make
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.summaries import KeyPoint, Summary
+    from memory_pipeline.erasure.account import Account
+    from memory_pipeline.erasure.finding import Looker
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.ledger import Entry
+    from memory_pipeline.models.selection import Models
+
+#: Periods whose index is written at a time.
+_AT_ONCE = 400
+_SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
+_WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
+#: The columns that the ledger's digests are made of.
+_MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
+
+
+def scrub_summaries(
+    lake: Lake, looker: Looker, facts: Collection[str], days: Collection[str], at: datetime, account: Account
+) -> dict[Grain, set[str]]:
+    """Take from summaries the points that name a person, or rest on facts that are forgotten.
+
+    Where the sources are still there the summary is going to be made again from them; where they have expired, this is
+    all that can be done, and where it is not enough the account says so.
+
+    Args:
+        lake: where.
+        looker: knows the subject.
+        facts: ids of the facts.
+        days: keys of the days that they are of; a person is looked for in all summaries.
+        at: what was said up to then is forgotten.
+        account: where to enter what is removed.
+
+    Returns:
+        The periods whose summaries changed.
+    """
+    scrubbed: dict[Grain, set[str]] = {}
+    known = pa.array(sorted(facts), pa.string())
+    for grain in _SUMMARIES if looker.subject.names else [Grain.DAILY]:
+        changed: dict[str, Summary | None] = {}
+        keys = None if looker.subject.names else set(days)
+        for rows in looker.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
+            matches = looker.said(rows, SUMMARIES)
+            if grain is Grain.DAILY and facts:
+                hits = pc.is_in(pc.list_flatten(rows["source_ids"]), known).to_numpy(zero_copy_only=False)
+                matches[pc.list_parent_indices(rows["source_ids"]).to_numpy()[hits.astype(np.bool_)]] = True
+            candidates = rows.filter(pa.array(matches))
+            for summary in rows_to_summaries(candidates):
+                changed[summary.id] = _scrubbed(lake.calendar, looker, summary, facts, at)
+                scrubbed.setdefault(grain, set()).add(summary.period.key)
+            account.note((), candidates["content"].to_pylist())
+            account.note((), sentences_of(candidates["key_points"]).to_pylist())
+        if changed:
+            ids = pa.array(sorted(changed), pa.string())
+            new = summaries_to_rows([summary for summary in changed.values() if summary is not None])
+
+            def without(old: pa.Table, ids: pa.Array = ids, new: pa.Table = new) -> pa.Table:
+                there = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))
+                return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), there])
+
+            lake.tables.transform(SUMMARIES, scrubbed[grain], without, grain=grain.value)
+            account.take(SUMMARIES.name, f"{grain} summaries of which points were removed", len(changed))
+    return scrubbed
+
+
+def _scrubbed(
+    calendar: Calendar, looker: Looker, summary: Summary, facts: Collection[str], at: datetime
+) -> Summary | None:
+    """Return a summary without some of its points; None if none is left."""
+
+    def stays(point: KeyPoint) -> bool:
+        if any(source in facts for source in point.source_ids):
+            return False
+        return point.event_at > at or not looker.mentions([point.sentence, *point.entities])
+
+    points = tuple(point for point in summary.key_points if stays(point))
+    if not points:
+        return None
+    kept = [place for place, source in enumerate(summary.source_ids) if source not in facts]
+    return replace(
+        summary,
+        content="\n".join(f"{calendar.day_of(point.event_at)} {point.sentence}" for point in points),
+        key_points=points,
+        entities=tuple(sorted({entity for point in points for entity in point.entities})),
+        importance=max(point.importance for point in points),
+        source_ids=tuple(summary.source_ids[place] for place in kept),
+        source_digests=tuple(summary.source_digests[place] for place in kept if summary.source_digests),
+    )
+
+
+def remark_expired(lake: Lake, looker: Looker, account: Account) -> None:
+    """Say what cannot be told apart any more, because what it was made from has expired."""
+    subject = looker.subject
+    latest: dict[Kept, str] = {}
+    for scope, kept, through in Marks.of(lake.tables):
+        if looker.sought.is_within_reach((scope.workspace_id, scope.agent_id)):
+            latest[Kept(kept)] = max(through, latest.get(Kept(kept), through))
+    for kept, through in latest.items():
+        if kept is Kept.CONVERSATIONS:
+            known = "the names in them" if subject.names else "the id of the conversation"
+            account.remark(f"messages up to {through} have expired: facts of that time could be told by {known} alone")
+        elif kept.grain is Grain.WORKING and not subject.names:
+            account.remark(
+                f"{kept} up to {through} have expired: what summaries of that time hold of the conversation cannot be "
+                "told apart from what they hold of others"
+            )
+
+
+def ancestors(
+    calendar: Calendar, hours: Collection[str], scrubbed: Mapping[Grain, Collection[str]]
+) -> dict[Grain, set[str]]:
+    """Return hours, summaries that were scrubbed, and all that rolls up from them: keys by grain."""
+    touched: dict[Grain, set[str]] = {}
+    periods = {Period.parse(Grain.WORKING, key) for key in hours}
+    for grain in Grain:
+        periods |= {Period.parse(grain, key) for key in scrubbed.get(grain, ())}
+        touched[grain] = {period.key for period in periods}
+        periods = {parent for period in periods if (parent := calendar.parent(period)) is not None}
+    return touched
+
+
+def remake(
+    lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, account: Account
+) -> None:
+    """Make periods again that were made before, and have closed."""
+    for grain, keys in touched.items():
+        periods = [Period.parse(grain, key) for key in sorted(keys)]
+        assets = [table_asset(grain), *([MESSAGES_ASSET, GRAPH_ASSET] if grain is Grain.WORKING else [])]
+        made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
+        again = [period for period in periods if period.key in made and lake.calendar.closes_at(period) <= now]
+        emptied = [part.entry for part in make(lake, models, grain, again) if not part.rows]
+        if emptied:
+            # A step passes over hours that hold nothing and held nothing; what these held was removed before.
+            lake.ledger.record(emptied)
+        account.remade[grain] |= set(again)
+
+
+def note_summaries(looker: Looker, touched: Mapping[Grain, Collection[str]], account: Account) -> None:
+    """Enter the summaries of periods that are going to be made again in the account."""
+    for grain in _SUMMARIES:
+        listed = set(touched.get(grain, ()))
+        columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
+        for rows in looker.parts(SUMMARIES, columns, keys=listed, grain=grain.value):
+            account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
+            account.note((), sentences_of(rows["key_points"]).to_pylist())
+
+
+def bring_level(
+    lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, account: Account
+) -> None:
+    """Bring the graphs and the index of agents level with the tables: a step passes over agents that say nothing."""
+    hours = sorted(touched.get(Grain.WORKING, ()))
+    owners = {owner_of(scope): scope for scope in scopes}
+    said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
+    marks = Marks.of(lake.tables)
+
+    def stale(operations: pa.Table) -> pa.ChunkedArray:
+        gone = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
+        gone = pc.and_(gone, pc.invert(pc.is_in(operations["evidence_id"], said)))
+        expired = np.zeros(operations.num_rows, np.bool_)
+        for kept in Kept:
+            if kept.grain is Grain.WORKING:
+                expired |= marks.mask(operations, kept)
+        return pc.and_not(gone, pa.chunked_array([pa.array(expired)]))
+
+    columns = ["workspace_id", "agent_id", "period", "is_edit", "evidence_id"]
+    dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(owners), stale, columns)
+    account.take(GRAPH_OPERATIONS.name, "rows", dropped)
+    operations = lake.tables.read(GRAPH_OPERATIONS, list(owners))
+    refold(lake, list(owners.values()), operations, operations)
+    for grain in Grain:
+        keys = sorted(touched.get(grain, ()))
+        for start in range(0, len(keys), _AT_ONCE):
+            _index(lake, grain, keys[start : start + _AT_ONCE], scopes, dimension)
+
+
+def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
+    spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
+    agents = pc.field("agent_id").isin(sorted({scope.agent_id for scope in scopes}))
+    rows = lake.tables.read(spec, keys, where=agents, **fixed)
+    parts = by_scope(rows)
+    projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
+    wanted = {scope: projected(parts.get(scope, rows.slice(0, 0)), dimension) for scope in scopes}
+    lake.index.replace(grain, [Period.parse(grain, key) for key in keys], wanted)
+
+
+def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
+    """Enter in the ledger what partitions hold once an agent's rows are gone; nothing else of them has changed.
+
+    So they need not be made again. What was not level with its sources before is left so.
+    """
+    changed: dict[tuple[str, str], Entry] = {}
+    before: dict[Grain, Mapping[str, Entry]] = {}
+    after: dict[Grain, dict[str, Entry]] = {}
+    for grain in Grain:
+        before[grain] = lake.ledger.entries(table_asset(grain))
+        after[grain] = dict(before[grain])
+        own = [Period.parse(grain, key) for key in sorted(periods.get(grain, ())) if key in before[grain]]
+        _count_again(lake, grain, own, before[grain], after[grain], changed)
+        if grain.finer is not None:
+            finer = grain.finer
+            _link_again(lake.calendar, grain, before[finer], after[finer], before[grain], after[grain])
+        changed |= {(entry.asset, key): entry for key, entry in after[grain].items() if entry != before[grain][key]}
+    if changed:
+        lake.ledger.record(changed.values())
+
+
+def _count_again(
+    lake: Lake,
+    grain: Grain,
+    periods: list[Period],
+    before: Mapping[str, Entry],
+    after: dict[str, Entry],
+    changed: dict[tuple[str, str], Entry],
+) -> None:
+    """Enter the rows that periods hold now, and what is derived from them if it was level."""
+    spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
+    rows = lake.tables.read(spec, [period.key for period in periods], columns=_MARKS, **fixed)
+    derived = {
+        asset: lake.ledger.entries(asset, periods)
+        for asset in [index_asset(grain), *([GRAPH_ASSET] if grain is Grain.WORKING else [])]
+    }
+    for period, part in by_period(rows, periods).items():
+        old = before[period.key]
+        if old.expired:  # its digests are those of rows that are no more
+            continue
+        now = content_digest(part)
+        after[period.key] = replace(old, output_digest=now, rows=part.num_rows, agents=agents_in(part))
+        for asset, entries in derived.items():
+            entry = entries.get(period.key)
+            if entry is not None and entry.input_digest == old.output_digest:
+                if asset == GRAPH_ASSET:
+                    changed[asset, period.key] = replace(entry, input_digest=now)
+                else:
+                    changed[asset, period.key] = replace(
+                        entry, input_digest=now, output_digest=now, rows=part.num_rows, agents=agents_in(part)
+                    )
+
+
+def _link_again(
+    calendar: Calendar,
+    grain: Grain,
+    before_finer: Mapping[str, Entry],
+    after_finer: Mapping[str, Entry],
+    before: Mapping[str, Entry],
+    after: dict[str, Entry],
+) -> None:
+    """Give periods whose sources changed the digest of what these are now, if they had that of what they were."""
+    changed = {
+        calendar.parent(Period.parse(_finer(grain), key))
+        for key, entry in after_finer.items()
+        if entry.output_digest != before_finer[key].output_digest
+    }
+    for period in changed:
+        if period is None or period.key not in before:
+            continue
+        children = [child.key for child in calendar.children(period)]
+        then, now = (
+            digest_of_all(entries[key].output_digest for key in children if key in entries and entries[key].rows)
+            for entries in (before_finer, after_finer)
+        )
+        if before[period.key].input_digest == then:
+            after[period.key] = replace(after[period.key], input_digest=now)
+
+
+def _finer(grain: Grain) -> Grain:
+    assert grain.finer is not None  # noqa: S101 - only summaries come here
+    return grain.finer

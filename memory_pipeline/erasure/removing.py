@@ -1,0 +1,162 @@
+"""Removes what was found of a subject from the places in which it was written or asked for: not what is derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.erasure.account import sentences_of
+from memory_pipeline.lake.pending import PendingCalls
+from memory_pipeline.lake.schemas import (
+    ANSWERS,
+    EXPIRATIONS,
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MESSAGES,
+    MODEL_CALLS,
+    SUMMARIES,
+    owner_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.erasure.account import Account
+    from memory_pipeline.erasure.finding import Found, Looker
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schemas import TableSpec
+
+#: Whom the calls of a forgotten agent are ascribed to, so that what was spent is still known.
+ERASED = "erased"
+_SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
+
+
+def remove_unread(lake: Lake, found: Found, account: Account) -> None:
+    """Remove messages and edits from pending journal files, and records from the quarantine.
+
+    What else a file holds is written to another one before it is deleted.
+    """
+    for file, kept in found.files.items():
+        lake.journal.set_aside(kept.rejected)
+        lake.journal.append([*kept.messages, *kept.edits])
+        lake.journal.acknowledge([file])
+    account.take("journal", "messages, edits and broken lines in pending files", found.pending)
+    lake.storage.delete(found.set_aside)
+    account.take("quarantine", "records", len(found.set_aside))
+
+
+def remove_rows(lake: Lake, found: Found, account: Account) -> None:
+    """Remove operations of the graph, facts and messages, in this order: what is derived from a row goes first."""
+    for spec in (GRAPH_OPERATIONS, FACTS, MESSAGES):
+        keys = found.rows.get(spec.name)
+        if keys:
+            ids = found.ids(spec)
+            account.take(spec.name, "rows", drop(lake, spec, list(keys), "id", ids))
+            account.note(ids, ())
+    account.note((), found.texts)
+
+
+def remove_agent(lake: Lake, looker: Looker, scope: Scope, found: Found, account: Account) -> dict[Grain, set[str]]:
+    """Remove all rows of an agent, of which `found` holds messages and facts; return the periods that they were of."""
+    periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
+    for spec in (MESSAGES, FACTS):
+        periods[Grain.WORKING] |= found.rows.get(spec.name, {}).keys()
+        account.note(found.ids(spec), ())
+    account.note((), found.texts)
+    for grain in _SUMMARIES:
+        columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
+        for rows in looker.parts(SUMMARIES, columns, grain=grain.value):
+            periods[grain] |= set(rows["period"].to_pylist())
+            account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
+            account.note((), sentences_of(rows["key_points"]).to_pylist())
+    for spec in (GRAPH_OPERATIONS, GRAPH_FACTS):
+        ids = lake.tables.read(spec, [owner_of(scope)], columns=["id"])["id"].to_pylist()
+        account.note(ids, ())
+        lake.tables.remove(spec, [owner_of(scope)])
+        account.take(spec.name, "rows", {owner_of(scope): len(ids)} if ids else 0)
+
+    def is_own(rows: pa.Table) -> pa.ChunkedArray:
+        return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
+
+    for spec in (SUMMARIES, FACTS, MESSAGES, EXPIRATIONS):
+        for fixed in [{"grain": grain.value} for grain in _SUMMARIES] if spec is SUMMARIES else [{}]:
+            known = None
+            if spec in (MESSAGES, FACTS, SUMMARIES):
+                known = sorted(periods[Grain(fixed["grain"]) if fixed else Grain.WORKING])
+            gone = lake.tables.drop_rows(spec, known, is_own, ["workspace_id", "agent_id"], **fixed)
+            account.take(spec.name, "rows", gone)
+    _ascribe_calls(lake, looker, scope, account)
+    return periods
+
+
+def remove_answers(
+    lake: Lake, looker: Looker, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]], account: Account
+) -> None:
+    """Remove what models answered for some agents' periods, or for all of an agent's; and wherever it names a person.
+
+    What was spent on it stays known.
+    """
+    lake.calls.settle()
+    is_agent = looker.subject.kind is SubjectKind.AGENT
+    owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
+    for grain in Grain:
+        own = set(periods.get(grain, ()))
+        gone: dict[str, list[str]] = {}
+        for rows in looker.parts(ANSWERS, ["period", "key", "workspace_id", "agent_id", "answer"], grain=grain.value):
+            asked = pc.is_in(pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~"), owners)
+            if not is_agent:
+                asked = pc.and_(asked, pc.is_in(rows["period"], pa.array(sorted(own), pa.string())))
+                asked = pc.or_(asked, pa.chunked_array([pa.array(looker.said(rows, ANSWERS))]))
+            for period, key in zip(*(rows.filter(asked)[name].to_pylist() for name in ("period", "key")), strict=True):
+                gone.setdefault(period, []).append(key)
+        if gone:
+            keys = {key for listed in gone.values() for key in listed}
+            account.take(ANSWERS.name, "rows", drop(lake, ANSWERS, list(gone), "key", keys, grain=grain.value))
+    _remove_vectors(lake, scopes, None if is_agent else periods, account)
+
+
+def drop(
+    lake: Lake, spec: TableSpec, keys: list[str], column: str, values: Collection[str], **fixed: str
+) -> dict[str, int]:
+    """Remove the rows that have one of some values in a column; return how many, by partition."""
+    wanted = pa.array(sorted(values), pa.string())
+    return lake.tables.drop_rows(spec, keys, lambda rows: pc.is_in(rows[column], wanted), [column], **fixed)
+
+
+def _remove_vectors(
+    lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, account: Account
+) -> None:
+    """Delete the vectors that wait for the rows that they were made for."""
+    pending = PendingCalls(lake.storage)
+    gone = [
+        entry.path
+        for entry, kept in pending.read(pending.list()).items()
+        if kept.answer is not None
+        and kept.answer.use.scope in scopes
+        and (periods is None or kept.answer.use.period.key in periods.get(kept.answer.use.period.grain, ()))
+    ]
+    pending.delete(gone)
+    account.take("calls", "answers that wait for rows", len(gone))
+
+
+def _ascribe_calls(lake: Lake, looker: Looker, scope: Scope, account: Account) -> None:
+    """Take the agent's name from what was spent on it."""
+    hours: dict[str, int] = {}
+    for rows in looker.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
+        for hour in rows["hour"].to_pylist():
+            hours[hour] = hours.get(hour, 0) + 1
+
+    def ascribed(old: pa.Table) -> pa.Table:
+        own = pc.and_(pc.equal(old["workspace_id"], scope.workspace_id), pc.equal(old["agent_id"], scope.agent_id))
+        place = old.schema.get_field_index("agent_id")
+        return old.set_column(place, old.schema.field(place), pc.if_else(own, ERASED, old["agent_id"]))
+
+    if hours:
+        lake.tables.transform(MODEL_CALLS, hours, ascribed)
+    account.take(MODEL_CALLS.name, "rows whose agent's name was taken away", hours)

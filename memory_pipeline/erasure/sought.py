@@ -1,0 +1,334 @@
+"""What a verification looks for: in the names of files, in raw bytes, in texts, and in rows.
+
+An agent is looked for where ids of agents stand (columns, keys, names of files), never as a word of a text: another
+agent may well speak of "support". A conversation is looked for by its id among those of its agent. A person is looked
+for as whole words of any text, as messages are matched when they are forgotten. What was removed is looked for
+anywhere, by its ids and by digests of its texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, content_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memory_pipeline.domain.erasure import Subject
+
+#: Columns and keys that name no person: ids that a deployment chose, and words of this package and of Delta's log.
+_NO_PERSONS = frozenset(
+    """
+    workspace_id agent_id owner user_id id key bucket asset grain period kind role verb model prompt_version
+    embed_model extraction_method summary_method code_version fallback purpose outcome path predicate partitionBy
+    partitionValues partition_by engineInfo engine operation schemaString
+    """.split()
+)
+#: Columns and keys that tell when something was said, the first that is there counts.
+_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
+_ENDS = ("period_end", "ends_at")
+_HEX = re.compile(r"[0-9a-f]{32}")
+_DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
+#: In bytes that cannot be read otherwise shorter names turn up by chance; in what looks like text these do not.
+LEAST_BYTES, _LEAST_LETTERS = 6, 4
+_PRINTABLE = re.compile(rb"[\t\x20-\x7e]{8,}")
+
+Whose = tuple[str | None, str | None]
+#: Whose rows are, if their place does not tell.
+ANYBODY: Whose = (None, None)
+
+
+class Sought:
+    """A subject, and what was removed of it.
+
+    Args:
+        subject: in clear.
+        at: what was said later is not looked for.
+        ids: hexadecimal parts of ids that are no more.
+        salt: of the digests.
+        contents: digests of texts that are no more.
+    """
+
+    def __init__(
+        self, subject: Subject, at: datetime, ids: Iterable[str] = (), salt: str = "", contents: Iterable[str] = ()
+    ) -> None:
+        self._subject = subject
+        self._at = at
+        self._ids = frozenset(ids)
+        self._salt, self._contents = salt, frozenset(contents)
+        self._mentions = Mentions(subject.names)
+        self._long = Mentions(name for name in subject.names if len(name) >= _LEAST_LETTERS)
+        self._owner = f"{subject.workspace_id}~{subject.agent_id}"
+        self._paths = self._path_pattern()
+        self._raw = self._raw_patterns()
+
+    def is_within_reach(self, whose: Whose) -> bool:
+        """Tell whether the subject may be among the memory of a workspace's agent; None stands for any."""
+        return whose[0] in (None, self._subject.workspace_id) and (
+            self._subject.agent_id is None or whose[1] in (None, self._subject.agent_id)
+        )
+
+    def in_path(self, path: str) -> Counter[str]:
+        """Search the path of a file or a folder."""
+        found: Counter[str] = Counter()
+        if self._paths is not None and self._paths.search(f"/{path}/"):
+            found["its name is the agent's"] += 1
+        known = set(_HEX.findall(path)) & self._ids
+        found.update({"its name holds the id of what was removed": len(known)} if known else {})
+        parts = path.split("/")
+        # In the journal and the index folders are named by workspaces and agents, and so are partitions of the graph.
+        free = parts[4:] if parts[:2] == ["journal", "pending"] else parts[3:] if parts[0] == "vectordb" else parts
+        if any(self._mentions.mentioned_in(part) for part in free if not part.startswith("owner=")):
+            found["its name holds a name of the person"] += 1
+        return found
+
+    def in_bytes(self, data: bytes, *, unreadable: bool) -> Counter[str]:
+        """Search raw bytes.
+
+        Args:
+            data: what a file holds.
+            unreadable: whether nothing else can be done to find names in it.
+        """
+        found: Counter[str] = Counter()
+        for what, pattern, always in self._raw:
+            if (always or unreadable) and (hits := len(pattern.findall(data))):
+                found[f"{what} (in its bytes)"] += hits
+        if unreadable and self._long:
+            runs = (run.decode("ascii") for run in _PRINTABLE.findall(data))
+            found["a name of the person (in its bytes)"] += sum(map(self._long.mentioned_in, runs))
+        if self._ids and (hits := len(self._ids.intersection(_HEX.findall(data.decode("latin-1"))))):
+            found["ids of what was removed (in its bytes)"] += hits
+        return +found
+
+    def in_text(self, text: str) -> Counter[str]:
+        """Search a text of which nothing else is known."""
+        found = self._in_texts([text], "its text", are_persons=True)
+        subject = self._subject
+        if subject.kind is SubjectKind.AGENT and self.names_agent(text):
+            found["it names the agent"] += 1
+        if subject.kind is SubjectKind.CONVERSATION and f'"{subject.conversation_id}"' in text:
+            found["it names the conversation"] += 1
+        return found
+
+    def names_agent(self, text: str) -> bool:
+        """Tell whether a text, such as a broken record, has the agent's id as a value, and no other workspace's."""
+        quoted = re.search(
+            rf"""["']?agent_id["']?\s*[:=]\s*["']?{re.escape(self._subject.agent_id or "")}(?![\w.-])""", text
+        )
+        named = re.search(r"""["']?workspace_id["']?\s*[:=]\s*["']?([\w.-]+)""", text)
+        return bool(quoted) and (named is None or named[1] == self._subject.workspace_id)
+
+    def in_record(self, record: object, whose: Whose = ANYBODY) -> Counter[str]:
+        """Search a JSON value."""
+        found: Counter[str] = Counter()
+        subject = self._subject
+        later = False
+        if isinstance(record, Mapping):
+            own: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
+            later = self._is_later(record)
+            if subject.kind is SubjectKind.AGENT and None not in own and self.is_within_reach(own) and own != whose:
+                found["records of the agent"] += not later
+            whose = own
+            if self.is_within_reach(whose) and not later:
+                found += self._in_ids(record)
+            for key, value in record.items():
+                if isinstance(value, str):
+                    free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
+                    found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
+                    if key == "record" and subject.kind is not SubjectKind.PERSON:  # a line that could not be read
+                        found += self.in_text(value)
+                elif not later or not isinstance(value, Mapping):
+                    found += self.in_record(value, whose)
+        elif isinstance(record, list):
+            for value in record:
+                found += self.in_record(value, whose)
+        elif isinstance(record, str):
+            found += self._in_texts([record], "a list", are_persons=self.is_within_reach(whose))
+        return +found
+
+    def in_rows(self, rows: pa.Table, whose: Whose = ANYBODY) -> Counter[str]:
+        """Search rows of any table.
+
+        Args:
+            rows: with any columns.
+            whose: the workspace and the agent, where no columns tell.
+        """
+        found: Counter[str] = Counter()
+        for name, values in _leaves(rows):
+            found += self._in_texts(values, f"column {name}", are_persons=False)
+        within = self._within(rows, whose)
+        if not within.num_rows:
+            return found
+        names, subject = set(within.column_names), self._subject
+        if subject.kind is SubjectKind.AGENT and ("agent_id" in names or "owner" in names):
+            found["rows of the agent"] += within.num_rows
+        elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
+            own = within["conversation_id"].cast(pa.string())
+            found["rows of the conversation"] += pc.sum(pc.equal(own, subject.conversation_id)).as_py() or 0
+        elif subject.kind is SubjectKind.PERSON:
+            if "user_id" in names:
+                users = pa.array(list(subject.names), pa.string())
+                found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
+            for name, values in _leaves(self._said_by_then(within)):
+                found += self._in_mentions(values, f"column {name}", name.split(".", maxsplit=1)[0])
+        return +found
+
+    def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        if self._subject.kind is SubjectKind.CONVERSATION:
+            found["records of the conversation"] += record.get("conversation_id") == self._subject.conversation_id
+        if self._subject.kind is SubjectKind.PERSON:
+            found["records of the user"] += record.get("user_id") in self._subject.names
+        return found
+
+    def _in_texts(self, values: Iterable[str], where: str, *, are_persons: bool) -> Counter[str]:
+        """Search for what was removed, and in texts for persons."""
+        texts = list(values)
+        found: Counter[str] = Counter()
+        if self._ids:
+            known = self._ids.intersection(*[_HEX.findall("\n".join(texts))]) if texts else set()
+            found[f"ids of what was removed ({where})"] += len(known)
+        if self._contents:
+            long = (text for text in texts if len(text) >= LEAST_CHARACTERS)
+            found[f"texts that were removed ({where})"] += sum(
+                content_mark(self._salt, text) in self._contents for text in long
+            )
+        if are_persons:
+            found += self._in_mentions(texts, where, "")
+        return found
+
+    def _in_mentions(self, values: Iterable[str], where: str, column: str) -> Counter[str]:
+        if not self._mentions or column in _NO_PERSONS:
+            return Counter()
+        return Counter({f"names of the person ({where})": sum(map(self._mentions.mentioned_in, values))})
+
+    def _within(self, rows: pa.Table, whose: Whose) -> pa.Table:
+        """Return the rows among which the subject may be, without those of things said after the forgetting."""
+        subject = self._subject
+        names = set(rows.column_names)
+        if "owner" in names and "agent_id" not in names:
+            owners = rows["owner"].cast(pa.string())
+            prefix = self._owner if subject.agent_id else f"{subject.workspace_id}~"
+            rows = rows.filter(pc.equal(owners, prefix) if subject.agent_id else pc.starts_with(owners, prefix))
+        elif not self.is_within_reach(whose):
+            return rows.slice(0, 0)
+        for name, wanted in (("workspace_id", subject.workspace_id), ("agent_id", subject.agent_id)):
+            if name in names and wanted is not None:
+                rows = rows.filter(pc.equal(rows[name].cast(pa.string()), wanted))
+        time = next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
+        if time is not None and rows.num_rows:
+            at = pa.scalar(self._at, pa.timestamp("us", tz="UTC"))
+            then = rows[time].cast(pa.timestamp("us", tz=rows[time].type.tz))
+            if rows[time].type.tz is None:
+                then = pc.assume_timezone(then, "UTC")
+            rows = rows.filter(pc.fill_null(pc.less_equal(then, at), fill_value=True))
+        return rows
+
+    def _said_by_then(self, rows: pa.Table) -> pa.Table:
+        """Return rows without what summaries of a period that had not ended hold of the time after the forgetting."""
+        end = next((name for name in _ENDS if name in rows.column_names), None)
+        if end is None or "content" not in rows.column_names or not pa.types.is_timestamp(rows[end].type):
+            return rows
+        at, last = self._at, self._at.date()
+        if all(moment is None or _aware(moment) <= at for moment in rows[end].to_pylist()):
+            return rows
+        records = rows.drop_columns([name for name in ("vector",) if name in rows.column_names]).to_pylist()
+        for record in records:
+            if record[end] is None or _aware(record[end]) <= at:
+                continue
+            lines = (record["content"] or "").split("\n")
+            record["content"] = "\n".join(line for line in lines if _day_of(line, last) <= last)
+            record |= {name: [] for name in ("entities", "terms") if name in record}
+            points = record.get("key_points") or []
+            record["key_points"] = [point for point in points if _aware(point["event_at"]) <= at]
+        return pa.Table.from_pylist(records)
+
+    def _is_later(self, record: Mapping[str, Any]) -> bool:
+        for name in _TIMES:
+            value = record.get(name)
+            if isinstance(value, str):
+                try:
+                    return _aware(datetime.fromisoformat(value)) > self._at
+                except ValueError:
+                    return False
+        return False
+
+    def _path_pattern(self) -> re.Pattern[str] | None:
+        subject = self._subject
+        if subject.kind is not SubjectKind.AGENT:
+            return None
+        workspace, agent = re.escape(subject.workspace_id), re.escape(subject.agent_id or "")
+        return re.compile(
+            rf"/(owner=)?{workspace}(~|%7E){agent}/|/pending/{workspace}/{agent}/"
+            rf"|/vectordb/{workspace}/({agent}__[a-z]+|_{agent}\.[^/]*)\.lance/",
+            re.IGNORECASE,
+        )
+
+    def _raw_patterns(self) -> list[tuple[str, re.Pattern[bytes], bool]]:
+        """Return what to look for in bytes: in words, how, and whether in files that are read otherwise, too."""
+        subject = self._subject
+        workspace, agent = (re.escape((one or "").encode()) for one in (subject.workspace_id, subject.agent_id))
+        if subject.kind is SubjectKind.AGENT:
+            owner = rb"(?<![\w.-])%b(~|%%7E|/)%b(?![\w.-])" % (workspace, agent)
+            return [("the agent's name", re.compile(owner, re.IGNORECASE), True)]
+        names = subject.names or (subject.conversation_id or "",)
+        what = "a name of the person" if subject.names else "the conversation's id"
+        return [
+            (what, re.compile(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % re.escape(name.encode()), re.IGNORECASE), False)
+            for name in names
+            if len(name.encode()) >= LEAST_BYTES
+        ]
+
+
+def _leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    """Yield all columns of texts, of nested ones too, with the different texts that they hold."""
+    for name in rows.column_names:
+        for path, array in _texts(name, rows[name]):
+            yield path, [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]
+
+
+def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, Any]]:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        yield from _texts(name, column.cast(kind.value_type))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        yield name, column
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _texts(f"{name}.{field.name}", pc.struct_field(column, field.name))
+    elif pa.types.is_map(kind):
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            yield from _texts(f"{name}.key", chunk.keys)
+            yield from _texts(f"{name}.value", chunk.items)
+    elif _is_list(kind) and not pa.types.is_primitive(kind.value_type):
+        yield from _texts(name, pc.list_flatten(column))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _id(value: object, otherwise: str | None) -> str | None:
+    return value if isinstance(value, str) else otherwise
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _day_of(line: str, otherwise: date) -> date:
+    dated = _DATED.match(line)
+    try:
+        return date.fromisoformat(dated[1]) if dated else otherwise
+    except ValueError:
+        return otherwise

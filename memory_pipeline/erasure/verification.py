@@ -1,0 +1,223 @@
+"""Verification: searches every file below the lake's root for what a receipt says is gone.
+
+Whether a file is referenced by anything does not matter: what is on the disk is read. Parquet, JSON and YAML are read
+as what they are, tables of the vector index in all versions that are there, and the bytes of all files besides.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memory_pipeline.erasure.lances import DELETED, LanceFolder, LanceReader
+from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from memory_pipeline.erasure.receipt import Receipt
+    from memory_pipeline.lake import Lake
+
+#: Rows of a Parquet file that are looked at at a time.
+_ROWS = 20_000
+_TABLE = re.compile(r"(?P<folder>vectordb/(?P<workspace>[^/]+)/(?P<name>[^/]+)\.lance)/.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that should be gone: the file (of the index: the table and its version), what, and how often.
+
+    What was found is not repeated.
+    """
+
+    file: str
+    what: str
+    count: int
+
+    def __str__(self) -> str:
+        """Return it as a line."""
+        return f"{self.file}: {self.what}" + (f", {self.count} times" if self.count > 1 else "")
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a search for leftovers found.
+
+    Attributes:
+        places: how many files were searched in each folder of the root; ``.`` stands for the root itself.
+        bytes: of all files.
+        findings: what should be gone.
+        unsearched: files that belong to what was forgotten, and hold something that cannot be read.
+    """
+
+    places: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unsearched: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether everything was searched, and nothing found."""
+        return not self.findings and not self.unsearched
+
+    @property
+    def files(self) -> int:
+        """How many files were searched."""
+        return self.places.total()
+
+
+def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = lambda *_: None) -> Verification:
+    """Search a lake for what a receipt says is gone.
+
+    What mentions a forgotten person, or belongs to a forgotten agent or conversation, and was said after the
+    forgetting, is none of it.
+
+    Args:
+        lake: the lake that the receipt is of.
+        receipt: what :func:`~memory_pipeline.erasure.forgetting.forget` returned.
+        progress: called now and then with the number of files that were searched, and of all.
+
+    Raises:
+        InputError: the lake does not hold the tombstones that the receipt names: the receipt is another lake's.
+    """
+    known = {tombstone.id for tombstone in lake.tombstones.all()}
+    if not known.issuperset(receipt.tombstones):
+        raise InputError(
+            f"the receipt is of the lake at {shown(receipt.lake, 200)}, and the one at {lake.storage.uri} has never "
+            "forgotten that; name the lake with --root"
+        )
+    sought = Sought(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
+    result = Verification()
+    files = _files(lake)
+    tables: dict[str, LanceFolder] = {}
+    for number, path in enumerate(files):
+        if number % 100 == 0:
+            progress(number, len(files))
+        data = lake.storage.read(path)
+        if data is None:  # deleted since it was listed
+            continue
+        result.places[path.partition("/")[0] if "/" in path else "."] += 1
+        result.bytes += len(data)
+        table = _TABLE.fullmatch(path)
+        if table is not None:
+            lance = tables.setdefault(table["folder"], LanceFolder(table["workspace"], table["name"]))
+            within = sought.is_within_reach(lance.whose) and not lance.add(path, data)
+            _note(result, path, sought.in_path(path) + sought.in_bytes(data, unreadable=within))
+        else:
+            _note(result, path, _searched(sought, path, data))
+    for path in _folders(lake, files):
+        _note(result, f"{path}/", sought.in_path(path))
+    touched = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
+    reader = LanceReader(lake.storage)
+    for lance in tables.values():
+        if sought.is_within_reach(lance.whose):
+            is_clean = f"{lance.workspace_id}/{lance.name}" in touched
+            _search_table(lake, sought, result, reader, lance, clean=is_clean)
+    progress(len(files), len(files))
+    return result
+
+
+def _searched(sought: Sought, path: str, data: bytes) -> Counter[str]:
+    read = _in_parquet(sought, data) if data[:4] == b"PAR1" else _in_text(sought, data)
+    return sought.in_path(path) + sought.in_bytes(data, unreadable=read is None) + (read or Counter())
+
+
+def _in_parquet(sought: Sought, data: bytes) -> Counter[str] | None:
+    found: Counter[str] = Counter()
+    try:
+        for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
+            found += sought.in_rows(pa.Table.from_batches([batch]))
+    except (OSError, pa.ArrowException):
+        return None  # cut off, say
+    return found
+
+
+def _in_text(sought: Sought, data: bytes) -> Counter[str] | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    records = _records(text)
+    if records is None:
+        return sought.in_text(text)
+    found: Counter[str] = Counter()
+    for record in records:
+        found += sought.in_text(record) if isinstance(record, str) else sought.in_record(record)
+    return found
+
+
+def _records(text: str) -> Iterable[object] | None:
+    """Return the JSON values of a text, of which those that cannot be read are texts; None where it is no JSON."""
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError):
+        pass
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    records: list[object] = []
+    for line in text.splitlines():
+        try:
+            records.append(json.loads(line))
+        except (ValueError, RecursionError):
+            records.append(line)
+    return records
+
+
+def _search_table(
+    lake: Lake,
+    sought: Sought,
+    result: Verification,
+    reader: LanceReader,
+    lance: LanceFolder,
+    *,
+    clean: bool,
+) -> None:
+    """Search all versions of a table of the index, and what no version reads; say what of it cannot be read.
+
+    Args:
+        lake: where.
+        sought: what to look for.
+        result: where to enter what is found.
+        reader: opens tables.
+        lance: the table's folder.
+        clean: whether there must be no deleted rows in its files.
+    """
+    problems: list[str] = []
+    for version, rows in reader.versions(lance, problems):
+        _note(result, f"{lance.path} (version {version})", sought.in_rows(rows, lance.whose))
+    for path in lance.unread():
+        _note(result, path, sought.in_bytes(lake.storage.read(path) or b"", unreadable=True))
+        result.unsearched.append(f"{path}: no version reads it")
+    result.unsearched += [f"{lance.path}: {problem}" for problem in problems if clean or not problem.endswith(DELETED)]
+
+
+def _note(result: Verification, file: str, found: Counter[str]) -> None:
+    result.findings += [Finding(file, what, count) for what, count in found.items() if count > 0]
+
+
+def _files(lake: Lake) -> list[str]:
+    """Return all files below the root; those too that storage passes over, since somebody is, or was, writing them."""
+    found = {entry.path for entry in lake.storage.list("")}
+    if lake.storage.is_local:
+        root = Path(lake.storage.uri)
+        found |= {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    return sorted(found)
+
+
+def _folders(lake: Lake, files: list[str]) -> list[str]:
+    """Return the folders that hold no file; the others are searched with their files' names."""
+    if not lake.storage.is_local:
+        return []
+    root = Path(lake.storage.uri)
+    known = {"/".join(parts[:end]) for path in files for parts in [path.split("/")] for end in range(1, len(parts))}
+    folders = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_dir())
+    return sorted(path for path in folders if path not in known)

@@ -1,0 +1,257 @@
+"""Forgetting: what goes, what stays as if it had never been said, and what cannot come back."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Message
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.erasure import Receipt, forget, forgetting, survey, verify
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.expirations import raise_marks
+from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
+from memory_pipeline.steps import make
+from memory_pipeline.steps.acknowledge import acknowledge
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, versions, write
+from memory_pipeline_tests.erasure.lakes import SALES, built, edit, held, written
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.edits import Edit
+    from memory_pipeline.models.selection import Models
+
+ANNA = Subject.person("acme", ["Anna", "u-17"])
+CONVERSATION = Subject.conversation(ACME, "c4")
+
+
+def is_annas(record: Message | Edit) -> bool:
+    if record.scope.workspace_id != "acme":
+        return False
+    if isinstance(record, Message):
+        return record.user_id == "u-17" or Mentions(["Anna"]).mentioned_in(f"{record.name} {record.content}")
+    return any("Anna" in (one.subject, one.object) for one in record.operations)
+
+
+def is_of_conversation(record: Message | Edit) -> bool:
+    return isinstance(record, Message) and (record.scope, record.conversation_id) == (ACME, "c4")
+
+
+def assert_verified(lake: Lake, receipt: Receipt) -> None:
+    result = verify(lake, receipt)
+    assert not [*map(str, result.findings), *result.unsearched]
+
+
+def test_what_stays_is_as_if_the_rest_had_never_been_said(lake: Lake, models: Models, tmp_path: Path) -> None:
+    steps = [(ANNA, is_annas), (CONVERSATION, is_of_conversation), (Subject.agent(SALES), lambda r: r.scope == SALES)]
+    receipts = []
+    for subject, _ in steps:
+        assert survey(lake, subject, NOW).counts
+        receipts.append(forget(lake, models, subject, NOW))
+        assert not survey(lake, subject, NOW).counts
+        for grain in Grain:
+            assert not grain_status(lake, grain, START, NOW).pending
+    never = built(Lake(str(tmp_path / "never")), models, lambda r: not any(is_gone(r) for _, is_gone in steps))
+    assert held(lake) == held(never)
+    assert [verify(lake, receipt).findings for receipt in receipts] == [[], [], []]
+
+    before = versions(lake)
+    run(lake, models)
+    assert versions(lake) == before
+    again = forget(lake, models, ANNA, NOW)
+    assert not again.remade
+    assert {part.what for part in again.removed} == {"files"}
+
+    # A writer that sends everything again, as after a restore, brings nothing back.
+    written(lake)
+    run(lake, models)
+    assert not lake.journal.pending()
+    assert held(lake) == held(never)
+    forget(lake, models, Subject.agent(SALES), NOW)  # the folder in which its journal files were
+    for receipt in receipts:
+        assert_verified(lake, receipt)
+
+
+def test_a_receipt_says_what_was_removed(lake: Lake, models: Models) -> None:
+    receipt = forget(lake, models, ANNA, NOW)
+    counts = {(part.place, part.what): part.count for part in receipt.removed}
+    assert counts["messages", "rows"] == 6
+    assert set(receipt.remade["working"]) == {"2024-01-15T08", "2024-01-16T09", "2024-01-16T10"}
+    assert receipt.remade["yearly"] == ("2024",)
+    assert receipt.ids
+    assert receipt.contents
+    assert receipt.files > 0
+    assert receipt.bytes > 0
+    assert receipt.at == NOW
+    assert any("Dagster" in part for part in receipt.not_covered)
+
+
+def test_journal_and_quarantine_lose_what_is_the_persons_and_nothing_else(lake: Lake, models: Models) -> None:
+    write(lake, conversation("Ask Anna.", "Ask Bob.", name="Dora", at="2024-02-01T08:00", conversation_id="c9"))
+    lake.journal.append([edit("Anna", "Eve", "2024-02-01T08:10"), edit("Bob", "Eve", "2024-02-01T08:10")])
+    folder = "journal/pending/acme/support/2024-02-01T08"
+    broken = ['{"content": "to Anna, and then', '{"content": "to Bob, and then']
+    lake.storage.write(f"{folder}__01HNGZ0000000000000000000A.jsonl", "\n".join([*broken, ""]).encode())
+    for name, record in enumerate(
+        [
+            {"workspace_id": "acme", "messages": [{"content": "Anna?", "timestamp": "?"}]},
+            {"workspace_id": "other", "messages": [{"content": "Anna?", "timestamp": "?"}]},
+            {"workspace_id": "acme", "messages": [{"content": "Bob?", "timestamp": "?"}]},
+            "line with Anna, cut off",
+        ]
+    ):
+        text = json.dumps({"reason": "r", "where": "w", "record": record})
+        lake.storage.write(f"journal/quarantine/{name}.json", text.encode())
+    receipt = forget(lake, models, ANNA, NOW)
+
+    held = [lake.journal.read(file) for file in lake.journal.pending()]
+    assert sorted(message.content for one in held for message in one.messages if one.messages) == ["Ask Bob."]
+    assert [one.operations[0].subject for each in held for one in each.edits] == ["Bob"]
+    left = [lake.storage.read(entry.path) or b"" for entry in lake.storage.list("journal/quarantine")]
+    assert sum(b"Anna" in data for data in left) == 1  # another workspace's
+    assert sum(b"Bob" in data for data in left) == 2
+    assert_verified(lake, receipt)
+
+
+def test_answers_go_and_what_they_cost_is_still_known(lake: Lake, models: Models) -> None:
+    use = {"workspace_id": "acme", "agent_id": "sales", "purpose": "extraction", "model": "m", "prompt_version": "p"}
+    numbers = {"tokens_in": 7, "tokens_out": 1, "cost": 0.5}
+    asked = {**use, **numbers, "grain": "working", "period": "2024-01-16T10"}
+
+    def rows(spec: Any, **own: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.Table.from_pylist([{**asked, **own}], schema=spec.schema)
+
+    lake.tables.replace(ANSWERS, ["2024-01-16T10"], rows(ANSWERS, key="1" * 32, answer="{}"), grain="working")
+    call = {"hour": "2024-01-17T00", "id": "i", "request_id": "i", "key": "1" * 32, "called_at": NOW}
+    call |= {"texts": 1, "seconds": 1.0, "outcome": "ok"}
+    lake.tables.replace(MODEL_CALLS, ["2024-01-17T00"], rows(MODEL_CALLS, **call))
+    receipt = forget(lake, models, Subject.agent(SALES), NOW)
+    assert not lake.tables.read(ANSWERS).num_rows
+    (kept,) = lake.tables.read(MODEL_CALLS).to_pylist()
+    assert (kept["agent_id"], kept["cost"]) == ("erased", 0.5)
+    assert_verified(lake, receipt)
+
+
+def test_whoever_is_interrupted_starts_over(
+    lake: Lake, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StopError(Exception):
+        pass
+
+    def stopping(step: Any) -> Any:
+        def stopped(*arguments: Any, **named: Any) -> None:
+            step(*arguments, **named)
+            raise StopError
+
+        return stopped
+
+    steps = ["remove_unread", "scrub_summaries", "remove_answers", "remove_rows", "remake", "bring_level", "_finish"]
+    for name in steps:
+        with monkeypatch.context() as patch:
+            patch.setattr(forgetting, name, stopping(getattr(forgetting, name)))
+            with pytest.raises(StopError):
+                forget(lake, models, ANNA, NOW)
+    assert not all(one.is_done for one in lake.tombstones.all())
+    receipt = forget(lake, models, ANNA, NOW)
+    assert all(one.is_done for one in lake.tombstones.all())
+    never = built(Lake(str(tmp_path / "never")), models, lambda record: not is_annas(record))
+    assert held(lake) == held(never)
+    assert_verified(lake, receipt)
+
+
+@pytest.mark.parametrize("moment", ["extracting", "indexing", "acknowledging"])
+def test_a_run_that_is_under_way_brings_nothing_back(
+    lake: Lake, models: Models, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = "2024-02-01T08:00"
+    write(lake, conversation("Anna moved to Rome.", "I moved to Oslo.", name="Dora", at=at, conversation_id="c9"))
+    write(lake, conversation("I live in Rome.", at=at, conversation_id="c8", scope=SALES))
+    begun: list[str] = []
+
+    def forgetting_once(step: Any) -> Any:
+        def done(*arguments: Any, **named: Any) -> Any:
+            if not begun:
+                begun.append(moment)
+                forget(Lake(lake.storage.uri), models, ANNA, NOW)
+            return step(*arguments, **named)
+
+        return done
+
+    class Extractor:
+        method = staticmethod(models.extractor.method)
+        extract = staticmethod(forgetting_once(models.extractor.extract))
+
+    with monkeypatch.context() as patch:
+        if moment == "indexing":
+            patch.setattr(lake.index, "replace", forgetting_once(lake.index.replace))
+        elif moment == "acknowledging":
+            patch.setattr(make, "acknowledge", forgetting_once(acknowledge))
+        run(lake, replace(models, extractor=Extractor()) if moment == "extracting" else models)
+    assert begun
+    contents = lake.tables.read(FACTS, [hour.key for hour in hours("2024-02-01T08")])["content"].to_pylist()
+    assert sum("Oslo" in content for content in contents) == 2  # what was said, and that it is so
+    assert not any("Anna" in content for content in contents)
+    assert not any("Rome" in row["content"] for row in held(lake)[str((SALES, Grain.WORKING))])
+    # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
+    for path in Path(lake.storage.uri).rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    assert_verified(lake, forget(lake, models, ANNA, NOW))
+
+
+def test_what_has_expired_loses_the_points_that_name_the_person(lake: Lake, models: Models) -> None:
+    day = lake.calendar.bounds(hours("2024-01-15T08")[0])[0]
+    keys = [hour.key for hour in hours("2024-01-15T08")]
+    through = {("acme", "support", kept): keys[0] for kept in (Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES)}
+    raise_marks(lake.tables, through, NOW)
+    gone = {spec: lake.tables.read(spec, keys).num_rows for spec in (MESSAGES, FACTS)}
+    assert all(gone.values())
+    lake.ledger.note_expired({("working_facts", keys[0]): 0, ("messages", keys[0]): 0})
+    for spec in gone:
+        lake.tables.remove(spec, keys)
+    before = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()[0]
+    assert "Anna" in before["content"]
+    assert "weather" in before["content"]
+
+    receipt = forget(lake, models, ANNA, NOW)
+    (after,) = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
+    assert "Anna" not in after["content"]
+    assert "weather" in after["content"]
+    assert after["vector"] is not None
+    assert len(after["key_points"]) < len(before["key_points"])
+    for grain in Grain:
+        assert not grain_status(lake, grain, START, NOW).pending, grain
+    assert_verified(lake, receipt)
+    assert any("expired" in part for part in receipt.not_covered)
+    assert day < NOW
+
+    of_conversation = forget(lake, models, CONVERSATION, NOW)
+    assert any("cannot be told apart" in part for part in of_conversation.not_covered)
+
+
+def test_collections_lose_items_that_name_the_person(lake: Lake, models: Models) -> None:
+    from memory_pipeline.lake import VectorCollection, VectorItem
+
+    collection = VectorCollection(lake, ACME, 2)
+    collection.upsert(
+        [
+            VectorItem(id="doc-1", vector=[1.0, 0.0], content="About Anna.", metadata={"page": "3"}),
+            VectorItem(id="doc-2", vector=[1.0, 0.5], content="Signed.", metadata={"author": "Anna"}),
+            VectorItem(id="doc-3", vector=[0.0, 1.0], content="About Bob.", metadata={}),
+        ]
+    )
+    receipt = forget(lake, models, ANNA, NOW)
+    assert [match.id for match in VectorCollection(lake, ACME, 2).search([1.0, 1.0])] == ["doc-3"]
+    assert_verified(lake, receipt)
+    agent = forget(lake, models, Subject.agent(ACME), NOW)
+    assert VectorCollection(lake, ACME, 2).stats().items == 0
+    assert_verified(lake, agent)

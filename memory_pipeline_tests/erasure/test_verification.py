@@ -1,0 +1,247 @@
+"""Verification: whatever is left behind is found, wherever it lies, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.erasure import Receipt, forget, verify
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.invoking import call, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.erasure.conftest import Erased
+
+
+def put(folder: Path, path: str, data: str | bytes | object) -> None:
+    """Write a file: bytes and texts as they are, anything else as JSON."""
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = data if isinstance(data, str | bytes) else json.dumps(data)
+    target.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def parquet(folder: Path, path: str, **columns: list[Any]) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), folder / path)
+
+
+def old_version(folder: Path, original: Path) -> None:
+    """Put back all versions of an index table that there were."""
+    table = "vectordb/acme/support__working.lance"
+    for path in (original / table).rglob("*"):
+        target = folder / table / path.relative_to(original / table)
+        if path.is_file() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+
+def old_data(folder: Path, original: Path) -> None:
+    """Put back the data of an index table, without the version that read it."""
+    name = "vectordb/acme/support__daily.lance/data"
+    for path in (original / name).iterdir():
+        shutil.copy(path, folder / name)
+
+
+def old_table_file(folder: Path, original: Path) -> None:
+    (path,) = (original / "tables/messages/period=2024-01-16T10").glob("*.parquet")
+    shutil.copy(path, folder / "tables/messages/period=2024-01-16T10/left.parquet")
+
+
+PERSON: dict[str, Callable[[Path, Path], object]] = {
+    "table file": old_table_file,
+    "index version": old_version,
+    "index data": old_data,
+    "quarantine": lambda at, _: put(
+        at, "journal/quarantine/1.json", {"reason": "r", "where": "w", "record": '{"content": "Ask A\\u006ena'}
+    ),
+    "journal": lambda at, _: put(
+        at,
+        "journal/pending/acme/support/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
+        {"workspace_id": "acme", "agent_id": "support", "content": "ask ÄNNA", "timestamp": "2024-02-01T08:00+00:00"},
+    ),
+    "journal, of the user": lambda at, _: put(
+        at,
+        "journal/pending/acme/support/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
+        {"workspace_id": "acme", "agent_id": "support", "content": "Hello.", "user_id": "u-17"},
+    ),
+    "write that was broken off": lambda at, _: put(
+        at, "journal/pending/acme/support/.2024-02-01T08.jsonl.01H", '{"workspace_id": "acme", "content": "Anna sa'
+    ),
+    "mart": lambda at, _: parquet(at, "marts/entities/part-0.parquet", workspace_id=["acme"], entity=["anna"]),
+    "nested column": lambda at, _: parquet(at, "marts/x.parquet", workspace_id=["acme"], names=[[{"a": ["Anna"]}]]),
+    "answer": lambda at, _: put(
+        at,
+        f"calls/pending/answers/{'1' * 32}.json",
+        {"calls": [], "answer": {"workspace_id": "acme", "agent_id": "support", "answer": '{"name": "Anna"}'}},
+    ),
+    "configuration": lambda at, _: put(at, "config/workspaces.yaml", "# ask Anna\nworkspaces: {}\n"),
+    "bytes": lambda at, _: put(at, "core.1", b"\xff\x00user Anna \xfe u-17 in memory; anna-marie" + bytes(9)),
+    "name of a file": lambda at, _: put(at, "exports/anna.csv", "1;2"),
+    "log": lambda at, _: put(at, "tables/facts/_delta_log/9.json", {"commitInfo": {"userMetadata": "for Anna"}}),
+}
+
+
+@pytest.mark.parametrize("place", PERSON)
+def test_what_is_left_of_a_person_is_found(erased: Erased, original: Path, place: str) -> None:
+    lake = Lake(str(erased.folder))
+    known = {path for path in erased.folder.rglob("*") if path.is_file()}
+    PERSON[place](erased.folder, original)
+    planted = [path.relative_to(erased.folder).as_posix() for path in erased.folder.rglob("*") if path not in known]
+    result = verify(lake, erased.person)
+    assert not result.ok
+    found = [*(finding.file for finding in result.findings), *result.unsearched]
+    folders = [path.partition(".lance/")[0] for path in planted]  # of an index, tables are named
+    assert all(file.startswith(tuple(folders)) for file in found)
+    assert not any("Lisbon" in str(finding) or "ask" in str(finding) for finding in result.findings)
+
+
+AGENT: dict[str, Callable[[Path, Path], object]] = {
+    "folder": lambda at, _: (at / "tables/graph_facts/owner=acme~sales").mkdir(),
+    "index": lambda at, original: shutil.copytree(
+        original / "vectordb/acme/sales__daily.lance", at / "vectordb/acme/sales__daily.lance"
+    ),
+    "collection": lambda at, _: put(at, "vectordb/acme/_sales.default.lance/data/1.lance", b"x"),
+    "table file": old_table_file,
+    "mart": lambda at, _: parquet(at, "marts/growth/part-0.parquet", workspace_id=["acme"], agent_id=["sales"]),
+    "owner": lambda at, _: parquet(at, "marts/x.parquet", owner=["acme~sales"]),
+    "log": lambda at, _: put(
+        at, "tables/graph_facts/_delta_log/00000000000000000099.json", {"add": {"path": "owner=acme%7Esales/p.parquet"}}
+    ),
+    "predicate in a log": lambda at, _: put(
+        at,
+        "tables/graph_facts/_delta_log/9.json",
+        {"commitInfo": {"predicate": "owner IN ('acme~other', 'acme~sales')"}},
+    ),
+    "journal": lambda at, _: put(
+        at,
+        "journal/pending/acme/sales/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
+        {"workspace_id": "acme", "agent_id": "sales", "content": "Hi."},
+    ),
+    "quarantine": lambda at, _: put(
+        at, "journal/quarantine/1.json", {"reason": "r", "record": {"workspace_id": "acme", "agent_id": "sales"}}
+    ),
+    "broken record": lambda at, _: put(
+        at, "journal/quarantine/1.json", {"reason": "r", "record": '{"agent_id": "sales", "content": "Hi'}
+    ),
+    "spending": lambda at, _: put(
+        at, "calls/pending/calls/1.json", {"calls": [{"workspace_id": "acme", "agent_id": "sales"}], "answer": None}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", AGENT)
+def test_what_is_left_of_an_agent_is_found(erased: Erased, original: Path, place: str) -> None:
+    AGENT[place](erased.folder, original)
+    assert verify(Lake(str(erased.folder)), erased.agent).findings
+
+
+def test_ids_and_texts_of_what_was_removed_are_found(erased: Erased) -> None:
+    lake = Lake(str(erased.folder))
+    put(erased.folder, "marts/a.csv", f"fact;working:2024-01-15T08:{erased.person.ids[0]}\n")
+    put(erased.folder, "state/b.bin", b"\xff" + erased.person.ids[1].encode())
+    parquet(erased.folder, "marts/c.parquet", said=["I live in Lisbon, near the old harbour."])
+    found = {finding.file: finding.what for finding in verify(lake, erased.person).findings}
+    assert found.keys() == {"marts/a.csv", "state/b.bin", "marts/c.parquet"}
+    assert "texts that were removed" in found["marts/c.parquet"]
+
+
+def test_others_are_not_taken_for_what_was_erased(erased: Erased) -> None:
+    """Another agent may be spoken of; another workspace may know an Anna; what is said later is said anew."""
+    later = {"content": "Anna again", "user_id": "u-17", "timestamp": "2026-03-01T08:00+00:00"}
+    put(erased.folder, "marts/a.json", {"workspace_id": "acme", "agent_id": "support", "content": "the sales team"})
+    put(erased.folder, "marts/b.json", {"workspace_id": "other", "agent_id": "sales", "content": "Anna, u-17"})
+    put(erased.folder, "marts/c.json", {"workspace_id": "acme", "agent_id": "support", **later})
+    parquet(erased.folder, "marts/d.parquet", owner=["acme~sales2", "acme~presales"], workspace_id=["acme", "acme"])
+    parquet(erased.folder, "marts/e.parquet", workspace_id=["other"], name=["Anna"])
+    lake = Lake(str(erased.folder))
+    for receipt in (erased.person, erased.agent):
+        result = verify(lake, receipt)
+        assert [*map(str, result.findings), *result.unsearched] == []
+        assert result.files == len([path for path in erased.folder.rglob("*") if path.is_file()])
+        assert result.places["marts"] == 5
+
+
+def test_an_agent_whose_id_is_a_common_word(lake: Lake, models: Models) -> None:
+    receipt = forget(lake, models, Subject.agent(ACME), NOW)  # of whom agent sales speaks
+    assert [str(finding) for finding in verify(lake, receipt).findings] == []
+
+
+def test_a_person_may_come_back_after_the_forgetting(lake: Lake, models: Models) -> None:
+    at = NOW.replace(year=2024, month=1, day=20)
+    receipt = forget(lake, models, Subject.person("acme", ["Anna", "u-17"]), at)
+    write(lake, conversation("Anna is back, so they say.", name="Dora", at="2024-01-21T08:00", conversation_id="c7"))
+    run(lake, models)
+    assert any("Anna is back" in row for row in lake.tables.read(MESSAGES)["content"].to_pylist())
+    assert [str(finding) for finding in verify(lake, receipt).findings] == []
+
+
+def test_a_receipt_can_be_written_down(erased: Erased) -> None:
+    text = erased.person.to_json()
+    assert Receipt.from_json(text) == erased.person
+    assert "Lisbon" not in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "[" * 100_000,
+        lambda text: "{}",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("Anna", "Bob"),
+        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: json.dumps({**json.loads(text), "ids": 5}),
+    ],
+)
+def test_what_is_no_receipt_is_refused(erased: Erased, change: Callable[[str], str]) -> None:
+    with pytest.raises(InputError, match="receipt"):
+        Receipt.from_json(change(erased.person.to_json()))
+
+
+def test_a_receipt_of_another_lake_is_refused(erased: Erased, lake: Lake) -> None:
+    with pytest.raises(InputError, match="receipt is of the lake at"):
+        verify(lake, erased.person)
+    moved = replace(erased.person, lake="/elsewhere")
+    assert verify(Lake(str(erased.folder)), moved).ok  # a lake may be moved
+
+
+def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    where = ("--root", lake.storage.uri)
+    who = ("--workspace", "acme", "--person", "Anna", "--person", "u-17")
+    before = read("forget", *where, *who, "--dry-run")
+    assert before["found"]["counts"]["messages"] == 6
+    assert "messages" in call("forget", *where, *who, "--dry-run").output
+    assert call("forget", *where, *who).exit_code == 1  # nobody says yes
+    inside = call("forget", *where, *who, "--yes", "--receipt", f"{lake.storage.uri}/r.json")
+    assert "lies in the lake" in str(inside.exception)
+    assert read("forget", *where, *who, "--dry-run") == before
+
+    done = call("forget", *where, *who, "--yes", "--receipt", "r.json", "--now", NOW.isoformat())
+    assert done.exit_code == 0, done.output
+    assert "forgotten" in done.output
+    assert "new file" in str(call("forget", *where, *who, "--yes", "--receipt", "r.json").exception)
+    checked = call("verify-erasure", "r.json")
+    assert (checked.exit_code, "nothing is left" in checked.output) == (0, True), checked.output
+    put(Path(lake.storage.uri), "marts/a.csv", "Anna")
+    assert call("verify-erasure", "r.json").exit_code == 1
+    assert "marts/a.csv" in call("verify-erasure", "r.json", *where).output
+    assert "cannot be read" in str(call("verify-erasure", "none.json").exception)
+    for wrong in [("--conversation", "c1", "--person", "Anna"), ("--conversation", "c1"), ("--person", "A")]:
+        assert call("forget", *where, "--workspace", "acme", *wrong).exception
