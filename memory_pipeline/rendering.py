@@ -166,6 +166,10 @@ def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) ->
         )
     if any(status.pending for status in statuses):
         yield "pending: run `memory-pipeline run`"
+    for status in statuses:
+        if status.expired:
+            first, last = status.expired[0], status.expired[-1]
+            yield f"{len(status.expired):,} {status.grain} periods have expired and are not kept: {first} to {last}"
     unfinished = sum(len(status.unfinished) for status in statuses)
     if unfinished:
         yield f"{unfinished} periods hold something that waits for a model: it failed, or a budget is spent"

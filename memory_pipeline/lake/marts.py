@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.storage import Storage
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+#: Statistics would hold names in the log.
+_CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
 _HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
@@ -92,7 +94,11 @@ class Marts:
         if table is None:
             try:
                 write_deltalake(
-                    self._uri(name), rows, partition_by=[column] if column else None, writer_properties=_WRITER
+                    self._uri(name),
+                    rows,
+                    partition_by=[column] if column else None,
+                    configuration=_CONFIGURATION,
+                    writer_properties=_WRITER,
                 )
             except CommitFailedError as error:  # another writer is making it
                 raise OvertakenError from error

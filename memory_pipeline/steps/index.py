@@ -39,10 +39,14 @@ def index_periods(
         CommitConflictError: the rows changed again and again; what is in the journal stays there.
     """
     written: set[str] = set()
+    seen = set(also)
     for _ in range(_ATTEMPTS):
         rows = _read(lake, grain, periods)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        parts = {**dict.fromkeys(also, rows.slice(0, 0)), **by_scope(rows)}
+        of_agents = by_scope(rows)
+        # One whose rows vanished since the last attempt is written, too.
+        seen |= of_agents.keys()
+        parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in seen}
         agents = {scope: projected(part, dimension) for scope, part in parts.items()}
         written |= lake.index.replace(grain, periods, agents)
         if content_digest(_read(lake, grain, periods, columns=("digest", "embed_model"))) == content_digest(rows):

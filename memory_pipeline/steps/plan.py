@@ -8,7 +8,7 @@ Dagster remembers of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class GrainStatus:
 
     Attributes:
         grain: which.
-        made: periods that hold rows, in order.
+        made: periods that hold rows, in order; those of which all rows have expired are in `expired`.
         empty: periods that were looked at and had no material.
         rows: rows in all of them.
         pending: closed periods to make: hours with journal files, summaries whose sources are new or have changed,
@@ -42,6 +42,7 @@ class GrainStatus:
             without a vector, or left out until a budget allows it.
         open: periods with material that have not closed yet; hours that have not begun.
         early: hours with journal files that lie before the first day of the memory.
+        expired: periods that were made, and of which nothing is kept any more.
     """
 
     grain: Grain
@@ -53,6 +54,7 @@ class GrainStatus:
     unfinished: list[Period]
     open: list[Period]
     early: list[Period]
+    expired: list[Period] = field(default_factory=list)
 
 
 def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
@@ -85,14 +87,15 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
                 pending.add(period)
     return GrainStatus(
         grain=grain,
-        made=_periods(grain, (key for key, entry in table.items() if entry.rows)),
+        made=_periods(grain, (key for key, entry in table.items() if entry.rows > entry.expired)),
         empty=_periods(grain, (key for key, entry in table.items() if not entry.rows)),
-        rows=sum(entry.rows for entry in table.values()),
+        rows=sum(max(0, entry.rows - entry.expired) for entry in table.values()),
         pending=_sorted(pending),
         missing=_sorted(period for period in pending if period.key not in table),
         unfinished=_sorted(period for period in pending if period.key in table and table[period.key].unfinished),
         open=_sorted(still_open),
         early=_sorted(early),
+        expired=_periods(grain, (key for key, entry in table.items() if 0 < entry.rows <= entry.expired)),
     )
 
 

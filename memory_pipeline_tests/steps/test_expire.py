@@ -106,6 +106,15 @@ def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(kept: L
     assert versions(kept) == before
 
 
+def test_status_tells_what_has_expired_from_what_is_there(kept: Lake) -> None:
+    before = grain_status(kept, Grain.WORKING, START, SOON)
+    expire_at(kept, SOON)
+    after = grain_status(kept, Grain.WORKING, START, SOON)
+    assert after.rows == kept.tables.read(FACTS).num_rows < before.rows
+    assert [str(period) for period in after.made] == ["2024-01-15T08"]
+    assert [str(period) for period in after.expired] == ["2024-01-15T10", "2024-01-23T09"]
+
+
 def test_a_dry_run_says_what_goes_and_deletes_nothing(kept: Lake) -> None:
     before = table_rows(kept)
     shown = expire_at(kept, SOON, dry_run=True)
