@@ -168,8 +168,8 @@ def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) ->
         yield "pending: run `memory-pipeline run`"
     for status in statuses:
         if status.expired:
-            first, last = status.expired[0], status.expired[-1]
-            yield f"{len(status.expired):,} {status.grain} periods have expired and are not kept: {first} to {last}"
+            span = f"{status.expired[0]} to {status.expired[-1]}"
+            yield f"{len(status.expired):,} {status.grain} periods have expired and are not kept: {span}"
     unfinished = sum(len(status.unfinished) for status in statuses)
     if unfinished:
         yield f"{unfinished} periods hold something that waits for a model: it failed, or a budget is spent"

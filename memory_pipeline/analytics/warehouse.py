@@ -165,6 +165,8 @@ class Warehouse:
             rows = self._months_of(model, stale) if model.incremental else self._run(model)
             values = stale if model.incremental and known else None
             replaced = self._marts.replace(name, rows, column=model.incremental, values=values)
+            if replaced.changed:  # what has expired must not stay in files of before; readers look again
+                self._lake.tables.purge_path(f"marts/{name}")
         replace(after, made=made_digest(replaced.files)).write(storage, name)
         self._fresh[name] = True
         months = len(stale) if model.incremental else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +21,10 @@ from memory_pipeline.checks.tables import (
     parts_of,
 )
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import FIRST_YEAR, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.steps.plan import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -36,12 +38,15 @@ _POINT = r"#[0-9]+$"
 #: Where what ids name lies, by what they begin with.
 _PLACES = {place.what: place for place in (SAID, FOUND, *SUMMARIZED.values())}
 _EDIT = "edit"
+#: A period that has closed is made within this time.
+_MOMENT = timedelta(hours=1)
 
 
 def covered(grain: Grain) -> Scan:
     """Find agents' closed periods that have material and no summary, though it has not expired.
 
-    One that waits for a model's budget is counted apart: somebody wants it so.
+    One that waits is counted apart: for a model or its budget, for the gate at which late data is rolled up, or since
+    it has closed a moment ago.
     """
     finer = grain.finer or Grain.WORKING
 
@@ -59,13 +64,24 @@ def covered(grain: Grain) -> Scan:
         present = [part.select(due.columns) for part in parts_of(look, SUMMARIZED[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
         missing = missing.filter(~_expired(look, missing, [Kept(grain.value)]))
-        unfinished = [key for key, entry in look.lake.ledger.entries(table_asset(grain)).items() if entry.unfinished]
-        waiting = missing.filter(pl.col("period").is_in(unfinished))
-        missing = missing.filter(~pl.col("period").is_in(unfinished))
+        waits = _waiting(look, grain)
+        waiting = missing.filter(pl.col("period").is_in(waits))
+        missing = missing.filter(~pl.col("period").is_in(waits))
         numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
         return Offences.of(agent_names(missing, "period"), numbers)
 
     return Scan(REMEMBERED[finer], (*_AGENT, "period"), see, conclude, children)
+
+
+def _waiting(look: Look, grain: Grain) -> list[str]:
+    """Return the periods that the ledger knows to be pending, and that were made before or have just closed."""
+    lake, entries = look.lake, look.lake.ledger.entries(table_asset(grain))
+    pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), look.now).pending
+    return [
+        period.key
+        for period in pending
+        if period.key in entries or lake.calendar.closes_at(period) > look.now - _MOMENT
+    ]
 
 
 def _due(look: Look, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:

@@ -184,7 +184,7 @@ def _subject(workspace_id: str, agent_id: str | None, conversation_id: str | Non
 
 def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
     path = given or Path(f"erasure-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.json")
-    if lake.storage.is_local and path.absolute().is_relative_to(Path(lake.storage.uri)):
+    if lake.storage.is_local and path.resolve().is_relative_to(Path(lake.storage.uri).resolve()):
         raise InputError(
             f"--receipt {shown(str(path), 200)} lies in the lake, and a receipt names who was forgotten; "
             "keep it elsewhere"

@@ -8,7 +8,10 @@ from typing import Any, Protocol, Self, TypeVar
 
 import dagster as dg
 
-#: A cursor of another version is not read: the sensor begins anew, and asks for what the lake says is pending.
+from memory_pipeline.domain.identity import digest
+
+#: A cursor that another version wrote, or a hand, has another digest and is not read: the sensor begins anew, and asks
+#: for what the lake says is pending.
 _VERSION = 1
 
 
@@ -39,7 +42,7 @@ def record_of(context: dg.SensorEvaluationContext) -> dict[str, Any] | None:
         record = "no JSON"
     if record is None:
         return None
-    if isinstance(record, dict) and record.get("version") == _VERSION:
+    if isinstance(record, dict) and record.pop("digest", None) == digest(_VERSION, record):
         return record
     context.log.warning("the cursor is not one of this version and is not read; what is pending is asked for anew")
     return None
@@ -47,7 +50,8 @@ def record_of(context: dg.SensorEvaluationContext) -> dict[str, Any] | None:
 
 def written_cursor(record: Mapping[str, Any]) -> str:
     """Return the text of a record."""
-    return json.dumps({"version": _VERSION, **record}, separators=(",", ":"))
+    plain = json.loads(json.dumps(record))
+    return json.dumps({"digest": digest(_VERSION, plain), **plain}, separators=(",", ":"))
 
 
 def _read(context: dg.SensorEvaluationContext, kind: type[_Memory], record: dict[str, Any]) -> _Memory:

@@ -144,10 +144,14 @@ def told(setback: Setback | None) -> str:
 
 def _is_under_way(record: dg.RunRecord, now: datetime) -> bool:
     """Tell whether a run has not ended; one that ran too long is taken for dead."""
-    if record.dagster_run.status not in _UNFINISHED:
+    status = record.dagster_run.status
+    if status not in _UNFINISHED:
         return False
-    started = record.start_time
-    return started is None or now < datetime.fromtimestamp(started, UTC) + _LONGEST_RUN
+    if status is dg.DagsterRunStatus.QUEUED:
+        return True  # the daemon starts it, whenever there is room
+    # Of one whose process died before it began, Dagster knows no start.
+    since = record.update_timestamp if record.start_time is None else datetime.fromtimestamp(record.start_time, UTC)
+    return now < since.astimezone(UTC) + _LONGEST_RUN
 
 
 def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[Period]:

@@ -14,10 +14,18 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.made import Expiration
 
-#: After the day's roll-ups, before the marts.
+#: In the night; the marts of the next day no longer hold what went.
 _SCHEDULE = "40 3 * * *"
 #: Of each asset, so many partitions at most are reported one by one, the newest; each is an event in Dagster's storage.
 _MOST_OBSERVED = 200
+
+
+_SCHEMA = dg.TableSchema(
+    [
+        *(dg.TableColumn(name, "string") for name in ("workspace", "memory", "kept until", "through", "held back by")),
+        *(dg.TableColumn(name, "int") for name in ("rows", "periods", "agents")),
+    ]
+)
 
 
 class RetentionConfig(dg.Config):
@@ -46,7 +54,7 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
                 "bytes": done.bytes,
                 "seconds": round(done.seconds, 3),
                 "dry_run": config.dry_run,
-                "expired": dg.MetadataValue.table(_records(done)),
+                "expired": dg.MetadataValue.table(_records(done), _SCHEMA),
             }
         )
         if not config.dry_run:

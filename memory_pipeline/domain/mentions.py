@@ -17,6 +17,7 @@ from memory_pipeline.domain.words import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_CONTROL_ESCAPE = re.compile(r'\\[bfnrt"/\\]')
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 #: Soft hyphens, joiners, marks of direction and the like: what Unicode calls formats.
@@ -51,7 +52,7 @@ class Mentions:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in the form in which names are compared."""
-    return [*_seen_in(text), *_seen_in(_unescaped(text))] if "\\u" in text else _seen_in(text)
+    return [*_seen_in(text), *_seen_in(_unescaped(text))] if "\\" in text else _seen_in(text)
 
 
 def _seen_in(text: str) -> list[str]:
@@ -78,7 +79,7 @@ def phrases_of(words: list[str], sizes: Iterable[int]) -> Iterator[str]:
 
 def _unescaped(text: str) -> str:
     """Return a text with the characters that JSON may write as their numbers."""
-    escaped = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    escaped = _CONTROL_ESCAPE.sub(" ", _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text))
     return escaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

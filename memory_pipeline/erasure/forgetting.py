@@ -37,7 +37,7 @@ from memory_pipeline.erasure.remaking import (
 from memory_pipeline.erasure.removing import remove_agent, remove_answers, remove_rows, remove_unread
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -127,10 +127,11 @@ def forget(
     forgotten, looker, account = Forgotten(tombstones), Looker(lake, subject, at), Account()
     hours = {hour for one in tombstones for hour in one.hours} if is_resumed else set[str]()
 
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         progress("searching")
         found = find(lake, looker, forgotten)
-        if not found and not hours:
+        # A person may be named in summaries alone, whose sources have expired.
+        if not found and not hours and (number or subject.kind is not SubjectKind.PERSON):
             break
         hours |= found.hours
         tombstones = [replace(one, hours=tuple(sorted(hours))) for one in tombstones]
@@ -149,7 +150,7 @@ def forget(
         # A run may have written into the index what it had read before, and taken it out when it was done.
         account.scopes |= _agents(lake, subject)
     progress("taking it off the disk")
-    _finish(lake, looker, account)
+    _finish(lake, looker, account, models.embedder.dimension)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
     account.purge("tombstones", purged)
@@ -200,6 +201,7 @@ def _remove(
     # What is derived goes before what it is derived from: until then it can be found, whoever interrupts this.
     days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
     scrubbed = scrub_summaries(lake, looker, found.ids(TABLES["facts"]), days, at, account)
+    scopes = {*scopes, *account.scopes}
     touched = ancestors(lake.calendar, hours, scrubbed)
     note_summaries(looker, touched, account)
     remove_answers(lake, looker, scopes, touched, account)
@@ -210,7 +212,7 @@ def _remove(
     account.touch(touched)
 
 
-def _finish(lake: Lake, looker: Looker, account: Account) -> None:
+def _finish(lake: Lake, looker: Looker, account: Account, dimension: int) -> None:
     """Take what was removed off the disk: files, old versions and logs, marts that were made from it, and folders."""
     subject = looker.subject
     if subject.kind is SubjectKind.PERSON:
@@ -233,6 +235,13 @@ def _finish(lake: Lake, looker: Looker, account: Account) -> None:
     elif subject.scope is not None:
         scope = subject.scope
         _remove_index(lake, scope, account)
+        # What it has said since stays, and is found.
+        since = {
+            grain: {key for rows in looker.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
+            for grain in Grain
+            for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
+        }
+        bring_level(lake, [scope], since, dimension, Account())
         _remove_unfinished(lake, f"journal/pending/{scope.workspace_id}/{scope.agent_id}")
         for folder in ("journal/pending", "vectordb", "tables"):
             lake.storage.prune(folder)

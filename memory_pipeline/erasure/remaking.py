@@ -77,6 +77,7 @@ def scrub_summaries(
             for summary in rows_to_summaries(candidates):
                 changed[summary.id] = _scrubbed(lake.calendar, looker, summary, facts, at)
                 scrubbed.setdefault(grain, set()).add(summary.period.key)
+                account.scopes.add(summary.scope)
             account.note((), candidates["content"].to_pylist())
             account.note((), sentences_of(candidates["key_points"]).to_pylist())
         if changed:
@@ -156,12 +157,19 @@ def remake(
         periods = [Period.parse(grain, key) for key in sorted(keys)]
         assets = [table_asset(grain), *([MESSAGES_ASSET, GRAPH_ASSET] if grain is Grain.WORKING else [])]
         made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
-        again = [period for period in periods if period.key in made and lake.calendar.closes_at(period) <= now]
+        again = [period for period in periods if period.key in made and _may_be_made(lake, period, now)]
         emptied = [part.entry for part in make(lake, models, grain, again) if not part.rows]
         if emptied:
             # A step passes over hours that hold nothing and held nothing; what these held was removed before.
             lake.ledger.record(emptied)
-        account.remade[grain] |= set(again)
+        if again:
+            account.remade[grain] |= set(again)
+
+
+def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
+    """Tell whether a period is made by now: an hour while it is open, a summary once it has closed."""
+    calendar = lake.calendar
+    return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
 
 def note_summaries(looker: Looker, touched: Mapping[Grain, Collection[str]], account: Account) -> None:

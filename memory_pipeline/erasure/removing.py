@@ -84,7 +84,11 @@ def remove_agent(lake: Lake, looker: Looker, scope: Scope, found: Found, account
     def is_own(rows: pa.Table) -> pa.ChunkedArray:
         return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
 
-    for spec in (SUMMARIES, FACTS, MESSAGES, EXPIRATIONS):
+    for spec in (FACTS, MESSAGES):
+        keys = found.rows.get(spec.name)
+        if keys:
+            account.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
+    for spec in (SUMMARIES, EXPIRATIONS):
         for fixed in [{"grain": grain.value} for grain in _SUMMARIES] if spec is SUMMARIES else [{}]:
             known = None
             if spec in (MESSAGES, FACTS, SUMMARIES):

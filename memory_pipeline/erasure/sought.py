@@ -37,6 +37,7 @@ _NO_PERSONS = frozenset(
 #: Columns and keys that tell when something was said, the first that is there counts.
 _TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
+_PENDING = re.compile(r"journal/pending/([^/]+)/([^/]+)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
 #: In bytes that cannot be read otherwise shorter names turn up by chance; in what looks like text these do not.
@@ -134,6 +135,8 @@ class Sought:
         subject = self._subject
         later = False
         if isinstance(record, Mapping):
+            if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a line that was set aside
+                whose = file[1], file[2]
             own: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
             later = self._is_later(record)
             if subject.kind is SubjectKind.AGENT and None not in own and self.is_within_reach(own) and own != whose:
@@ -145,7 +148,8 @@ class Sought:
                 if isinstance(value, str):
                     free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
-                    if key == "record" and subject.kind is not SubjectKind.PERSON:  # a line that could not be read
+                    unread = key == "record" and subject.kind is not SubjectKind.PERSON  # a line that was set aside
+                    if unread and self.is_within_reach(whose):
                         found += self.in_text(value)
                 elif not later or not isinstance(value, Mapping):
                     found += self.in_record(value, whose)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import DeltaError
 
 from memory_pipeline.lake.attempts import OvertakenError, persistently
 from memory_pipeline.lake.tables import newest, overtaking
@@ -100,7 +100,9 @@ class Marts:
                     configuration=_CONFIGURATION,
                     writer_properties=_WRITER,
                 )
-            except CommitFailedError as error:  # another writer is making it
+            except DeltaError as error:  # another writer is making it
+                if newest(self._uri(name)) is None:
+                    raise
                 raise OvertakenError from error
             table = DeltaTable(self._uri(name))
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())

@@ -218,6 +218,8 @@ def distinct(parts: Iterable[Part]) -> list[Part]:
         if plain is None:
             kept.append(part)
         else:
+            # What comes next agrees with what is shown now, no longer with what that took the place of.
+            del told[bare or ""]
             kept[place] = replace(part, evidence=kept[place].evidence | part.evidence)
     return kept
 

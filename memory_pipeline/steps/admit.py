@@ -56,8 +56,10 @@ def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
         return False
 
     for file, held in contents.items():
+        begins = lake.calendar.bounds(file.hour)[0]
+        rejected = [one for one in held.rejected if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])]
         admitted.contents[file] = (
-            Contents(list(filter(is_wanted, held.messages)), list(filter(is_wanted, held.edits)), held.rejected)
+            Contents(list(filter(is_wanted, held.messages)), list(filter(is_wanted, held.edits)), rejected)
             if marks or forgotten
             else held
         )
@@ -70,4 +72,6 @@ def _has_expired(lake: Lake, marks: Marks, record: Message | Edit) -> bool:
     if isinstance(record, Edit):
         return record.hour.key <= (marks.through(record.scope, Kept.GRAPH) or "")
     day = lake.calendar.ancestor(record.hour, Grain.DAILY)
-    return day.key <= (marks.through(record.scope, Kept.DAILY) or "")
+    # What is said may be kept for longer than its day: then it is an archive.
+    own = marks.through(record.scope, Kept.CONVERSATIONS)
+    return day.key <= (marks.through(record.scope, Kept.DAILY) or "") and record.hour.key <= (own or "")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
-from memory_pipeline.lake.expirations import raise_marks
+from memory_pipeline.lake.expirations import Marks, raise_marks
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -63,7 +63,8 @@ def expire(
     held = held_back(lake, start, now)
     survey = Survey(lake, held, now)
     expired = [survey.of(expiry) for expiry in survey.plan]
-    if dry_run or not any(each.rows for each in expired):
+    marks = Marks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
+    if dry_run or not (marks or any(each.rows for each in expired)):
         return Expiration(expired, seconds=time.perf_counter() - started)
     raise_marks(lake.tables, survey.marks(), now)
     survey.note_in_ledger()
@@ -74,7 +75,7 @@ def expire(
     lake.index.remove(Grain.WORKING, survey.cuts(Grain.WORKING))
     _drop(lake, FACTS, survey, WORKING_CLASSES)
     _drop(lake, MESSAGES, survey, (Kept.CONVERSATIONS,))
-    _forget_operations(lake, survey)
+    _forget_operations(lake, survey, marks)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, GRAPH_FACTS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
     return Expiration(
@@ -136,9 +137,9 @@ def _drop_answers(lake: Lake, survey: Survey) -> None:
             )
 
 
-def _forget_operations(lake: Lake, survey: Survey) -> None:
+def _forget_operations(lake: Lake, survey: Survey, marks: Marks) -> None:
     """Delete expired operations of the graph, and fold what is left."""
-    owners = survey.owners()
+    owners = {scope: through for scope, kept, through in marks if kept == Kept.GRAPH} | survey.owners()
     if not owners:
         return
     limits = {owner_of(scope): through for scope, through in owners.items()}

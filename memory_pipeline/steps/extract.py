@@ -102,7 +102,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )
     ]
-    carried = has_lost(old, marks, {message.id for message in messages})
+    carried = has_lost(old, marks, {message.id for message in messages}) & ~np.array(stands, np.bool_)
     return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old.filter(pa.array(carried)), old)
 
 
@@ -116,7 +116,7 @@ def has_lost(facts: pa.Table, marks: Marks, messages: Collection[str]) -> NDArra
     """
     lost = marks.mask(facts, Kept.CONVERSATIONS)
     for row in np.flatnonzero(lost):
-        lost[row] = not any(source in messages for source in facts["message_ids"][row].as_py())
+        lost[row] = not all(source in messages for source in facts["message_ids"][row].as_py())
     return lost
 
 

@@ -72,14 +72,17 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         still_open = {hour for hour, begins in waiting.items() if begins > now}
         pending = waiting.keys() - early - still_open
         graph = lake.ledger.entries(GRAPH_ASSET)
+        first_key = f"{first:%Y-%m-%dT%H}"
         pending |= {
             Period(grain, key)
             for key, entry in table.items()
-            if not (_is_complete(entry, index.get(key)) and _is_level(entry, graph.get(key)))
+            if key >= first_key and not (_is_complete(entry, index.get(key)) and _is_level(entry, graph.get(key)))
         }
     else:
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():
+            if period.first_day < start:
+                continue
             entry = table.get(period.key)
             if _closes_at(lake.calendar, period) > now:
                 still_open.add(period)

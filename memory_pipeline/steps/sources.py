@@ -77,8 +77,10 @@ class Sources:
     due: list[Due] = field(default_factory=list)
 
 
-def read_sources(lake: Lake, summarizer: Summarizer, grain: Grain, periods: Sequence[Period]) -> Sources:
-    """Read what `periods` are made from, and find out which of their summaries need not be made again.
+def read_sources(
+    lake: Lake, summarizer: Summarizer, grain: Grain, periods: Sequence[Period], present: pa.Table
+) -> Sources:
+    """Read what `periods` are made from, and find out which of their summaries, in `present`, need not be made again.
 
     An agent whose sources and method are those of the summary that is there keeps it, unless it fell back on rules.
     Dagster's own mapping may ask for a month because of a week that another month owns; :meth:`Calendar.children`
@@ -89,7 +91,6 @@ def read_sources(lake: Lake, summarizer: Summarizer, grain: Grain, periods: Sequ
     marks = Marks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
     rows = _read(lake, grain, [child.key for child in parents])
-    present = lake.tables.read(SUMMARIES, [period.key for period in periods], grain=grain.value)
     known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
@@ -131,11 +132,11 @@ def _decide(
     if own.num_rows and old is not None and _stands(sources, old, source_digest):
         sources.kept.append(old)
     elif old is not None and _has_lost(old, own, marks):
-        due = _continuation(old, own)
+        due = _continuation(old, own, _reach(old, marks) or "")
         if due is None:
             sources.kept.append(old)
             sources.lasting.add(old.id)
-        else:
+        elif due.assignment.material:
             sources.due.append(due)
     elif own.num_rows:
         material, digests = _material(period, own)
@@ -149,17 +150,22 @@ def _stands(sources: Sources, old: Summary, source_digest: str) -> bool:
 
 def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:
     """Tell whether something that a summary was made from is not there any more because it has expired."""
-    finer = old.period.grain.finer
-    assert finer is not None  # noqa: S101 - hours have no summaries
-    reaches = [marks.through(old.scope, kept) for kept in Kept if kept.grain is finer]
-    through = max((reach for reach in reaches if reach), default=None)
+    through = _reach(old, marks)
     if through is None:
         return False
     there = set(own["id"].to_pylist())
     return any(_partition(source) <= through for source in old.source_ids if source not in there)
 
 
-def _continuation(old: Summary, own: pa.Table) -> Due | None:
+def _reach(old: Summary, marks: Marks) -> str | None:
+    """Return the last period of what a summary is made from that has expired; None where nothing has."""
+    finer = old.period.grain.finer
+    assert finer is not None  # noqa: S101 - hours have no summaries
+    reaches = [marks.through(old.scope, kept) for kept in Kept if kept.grain is finer]
+    return max((reach for reach in reaches if reach), default=None)
+
+
+def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
     """Return what a summary with expired sources is to be made from; None if there is nothing that it does not know."""
     _, digests = _material(old.period, own)
     known = dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
@@ -169,17 +175,20 @@ def _continuation(old: Summary, own: pa.Table) -> Due | None:
         for source, its_digest in digests.items()
         if source in asserts and (source not in known or known[source] not in (None, its_digest))
     }
-    if not new:
+    there = set(own["id"].to_pylist())
+    gone = {source for source in known if source not in there and _partition(source) > through}  # forgotten, say
+    if not new and not gone:
         return None
     rows = own.filter(pc.is_in(own["id"], pa.array(sorted(new), pa.string())))
     kept = [
         item
         for item, point in zip(old.material(), old.key_points, strict=True)
         if not all(_base(source) in new for source in point.source_ids)
+        and not any(_base(source) in gone for source in point.source_ids)
     ]
     assignment = Assignment(old.scope, old.period, (*kept, *_material(old.period, rows)[0]))
-    together = {**{source: known[source] or "" for source in known}, **new}
-    source_digest = digest("continued", old.source_digest, digest_of_all(new.values()))
+    together = {**{source: known[source] or "" for source in known if source not in gone}, **new}
+    source_digest = digest("continued", old.source_digest, digest_of_all([*new.values(), *gone]))
     return Due(assignment, *_listed(old.period, together), source_digest, old, continues=True)
 
 

@@ -15,10 +15,12 @@ from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import by_period
 from memory_pipeline.steps.guard import guard
 from memory_pipeline.steps.made import Made, compression_of, content_digest, unfinished_rows
-from memory_pipeline.steps.sources import Due, read_sources, resolved
+from memory_pipeline.steps.sources import Due, Sources, read_sources, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Calendar, Period
@@ -31,18 +33,25 @@ def summarize_periods(
 ) -> list[Made]:
     """Make the ``summaries`` partitions of `periods`; return what each holds."""
     keys = [period.key for period in periods]
-    sources = read_sources(lake, summarizer, grain, periods)
-    made = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
+    sources = Sources(SUMMARIES.schema.empty_table(), {})
     refused: dict[Period, int] = defaultdict(int)
     waiting: dict[Period, int] = defaultdict(int)
-    for due, condensation in zip(sources.due, made, strict=True):
-        refused[due.assignment.period] += 0 if condensation is None else condensation.refused
-        waiting[due.assignment.period] += condensation is None
-    summaries = [*sources.kept, *_summaries(lake.calendar, sources.due, made)]
-    rows = summaries_to_rows(summaries)
-    guard(grain, rows, sources.present)
-    rows = with_vectors(rows, sources.present, periods, embedder)
-    result = lake.tables.replace(SUMMARIES, keys, rows, grain=grain.value)
+
+    def summarized(old: pa.Table) -> pa.Table:
+        # Read inside the attempt: whoever commits summaries in between makes this start over, with newer ones.
+        nonlocal sources
+        sources = read_sources(lake, summarizer, grain, periods, old)
+        made = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
+        refused.clear()
+        waiting.clear()
+        for due, condensation in zip(sources.due, made, strict=True):
+            refused[due.assignment.period] += 0 if condensation is None else condensation.refused
+            waiting[due.assignment.period] += _waits(due, condensation)
+        rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, made)])
+        guard(grain, rows, old)
+        return with_vectors(rows, old, periods, embedder)
+
+    result = lake.tables.transform(SUMMARIES, keys, summarized, grain=grain.value)
 
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
     return [
@@ -67,13 +76,23 @@ def summarize_periods(
 def _summaries(
     calendar: Calendar, dues: Sequence[Due], condensations: Sequence[Condensation | None]
 ) -> Iterator[Summary]:
-    """Yield what was made; where nothing was, since it waits for a budget, what was there before."""
+    """Yield what was made; what waits is as it was before."""
     code_version = version("memory-pipeline")
     for due, condensation in zip(dues, condensations, strict=True):
-        if condensation is not None:
+        if condensation is not None and not _waits(due, condensation):
             yield _summary(calendar, due, condensation, code_version)
         elif due.old is not None:
             yield due.old
+
+
+def _waits(due: Due, condensation: Condensation | None) -> bool:
+    """Tell whether a summary is left for later: the budget is spent, or a stand-in would take the place of a model's.
+
+    What continues a summary whose sources have expired cannot be made better afterwards.
+    """
+    if condensation is None:
+        return True
+    return due.continues and condensation.fallback is not None and due.old is not None and due.old.fallback is None
 
 
 def _summary(calendar: Calendar, due: Due, made: Condensation, code_version: str) -> Summary:

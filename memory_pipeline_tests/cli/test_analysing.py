@@ -62,11 +62,6 @@ def test_rows_are_printed(filled: Lake) -> None:
     assert "\x1b" not in output
 
 
-def test_a_test_judges_as_of_a_time(filled: Lake) -> None:
-    assert read("sql", "closed_periods_have_summaries", "--run", "--now", "2024-01-16T12:00Z") == []
-    assert len(read("sql", "closed_periods_have_summaries", "--run", "--now", "2024-01-18")) == 1
-
-
 def test_a_mart_is_made(filled: Lake) -> None:
     assert "memory_by_period: 2 rows, changed; 1 months made again" in call("sql", "memory_by_period", "--build").output
     assert "memory_by_period: 2 rows, as it was; 0 months" in call("sql", "memory_by_period", "--build").output

@@ -16,6 +16,7 @@ from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import index_asset, table_asset
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES, index_schema
 from memory_pipeline.settings import Settings
@@ -311,3 +312,18 @@ def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.Mon
     [origin] = location_origins_from_yaml_paths([str(Path(__file__).parents[2] / "workspace.yaml")])
     assert origin.location_name == "memory_pipeline.definitions"
     assert isinstance(importlib.import_module(origin.location_name).defs, dg.Definitions)
+
+
+def test_the_retention_job_runs_where_nothing_expires_and_tells_what_went(root: str, models: Models) -> None:
+    lake = Lake(root)
+    write(lake, *TALKS)
+    run(lake, models)
+    job = build_definitions(Settings(root, START), models).resolve_job_def("expire_memory")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert job.execute_in_process(instance=instance, run_config=QUIET).success
+        assert lake.journal.pending() == []
+        lake.storage.write(CONFIGURATION, b"defaults: {retention: {plan: free}}")
+        done = job.execute_in_process(instance=instance, run_config=QUIET)
+        assert done.success
+        daily = instance.fetch_observations(dg.AssetKey("daily_summaries"), limit=10).records
+    assert {record.partition_key for record in daily} == {"2024-01-15", "2024-01-31"}

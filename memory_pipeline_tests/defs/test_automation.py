@@ -71,7 +71,7 @@ def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
             ticking.now = day + timedelta(hours=spoken[number], minutes=10)
             say(ticking, ticking.now - timedelta(minutes=5))
             if number not in down:
-                assert settle(ticking).keys() == {"working"}  # an open day is not summarized
+                assert settle(ticking).keys() - {"marts"} == {"working"}  # an open day is not summarized
     marts = asked.pop("marts")
     assert 8 < len(marts) < 56
     assert asked.pop("working") == ["2027-01-13T08"]  # what came when the daemon was down

@@ -1,0 +1,114 @@
+"""A lake that is operated day by day on a frozen clock, and every day all that must hold is looked at.
+
+People talk, data comes late, memory expires, somebody is forgotten. A year of it takes many minutes, so a test run sees
+some days:
+``MEMORY_PIPELINE_SIMULATED_DAYS=366 pytest memory_pipeline_tests/lifecycle/test_operated.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from memory_pipeline.checks import Look, checks_of, run_checks
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.erasure import forget, verify
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests.building import START, conversation, run, versions, write
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.selection import Models
+
+DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "12"))
+#: A month ends within the first days.
+FIRST = date(2024, 1, 22)
+AGENTS = (Scope("free", "support"), Scope("free", "sales"), Scope("keeper", "support"))
+CONFIGURED = "workspaces: {free: {retention: {plan: free, daily: 8d, weekly: 2w}}}"
+PLACES = "Porto Leeds Graz Turin Bergen Nantes Cork Ghent Quito Osaka".split()
+
+
+class Operation:
+    """Days of one lake."""
+
+    def __init__(self, lake: Lake, models: Models) -> None:
+        self.lake = lake
+        self.models = models
+        self.random = random.Random(20240122)
+        self.written = 0
+
+    def say(self, now: datetime, at: datetime, scope: Scope, text: str, conversation_id: str | None = None) -> None:
+        """Write what was said at a time, perhaps long before now."""
+        self.written += 1
+        talk = conversation_id or f"c{self.written}"
+        said = conversation(text, at=f"{at:%Y-%m-%dT%H:%M}", scope=scope, conversation_id=talk)
+        write(self.lake, said, now=now)
+
+    def live_through(self, day: date) -> None:
+        """Talk by day, sometimes of days before; then make, delete and make again what is pending in the night."""
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+        for scope in AGENTS:
+            if self.random.random() < 0.6:
+                place = self.random.choice(PLACES)
+                self.say(noon, noon - timedelta(hours=self.random.randint(0, 4)), scope, f"I moved to {place}.")
+        if self.random.random() < 0.4:
+            late = noon - timedelta(days=self.random.randint(1, 25), hours=self.random.randint(0, 11))
+            if late.date() >= FIRST:
+                self.say(noon, late, self.random.choice(AGENTS), f"Order {self.written} came on {late:%d %B}.")
+        night = noon + timedelta(hours=15)
+        run(self.lake, self.models, night)
+        expire(self.lake, START, night)
+        self.look(night)
+
+    def look(self, now: datetime) -> None:
+        """Check all that must hold."""
+        failed = [
+            (finding.check.asset, finding.check.name, finding.sample, finding.trouble)
+            for finding in run_checks(Look(self.lake, now), checks_of())
+            if not finding.passed
+        ]
+        assert not failed
+        for grain in Grain:
+            assert not grain_status(self.lake, grain, START, now).pending, (grain, now)
+        before = versions(self.lake)
+        assert not any(run(self.lake, self.models, now).values())
+        assert expire(self.lake, START, now).rows == 0
+        assert versions(self.lake) == before
+
+
+def test_every_day_all_holds(lake: Lake, models: Models) -> None:
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, CONFIGURED.encode())
+    operation = Operation(lake, models)
+    days = [FIRST + timedelta(days=number) for number in range(DAYS)]
+    for number, day in enumerate(days):
+        operation.live_through(day)
+        if number % 12 == 9:
+            night = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1, hours=4)
+            operation.say(night, night - timedelta(days=2), AGENTS[2], "Ines Moreau is allergic to oysters.", "of-ines")
+            run(lake, models, night)
+            receipt = forget(lake, models, Subject.person("keeper", ["Ines Moreau"]), night)
+            assert sum(part.count for part in receipt.removed)
+            assert verify(lake, receipt).ok
+            operation.look(night)
+    # What one workspace keeps, the other does not, and summaries reach further back than hours.
+    old = f"{days[-1] - timedelta(days=4)}"
+    kept = {row["workspace_id"] for row in lake.tables.read(FACTS).to_pylist() if row["period"] < old}
+    assert kept == {"keeper"}
+    assert {row["workspace_id"] for grain in SUMMARY_GRAINS for row in _rows(lake, grain)} == {"free", "keeper"}
+    now = datetime(days[-1].year, days[-1].month, days[-1].day, 12, tzinfo=UTC)
+    hits = MemoryReader(lake, AGENTS[2], models.embedder).search_memory("daily", 0, 400, query_text="moved", now=now)
+    assert hits
+
+
+def _rows(lake: Lake, grain: Grain) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = lake.tables.read(SUMMARIES, grain=grain.value, columns=["workspace_id"]).to_pylist()
+    return rows
