@@ -35,7 +35,7 @@ types: .venv/.installed
 	$(BIN)/mypy
 
 tests: .venv/.installed
-	$(BIN)/pytest -n auto -rs
+	$(BIN)/pytest -n auto --dist worksteal -rs
 
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.selection import Models
 
-KILLS = 7
+KILLS = 4
 RUN = [sys.executable, "-m", "memory_pipeline.cli", "run", "--now", AFTERWARDS.isoformat(), "--root"]
 SAMPLE = Scope(WORKSPACE, AGENT)
 

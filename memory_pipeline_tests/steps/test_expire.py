@@ -304,7 +304,7 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says(lake: Lake, m
             conversation(f"Order {day:%m%d} was sent.", at=f"{day}T08:00", conversation_id=f"{day}"),
             now=_noon(day),
         )
-        day += timedelta(days=59)
+        day += timedelta(days=97)
         run(lake, models, _noon(day))
         expire_at(lake, _noon(day))
         for kept in Kept:

@@ -60,7 +60,7 @@ def test_a_second_run_writes_nothing(lake: Lake, models: Models) -> None:
     assert index_rows(lake, [ACME, OTHER]) == index
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_partitions_made_in_any_order_give_the_same_lake(tmp_path: Path, models: Models, seed: int) -> None:
     straight = Lake(str(tmp_path / "straight"))
     write(straight, *TALKS)
