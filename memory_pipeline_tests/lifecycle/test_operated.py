@@ -80,8 +80,8 @@ class Operation:
             assert not grain_status(self.lake, grain, START, now).pending, (grain, now)
         before = versions(self.lake)
         assert not any(run(self.lake, self.models, now).values())
-        assert expire(self.lake, START, now).rows == 0
         assert versions(self.lake) == before
+        assert expire(self.lake, START, now).rows == 0
 
 
 def test_every_day_all_holds(lake: Lake, models: Models) -> None:
