@@ -1,7 +1,7 @@
 """What retention costs: two years of lake, the first night of a plan and the night after.
 
-Lakes are written as rows (:mod:`benchmarks.lakes`), 1,000 agents without a vector index, whose making would take most of
-an hour, and 100 with one; then the free plan is set. ``--quick``: 100 and 20 agents, 26 weeks.
+Lakes are written as rows (:mod:`benchmarks.lakes`), 1,000 agents without a vector index, whose making would take much
+longer, and 100 with one; then the free plan is set. ``--quick``: 100 and 20 agents, 26 weeks.
 Commits are versions of the Delta tables; bytes are those of all files below the root.
 """
 
