@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import UTC, date, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,11 @@ from memory_pipeline.checks.check import SAMPLE, Offences, Scan
 from memory_pipeline.checks.tables import FOUND, OPERATIONS, REMEMBERED, SAID, Place, parts_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import FIRST_YEAR
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
+from memory_pipeline.steps.expire import held_back
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -78,7 +80,7 @@ def _part(spent: float, limit: float) -> float:
 def kept_too_long(asset: str) -> Scan:
     """Find rows that should have expired more than a day ago. An offender is a row; a sample names what it is of.
 
-    Answers of models expire with what was made of them.
+    Answers of models expire with what was made of them. What its parent is yet to be made from is kept rightly.
     """
     place, answers = _kept_by(asset)
 
@@ -91,14 +93,19 @@ def kept_too_long(asset: str) -> Scan:
         rows = pl.concat([_COUNTED.clear(), *seen])
         classes = rows.select("workspace_id", "kept").unique()
         then = look.now - RETENTION_GRACE
-        limits = []
-        for workspace_id, kept in classes.iter_rows():
-            last = look.configuration.retention(workspace_id).last_expired(Kept(kept), then, look.lake.calendar)
-            limits.append("" if last is None else last.key)
-        through = classes.with_columns(through=pl.Series(limits, dtype=pl.String))
+        limits, held = [], held_back(look.lake, date(FIRST_YEAR, 1, 1), look.now)
+        for workspace_id, name in classes.iter_rows():
+            kept = Kept(name)
+            last = look.configuration.retention(workspace_id).last_expired(kept, then, look.lake.calendar)
+            first_held = held.get(kept.grain) if kept.grain else None
+            limits.append(("" if last is None else last.key, _NEVER if first_held is None else first_held.key))
+        through = classes.with_columns(
+            through=pl.Series([last for last, _ in limits], dtype=pl.String),
+            held=pl.Series([first for _, first in limits], dtype=pl.String),
+        )
         late = (
             rows.join(through, on=["workspace_id", "kept"])
-            .filter(pl.col("period") <= pl.col("through"))
+            .filter((pl.col("period") <= pl.col("through")) & (pl.col("period") < pl.col("held")))
             .group_by("workspace_id", "kept")
             .agg(pl.sum("rows"), pl.min("period"))
             .sort("workspace_id", "kept")
@@ -112,6 +119,8 @@ def kept_too_long(asset: str) -> Scan:
     return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FOUND else [])), see, conclude)
 
 
+#: After the keys of all periods.
+_NEVER = "~"
 _COUNTED = pl.DataFrame(schema={"workspace_id": pl.String, "period": pl.String, "kept": pl.String, "rows": pl.Int64})
 
 
