@@ -124,7 +124,13 @@ def _made(
     indexed = index_periods(lake, grain, batch, models.embedder.dimension, also)
     made = [*_as_indexed(made, indexed), *indexed]
     # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
-    lake.ledger.record(part.entry for part in made if _is_entered(part))
+    entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
+    lake.ledger.record(
+        part.entry
+        for part in made
+        # The graph of an hour is entered with its facts: it may know more than is left of these.
+        if (part.period in entered or part.input_digest != NOTHING if part.asset == GRAPH_ASSET else _is_entered(part))
+    )
     acknowledge(lake, contents)
     return made, usage
 
@@ -148,8 +154,6 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
 
 
 def _is_entered(part: Made) -> bool:
-    if part.asset == GRAPH_ASSET and part.input_digest != NOTHING:
-        return True  # an hour that says nothing of the graph was looked at
     return bool(part.rows or part.changed or part.unfinished) or part.period.grain is not Grain.WORKING
 
 

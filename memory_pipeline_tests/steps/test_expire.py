@@ -327,3 +327,16 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says(lake: Lake, m
 
 def _noon(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+
+
+def test_an_hour_whose_facts_are_gone_and_whose_graph_is_not_is_not_pending(lake: Lake, models: Models) -> None:
+    configure(lake, "workspaces: {acme: {retention: {plan: free}}}")
+    write(lake, conversation("I live in Porto."), now=SOON)
+    run(lake, models, LATER)
+    expire_at(lake, LATER)
+    assert lake.tables.read(GRAPH_OPERATIONS).num_rows
+    # What comes too late is dropped, but its hour is looked at again.
+    write(lake, conversation("I forgot to say this.", conversation_id="late"), now=LATER)
+    run(lake, models, LATER)
+    assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)
+    assert lake.tables.read(GRAPH_OPERATIONS).num_rows
