@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 ROOT = Path(__file__).parents[2] / "dbt_like_sql"
-#: What marts may not read, since it changes with the clock.
-CLOCK = "stg_clock"
 
 
 @dataclass(frozen=True)
@@ -170,8 +168,6 @@ def _check_reads(model: Model, reads: Iterable[str], known: Mapping[str, Model])
             what = known[read].file if read in known else f"the lake's table {read}"
             accepted = " and ".join(_MAY_READ[model.folder])
             raise InputError(f"{model.file} reads {what}; accepted in {model.folder}: {accepted}")
-        if model.folder == "marts" and read == CLOCK:
-            raise InputError(f"{model.file} reads {CLOCK}: a mart would be out of date a moment after it is made")
 
 
 _MAY_READ = {"staging": ("lake",), "marts": ("staging", "marts"), "tests": ("staging", "marts")}

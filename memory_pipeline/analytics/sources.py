@@ -8,7 +8,6 @@ summaries that these are made from, wherever they begin.
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,6 @@ _RETENTION = pa.schema(
         "months": pa.int64(),
     }
 )
-_CLOCK = pa.schema({"now": _TIME})
 
 #: The columns of all that staging models may read, by name.
 SOURCES: Mapping[str, pa.Schema] = {
@@ -60,7 +58,6 @@ SOURCES: Mapping[str, pa.Schema] = {
     "periods": _PERIODS,
     "files": _FILES,
     "retention": _RETENTION,
-    "clock": _CLOCK,
 }
 #: What incremental marts may read: it can be read by the month.
 MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
@@ -77,12 +74,10 @@ class Sources:
 
     Args:
         lake: where.
-        now: what the clock says; if not given, the end of the newest hour that has facts.
     """
 
-    def __init__(self, lake: Lake, now: datetime | None = None) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._now = now
         self._versions: dict[str, int] = {}
         self._tables: dict[str, tuple[ds.Dataset, dict[str, dict[str, str]]]] = {}
         self._by_month: dict[str, dict[str, set[str]]] = {}
@@ -107,8 +102,6 @@ class Sources:
             return self._files()
         if name == "retention":
             return self.retention
-        if name == "clock":
-            return pa.table({"now": [self._clock()]}, schema=_CLOCK)
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
     def months(self, names: Collection[str]) -> dict[str, str]:
@@ -218,14 +211,6 @@ class Sources:
             for period, size in sorted(of.items())
         ]
         return pa.Table.from_pylist(rows, schema=_FILES)
-
-    def _clock(self) -> datetime:
-        if self._now is not None:
-            return self._now
-        hours = [keys["period"] for keys in self._open(FACTS.name)[1].values()]
-        if not hours:
-            return datetime(1970, 1, 1, tzinfo=UTC)
-        return self._lake.calendar.bounds(Period(Grain.WORKING, max(hours)))[1]
 
 
 def _coarser(grain: Grain) -> Grain:

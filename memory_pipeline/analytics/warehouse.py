@@ -23,7 +23,6 @@ from memory_pipeline.lake.sql import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
 
     import pyarrow.dataset as ds
 
@@ -68,12 +67,10 @@ class Warehouse:
 
     Args:
         lake: where.
-        now: what tests take for the time; if not given, the end of the newest hour that has facts.
     """
 
-    def __init__(self, lake: Lake, *, now: datetime | None = None) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._now = now
         self._marts = Marts(lake.storage)
         self._catalogue = catalogue()
         self._connection = connect()
@@ -83,7 +80,7 @@ class Warehouse:
 
     def _look(self) -> None:
         """See the lake as it is now."""
-        self._sources = Sources(self._lake, self._now)
+        self._sources = Sources(self._lake)
         self._fresh: dict[str, bool] = {}
         self._read = 0
 

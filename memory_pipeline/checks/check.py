@@ -76,7 +76,7 @@ class Look:
         """The models of ``dbt_like_sql`` over the lake."""
         from memory_pipeline.analytics import Warehouse
 
-        return Warehouse(self.lake, now=self.now)
+        return Warehouse(self.lake)
 
 
 @dataclass(frozen=True, slots=True)

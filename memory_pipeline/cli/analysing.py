@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.options import common, lake_of, now_option, settings_of
+from memory_pipeline.cli.options import common, lake_of, settings_of
 from memory_pipeline.cli.root import cli
 from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import pyarrow as pa
 
     from memory_pipeline.analytics import Catalogue
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 @click.option("--dag", is_flag=True, help="Print what reads what, in the order in which it is made: for MODEL, or all.")
 @click.option("--build", is_flag=True, help="Make the mart MODEL, and those that it reads, below marts/ of the lake.")
 @click.option("--full", is_flag=True, help="With --build: make all of it, not only the months that have changed.")
-@now_option
 @common
 def sql(
     model: str | None,
@@ -35,7 +32,6 @@ def sql(
     dag: bool,
     build: bool,
     full: bool,
-    now: datetime | None,
     root: str | None,
     as_json: bool,
 ) -> None:
@@ -74,13 +70,13 @@ def sql(
         )
         click.echo(to_json(columns) if as_json else "\n".join(lines))
     elif build:
-        built = Warehouse(lake_of(settings_of(root)), now=now).build(model, full=full)
+        built = Warehouse(lake_of(settings_of(root))).build(model, full=full)
         parts = f"{built.months:,} months made again, " if known.model(model).incremental else ""
         said = "changed" if built.changed else "as it was"
         text = f"{model}: {built.rows:,} rows, {said}; {parts}{built.read:,} rows read in {built.seconds:.1f} s"
         click.echo(to_json(built) if as_json else text)
     elif is_run:
-        _print_rows(Warehouse(lake_of(settings_of(root)), now=now).query(model), as_json=as_json)
+        _print_rows(Warehouse(lake_of(settings_of(root))).query(model), as_json=as_json)
     else:
         found = known.model(model)
         click.echo(to_json({"model": found, "columns": columns_of(model)}) if as_json else found.sql.rstrip())

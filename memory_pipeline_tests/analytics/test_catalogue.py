@@ -65,10 +65,6 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
         ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, and the header describes nothing there"),
         ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, and the header describes y there"),
         (
-            [staging("stg_clock", "SELECT now FROM clock"), mart("a", "SELECT now FROM stg_clock")],
-            r"out of date a moment after",
-        ),
-        (
             [staging("stg_ledger", "SELECT period FROM ledger"), mart("a", "SELECT period FROM stg_ledger", "period")],
             r"incremental and reads the lake's table ledger, which cannot be read by the month; accepted: facts",
         ),

@@ -28,7 +28,7 @@ from memory_pipeline_tests.analytics.rows import (
     put_summaries,
     summary,
 )
-from memory_pipeline_tests.building import NOW, conversation, run, write
+from memory_pipeline_tests.building import conversation, run, write
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
@@ -44,22 +44,22 @@ def empty(lake: Lake) -> Lake:
     return lake
 
 
-def rows_of(lake: Lake, name: str, now: datetime = NOW) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = Warehouse(lake, now=now).query(name).to_pylist()
+def rows_of(lake: Lake, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = Warehouse(lake).query(name).to_pylist()
     return rows
 
 
 def test_every_model_runs_over_an_empty_lake(lake: Lake) -> None:
     warehouse = Warehouse(lake)
     found = {model.name: warehouse.query(model.name).num_rows for model in models_of()}
-    # The configuration, and the clock, are there without any memory.
-    assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(Kept), "stg_clock": 1}
+    # The configuration is there without any memory.
+    assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(Kept)}
 
 
 def test_a_lake_that_the_pipeline_made_passes_all_tests_and_adds_up(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto.", "My dog is called Bruno."))
     run(lake, models)
-    warehouse = Warehouse(lake, now=NOW)
+    warehouse = Warehouse(lake)
     assert {name: warehouse.query(name).num_rows for name in TESTS} == dict.fromkeys(TESTS, 0)
     rows = {row["grain"]: row for row in warehouse.query("memory_growth").to_pylist()}
     assert list(rows) == ["working", "daily", "weekly", "monthly", "quarterly", "yearly"]
@@ -262,11 +262,6 @@ def test_a_test_finds_the_one_offender(empty: Lake, name: str) -> None:
     [offender] = rows_of(empty, name)
     if name == "growth_adds_up":
         assert offender["rows_in_growth"] == 2
-
-
-def test_without_a_time_tests_judge_as_of_the_newest_hour(empty: Lake) -> None:
-    put_hours(empty, fact("2024-01-15T08"))
-    assert Warehouse(empty).query("stg_clock").to_pylist() == [{"now": datetime(2024, 1, 15, 9, tzinfo=UTC)}]
 
 
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts"])
