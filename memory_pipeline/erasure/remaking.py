@@ -158,10 +158,13 @@ def remake(
         assets = [table_asset(grain), *([MESSAGES_ASSET, GRAPH_ASSET] if grain is Grain.WORKING else [])]
         made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
         again = [period for period in periods if period.key in made and _may_be_made(lake, period, now)]
-        emptied = [part.entry for part in make(lake, models, grain, again) if not part.rows]
-        if emptied:
-            # A step passes over hours that hold nothing and held nothing; what these held was removed before.
-            lake.ledger.record(emptied)
+        parts = [*make(lake, models, grain, again)]
+        empty = {part.period for part in parts if part.asset == table_asset(grain) and not part.rows}
+        if empty:
+            # A step passes over hours that hold nothing and held nothing; what these held was removed before. Their
+            # graph is level with them, though it may hold what outlives them.
+            level = (part for part in parts if not part.rows or (part.asset == GRAPH_ASSET and part.period in empty))
+            lake.ledger.record(part.entry for part in level)
         if again:
             account.remade[grain] |= set(again)
 
