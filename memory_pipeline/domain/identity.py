@@ -27,8 +27,10 @@ _POINT = re.compile(r"(?:#[0-9]{1,6})?")
 MESSAGE = "message"
 #: What ids of facts of the graph begin with, and of an agent's own edits of it.
 GRAPH, EDIT = "graph", "edit"
+#: What ids of durable memories begin with, and of what changes them; ``{memory id}#{n}`` is its n-th version.
+MEMORY, EVENT = "memory", "event"
 #: What ids may begin with beside a grain; such ids name an hour.
-NOT_GRAINS = frozenset([MESSAGE, GRAPH, EDIT])
+NOT_GRAINS = frozenset([MESSAGE, GRAPH, EDIT, MEMORY, EVENT])
 
 
 def digest(*parts: object) -> str:
