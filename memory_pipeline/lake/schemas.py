@@ -287,6 +287,111 @@ GRAPH_FACTS = TableSpec(
     order_by=("source_id", "label", "valid_from", "target_id", "id"),
 )
 
+#: What tells one event of a durable memory, whoever made it.
+_EVENT = (
+    _field("id", _TEXT, "Hash of what it does, to what, and when."),
+    *_SCOPE,
+    _field("verb", _TEXT, "REMEMBER, UPDATE, FORGET, BOOST, …; of the upkeep PROMOTE, MERGE, SUPERSEDE, COOL, …"),
+    _field("memory_id", _TEXT, "Memory that it changes, or makes."),
+    _field("other_id", _TEXT, "Memory that is taken in, or that takes the place?", nullable=True),
+    _field("changes", _TEXT, "What it says of the memory, as JSON."),
+    _field("editor", _TEXT, "Who did it: conversation, upkeep, agent, or a name that the writer gave."),
+    _field("reason", _TEXT, "Why?", nullable=True),
+    _field("evidence", _TEXTS, "Messages that it rests on; none of what an agent did itself."),
+    _field("conversation_id", _TEXT, "Conversation in which it was said?", nullable=True),
+    _field("turn", pa.int32(), "Position of its message, or of it in its write; of the upkeep the number of the pass."),
+    _field("place", pa.int32(), "Position in what the message says, or in the pass."),
+    _field("event_at", _TIME, "When it happened; of the upkeep the end of its day."),
+)
+
+MEMORY_EVENTS = TableSpec(
+    "memory_events",
+    pa.schema(
+        [
+            _OWNER,
+            _field("period", _TEXT, "UTC hour in which it happened, as 2024-01-15T08."),
+            *_EVENT,
+            _field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
+        ]
+    ),
+    partition_by=("owner",),
+    order_by=("event_at", "turn", "place", "id"),
+)
+
+UPKEEP_EVENTS = TableSpec(
+    "upkeep_events",
+    pa.schema([_OWNER, _field("night", _TEXT, "Day at the end of which it was decided, as 2024-01-15."), *_EVENT]),
+    partition_by=("owner",),
+    order_by=("event_at", "turn", "place", "id"),
+)
+
+MEMORIES = TableSpec(
+    "memories",
+    pa.schema(
+        [
+            _OWNER,
+            _field("id", _TEXT, "Id of the version: that of the memory, #, and the version."),
+            _field("memory_id", _TEXT, "Id of the memory, which all of its versions share."),
+            _field("version", pa.int32(), "From 1."),
+            _field("is_newest", pa.bool_(), "Whether it is the newest version: older ones are history."),
+            *_SCOPE,
+            _field("kind", _TEXT, "fact, rule, instruction, observation, preference, procedure, reflection, …"),
+            _field("title", _TEXT, "What it is about."),
+            _field("hook", _TEXT, "A line for the hot index."),
+            _field("content", _TEXT, "What it says."),
+            _field("subject", _TEXT, "Subject, where it is a fact of three terms?", nullable=True),
+            _field("predicate", _TEXT, "Predicate, in snake_case, likewise?", nullable=True),
+            _field("object", _TEXT, "Object, likewise?", nullable=True),
+            _field("user_id", _TEXT, "User whose preference it is?", nullable=True),
+            _field("key", _TEXT, "Name of the preference?", nullable=True),
+            _field("value", _TEXT, "What was set, as JSON?", nullable=True),
+            _field("importance", _SCORE, "0 to 1, as it was set; never decayed in place."),
+            _field("confidence", _SCORE, "0 to 1."),
+            _field("decay_rate", _SCORE, "How fast its relevance fades, per day."),
+            _field("access_count", pa.int64(), "How often it was used."),
+            _field("last_accessed_at", _TIME, "When it was last used?", nullable=True),
+            _field("is_point_in_time", pa.bool_(), "Whether it says how things stood at one moment."),
+            _field("temperature", _TEXT, "hot (always loaded), warm (recalled) or cold (archive search alone)."),
+            _field("status", _TEXT, "active, superseded, deprecated or archived."),
+            _field("status_reason", _TEXT, "Why it stands so?", nullable=True),
+            _field("superseded_by", _TEXT, "Memory that took its place?", nullable=True),
+            _field("merged_ids", _TEXTS, "Memories that it took in."),
+            _field("source_ids", _TEXTS, "Messages or events that it rests on."),
+            _field("conversation_ids", _TEXTS, "Conversations in which it was said."),
+            _field("tags", _TEXTS, "Labels, sorted."),
+            _field("editor", _TEXT, "Who made this version."),
+            _field("event_id", _TEXT, "Event that made this version."),
+            _field("match_keys", _TEXTS, "What is said with one of these words is said of this memory."),
+            _field("created_at", _TIME, "When it was first said."),
+            _field("updated_at", _TIME, "When it was last said, updated or confirmed."),
+            _field("changed_at", _TIME, "When what it says, or its status, last changed."),
+            _field("reviewed_at", _TIME, "When a model last found that it is not stale?", nullable=True),
+            _field("source_digest", _TEXT, "Changes if the agent's events do; one for all rows."),
+            *_EMBEDDING,
+        ]
+    ),
+    partition_by=("owner",),
+    order_by=("memory_id", "version"),
+    not_compared=("vector",),
+)
+
+UPKEEP = TableSpec(
+    "upkeep",
+    pa.schema(
+        [
+            *_SCOPE,
+            _field("id", _TEXT, "Owner: workspace and agent."),
+            _field("through", _TEXT, "Last night up to which the agent's memories were kept, as 2024-01-15."),
+            _field("due", _TEXT, "Next night on which time alone changes something?", nullable=True),
+            _field("days", _TEXTS, "Days up to then on which something happened, each with the digest of its events."),
+            _field("method", _TEXT, "Digest of the rules, settings and models by which they were kept."),
+            _field("troubles", _TEXTS, "Passes that failed, and why: that night is to be kept again."),
+        ]
+    ),
+    partition_by=("workspace_id",),
+    order_by=("agent_id",),
+)
+
 EXPIRATIONS = TableSpec(
     "expirations",
     pa.schema(
@@ -330,6 +435,10 @@ TABLES = {
         MODEL_CALLS,
         GRAPH_OPERATIONS,
         GRAPH_FACTS,
+        MEMORY_EVENTS,
+        UPKEEP_EVENTS,
+        MEMORIES,
+        UPKEEP,
         EXPIRATIONS,
         TOMBSTONES,
     )
