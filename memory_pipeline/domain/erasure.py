@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_pipeline.domain.conversations import MAX_ID, Message, Role, Scope
+from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.mentions import phrases_of, words_of, words_of_name
@@ -35,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Phrases that are remembered at least; then they are hashed again.
 _REMEMBERED = 200_000
 
-_Record = TypeVar("_Record", bound="Message | Edit")
+_Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 
 class SubjectKind(StrEnum):
@@ -198,8 +199,8 @@ class Tombstone:
             for mark, words in marks.items()
         ]
 
-    def matches(self, record: Message | Edit) -> bool:
-        """Tell whether a message or an edit is to be forgotten; to ask of many use :class:`Forgotten`."""
+    def matches(self, record: Message | Edit | MemoryEvent) -> bool:
+        """Tell whether a record is to be forgotten; to ask of many use :class:`Forgotten`."""
         return Forgotten([self]).covers(record)
 
 
@@ -224,13 +225,24 @@ class Forgotten:
         """Tell whether anything of a workspace is forgotten."""
         return workspace_id in self._marks
 
-    def covers(self, record: Message | Edit) -> bool:
-        """Tell whether a message or an edit is forgotten: it matches, and is not from after the forgetting."""
+    def covers(self, record: Message | Edit | MemoryEvent) -> bool:
+        """Tell whether a message, an edit or an event is forgotten: it matches, and is not from after the forgetting.
+
+        Of what an event rests on nothing is known here but its conversation.
+        """
         if record.scope.workspace_id not in self._marks:
             return False
         if isinstance(record, Edit):
             terms = [term for one in record.operations for term in (one.subject, one.predicate, one.object)]
             return self.reaches(record.scope, record.event_at, texts=terms)
+        if isinstance(record, MemoryEvent):
+            return self.reaches(
+                record.scope,
+                record.event_at,
+                conversation_id=record.conversation_id,
+                user_id=record.changes.user_id,
+                texts=_texts_of(record),
+            )
         return self.reaches(
             record.scope,
             record.sent_at,
@@ -248,7 +260,7 @@ class Forgotten:
         return self.reaches(scope, at, texts=[text])
 
     def filter(self, records: Sequence[_Record]) -> list[_Record]:
-        """Return the messages or edits that are not forgotten, in their order."""
+        """Return the records that are not forgotten, in their order."""
         return [record for record in records if not self.covers(record)] if self._marks else list(records)
 
     def reaches(
@@ -352,6 +364,16 @@ class _Marks:
             if until and self._forgets(scope, at, until):
                 return True
         return False
+
+
+def _texts_of(event: MemoryEvent) -> list[str]:
+    """Return all that an event says."""
+    said = event.changes
+    texts = [
+        event.editor, event.reason, said.title, said.hook, said.content, said.subject, said.predicate, said.object,
+        said.user_id, said.key, said.value, *(said.tags or ()),
+    ]  # fmt: skip
+    return [text for text in texts if text]
 
 
 def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombstone]:

@@ -2,10 +2,11 @@
 
 ::
 
-    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    a message or an edit a line, one hour a file
+    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    one record a line, one hour a file
     journal/quarantine/{digest}.json                            one record that could not be taken, with its reason
 
-A file stays pending until its rows can be found in the index; then it is acknowledged, that is, deleted.
+A record is a message, an edit of the graph, or an event of a durable memory. A file stays pending until its rows can be
+found in the index; then it is acknowledged, that is, deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ulid import ULID
 
 from memory_pipeline.domain.conversations import Message, NothingSaidError, Rejection, Scope
+from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Period
@@ -47,11 +49,17 @@ class JournalFile:
 
 
 class Contents(NamedTuple):
-    """What a file holds: messages, edits of the graph, and lines that cannot be read, with the reasons."""
+    """What a file holds: messages, edits of the graph, lines that cannot be read, and events of durable memories.
+
+    Attributes:
+        rejected: the lines that cannot be read, with the reasons.
+        events: what agents did to their durable memories.
+    """
 
     messages: list[Message]
     edits: list[Edit]
     rejected: list[Rejection]
+    events: Sequence[MemoryEvent] = ()
 
 
 class Journal:
@@ -60,14 +68,21 @@ class Journal:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def append(self, records: Sequence[Message | Edit]) -> list[str]:
-        """Write messages and edits durably, one file for each agent and hour; return the files' paths."""
-        groups: dict[tuple[Scope, Period], list[Message | Edit]] = {}
+    def append(self, records: Sequence[Message | Edit | MemoryEvent]) -> list[str]:
+        """Write records durably, one file for each agent and hour; return the files' paths.
+
+        Raises:
+            InputError: an event is none of an agent's: it has no time at which the journal took it.
+        """
+        groups: dict[tuple[Scope, Period], list[Message | Edit | MemoryEvent]] = {}
         for record in records:
             groups.setdefault((record.scope, record.hour), []).append(record)
         paths = []
         for (scope, hour), group in groups.items():
-            ulid = ULID.from_datetime(max(group[0].received_at, _EPOCH))  # older ones have no ULID
+            received_at = group[0].received_at
+            if received_at is None:
+                raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
+            ulid = ULID.from_datetime(max(received_at, _EPOCH))  # older ones have no ULID
             path = f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}/{hour}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
@@ -95,13 +110,14 @@ class Journal:
 
     def read(self, file: JournalFile) -> Contents:
         """Return what a file holds. One that was acknowledged in the meantime holds nothing."""
-        found = Contents([], [], [])
+        events: list[MemoryEvent] = []
+        found = Contents([], [], [], events)
         for number, line in enumerate((self._storage.read(file.path) or b"").splitlines(), start=1):
             if not line.strip():
                 continue
             try:
                 record = parse_json(line)
-                parsed = Edit.from_record(record) if "edit" in record else Message.from_record(record)
+                parsed = _parsed(record)
                 if (parsed.scope, parsed.hour) != (file.scope, file.hour):
                     raise InputError(f"a record of {parsed.scope} and {parsed.hour} stands in a file of another")
             except NothingSaidError:
@@ -112,6 +128,8 @@ class Journal:
                 continue
             if isinstance(parsed, Edit):
                 found.edits.append(parsed)
+            elif isinstance(parsed, MemoryEvent):
+                events.append(parsed)
             else:
                 found.messages.append(parsed)
         return found
@@ -145,6 +163,12 @@ class Journal:
     def release(self, records: Iterable[object]) -> None:
         """Forget that records were set aside; for those that have now been accepted."""
         self._storage.delete(f"{_QUARANTINE}/{digest(record)}.json" for record in records)
+
+
+def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:
+    if "memory" in record:
+        return MemoryEvent.from_record(record)
+    return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
 def depth_of(value: object) -> int:

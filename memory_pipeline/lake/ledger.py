@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MESSAGES_ASSET = "messages"
 GRAPH_ASSET = "graph_facts"
+MEMORIES_ASSET = "durable_memories"
 
 
 def table_asset(grain: str) -> str:

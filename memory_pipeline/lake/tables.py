@@ -122,6 +122,15 @@ class Tables:
         files = _files(self._latest(spec), spec, keys, fixed)
         return frozenset() if files is None else frozenset(files["path"].to_pylist())
 
+    def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
+        """Return of each partition what changes whenever its rows do, and only then; reads no rows."""
+        states: defaultdict[str, set[str]] = defaultdict(set)
+        files = _files(self._latest(spec), spec, None, fixed)
+        if files is not None:
+            for key, path in zip(keys_of(files, spec), files.column("path").to_pylist(), strict=True):
+                states[key].add(path)
+        return {key: frozenset(paths) for key, paths in states.items()}
+
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
         sizes: Counter[str] = Counter()

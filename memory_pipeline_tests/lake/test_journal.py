@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message, Rejection, Scope
+from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.journal import Journal, parse_json
+from memory_pipeline.lake.journal import Contents, Journal, parse_json
 from memory_pipeline.lake.storage import Storage
+from memory_pipeline_tests.domain.durable.histories import do, histories, remember
 
 SCOPE = Scope("acme", "support")
 PENDING = "lake/journal/pending/acme/support"
@@ -57,7 +61,7 @@ def test_what_was_appended_is_pending(journal: Journal, tmp_path: Path) -> None:
     [file] = journal.pending()
     assert (file.path, file.scope, str(file.hour)) == (path, SCOPE, "2024-01-15T08")
     assert file.size == (tmp_path / "lake" / path).stat().st_size
-    assert journal.read(file) == ([first, second], [], [])
+    assert journal.read(file) == Contents([first, second], [], [], [])
 
 
 def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_edits_and_messages_share_a_file_and_are_told_apart(journal: Journal) ->
     [path] = journal.append([first, said, second])
     [file] = journal.pending()
     assert file.path == path
-    assert journal.read(file) == ([said], [first, second], [])
+    assert journal.read(file) == Contents([said], [first, second], [], [])
 
 
 def test_edits_lie_with_their_agent_and_hour(journal: Journal) -> None:
@@ -174,6 +178,67 @@ def test_an_edit_that_cannot_be_read_costs_only_itself(
     assert rejection.where == f"{path}, line 3"
 
 
+# --- events of durable memories ---------------------------------------------------------------------------------------
+
+
+def test_events_share_a_file_with_messages_and_edits_and_are_told_apart(journal: Journal) -> None:
+    said, edited = message(id="m1"), edit()
+    tea = remember("Zoë likes tea: 你好.", -4, tags=["t"])
+    events = [tea, do("BOOST", tea, -3.9, amount=0.2), do("FORGET", tea, -3.8, reason="as asked")]
+    [path] = journal.append([events[0], said, edited, *events[1:]])
+    [file] = journal.pending()
+    assert file.path == path
+    assert journal.read(file) == Contents([said], [edited], [], events)
+
+
+@settings(max_examples=15, deadline=None)
+@given(histories(with_upkeep=False))
+def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
+    with TemporaryDirectory() as folder:
+        journal = Journal(Storage(folder))
+        own = [replace(event, editor="agent", evidence=(), conversation_id=None) for event in events]
+        own = [MemoryEvent.from_record(event.to_record()) for event in own]
+        journal.append(own)
+        found = [event for file in journal.pending() for event in journal.read(file).events]
+    assert sorted(found, key=lambda event: event.id) == sorted(own, key=lambda event: event.id)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"memory": "MERGE"}, "memory 'MERGE' is unknown"),
+        ({"memory": None}, "memory None is unknown"),
+        ({"memory": {}}, "memory {} is unknown"),
+        ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
+        ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not valid"),
+        ({"editor": "upkeep"}, "editor 'upkeep' is the pipeline's own"),
+        ({"agent_id": "sales"}, "a record of"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),
+        ({"received_at": None}, "received_at None is not a time"),
+    ],
+)
+def test_an_event_that_cannot_be_read_costs_only_itself(
+    journal: Journal, tmp_path: Path, changes: dict[str, object], reason: str
+) -> None:
+    tea = remember("Anna likes tea.", -4)
+    [path] = journal.append([tea, message()])
+    with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(tea.to_record() | changes) + "\n")
+    [own] = journal.pending()
+    held = journal.read(own)
+    assert (held.messages, held.edits, held.events) == ([message()], [], [tea])
+    [rejection] = held.rejected
+    assert rejection.reason.startswith(reason)
+    assert rejection.where == f"{path}, line 3"
+
+
+def test_what_is_no_agents_is_not_taken(journal: Journal) -> None:
+    tea = remember("Anna likes tea.")
+    with pytest.raises(InputError, match=r"received_at of event:2024-01-15T12:\w+ is missing"):
+        journal.append([do("COOL", tea, 0)])
+    assert journal.pending() == []
+
+
 # --- recalled memory -------------------------------------------------------------------------------------------------
 
 
@@ -185,9 +250,9 @@ def test_a_line_that_is_nothing_but_recalled_is_nothing(journal: Journal, tmp_pa
     with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
     [own] = journal.pending()
-    assert journal.read(own) == ([message(id="m1")], [], [])
+    assert journal.read(own) == Contents([message(id="m1")], [], [], [])
     (tmp_path / "lake" / path).write_text(json.dumps(record) + "\n")
-    assert journal.read(own) == ([], [], [])
+    assert journal.read(own) == Contents([], [], [], [])
 
 
 def test_what_stands_beside_recalled_memory_is_said(journal: Journal, tmp_path: Path) -> None:
@@ -336,7 +401,7 @@ def test_a_file_that_vanished_since_it_was_listed_is_empty(journal: Journal) -> 
     journal.append([message()])
     [file] = journal.pending()
     journal.acknowledge([file])
-    assert journal.read(file) == ([], [], [])
+    assert journal.read(file) == Contents([], [], [], [])
 
 
 # --- quarantine ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -11,6 +12,8 @@ from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.rehearse import rehearse
 from memory_pipeline_tests.building import NOW, START, conversation, run, table_rows, versions, write
+from memory_pipeline_tests.domain.durable.histories import do, remember
+from memory_pipeline_tests.steps.test_memories import Counting
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
@@ -58,6 +61,23 @@ def test_a_rehearsal_goes_through_every_grain_and_leaves_no_trace(lake: Lake, mo
     assert (versions(lake), lake.journal.pending()) == (before, files)
     assert lake.journal.quarantined() == []
     assert all(run(lake, models).values())
+
+
+def test_as_much_is_embedded_as_is_then_asked_of_durable_memories(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto."))
+    tea = remember("Anna likes tea.", -3.5)
+    lake.journal.append([tea, do("UPDATE", tea, -3.4, content="Anna likes green tea.")])
+    asked = []
+    for own in (RehearsalLake(lake.storage.uri), lake):
+        embedder = Counting()
+        counting = replace(models, embedder=embedder)
+        if isinstance(own, RehearsalLake):
+            list(rehearse(own, counting, START, NOW))
+        else:
+            run(own, counting)
+        asked.append(set(embedder.asked))
+    assert asked[0] == asked[1]
+    assert "Anna likes green tea." in asked[0]
 
 
 def test_a_contradiction_is_not_set_aside_by_a_rehearsal(lake: Lake, models: Models) -> None:

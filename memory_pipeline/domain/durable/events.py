@@ -222,7 +222,8 @@ class MemoryEvent:
         if verb is None:
             accepted = ", ".join(one.value for one in MemoryVerb if one.is_open)
             raise InputError(f"memory {shown(said)} is unknown; accepted: {accepted}")
-        changes = Changes.of(record.get("changes") or {})  # type: ignore[arg-type]  # of() checks it
+        said_of_it = record.get("changes")
+        changes = Changes.of({} if said_of_it is None else said_of_it)  # type: ignore[arg-type]  # of() checks it
         memory_id = record.get("memory_id")
         if verb is MemoryVerb.REMEMBER:
             changes = _complete(changes)
@@ -340,10 +341,16 @@ def _content(name: str, value: object) -> str:
 def _json(name: str, value: object) -> str:
     text = _text(name, value)
     try:
-        json.loads(text)
+        read = json.dumps(json.loads(text, parse_constant=_no_number), ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} {shown(value)} is not JSON: {shown(str(error))}") from None
+    if not is_unicode(read):
+        raise InputError(f"{name} {shown(value)} is not valid Unicode text")
     return text
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _short(name: str, value: object) -> str:

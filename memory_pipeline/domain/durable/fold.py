@@ -11,7 +11,12 @@ memories come out. The pipeline folds what has landed; readers go on from there 
 - ACCESS counts that it was of use.
 - PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL are the upkeep's.
 
-What was merged goes on in the memory that took it in: whoever names the old id means that one.
+What was merged goes on in the memory that took it in: whoever names the old id means that one. An id under which
+something was said that was known by another means that other, too: which of two is the first to say it may change, when
+something older comes late.
+
+Late, edited or forgotten conversations may leave events of the upkeep behind that no longer fit, until their nights are
+made again: these change nothing that does not count any more, and nothing in favour of what is not there.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from memory_pipeline.domain.durable.memory import (
     CONFIDENCE,
     DECAY_RATE,
     IMPORTANCE,
+    MAX_SOURCES,
     Memory,
     MemoryKind,
     Status,
@@ -33,6 +39,7 @@ from memory_pipeline.domain.durable.memory import (
     preference_key,
     title_of,
 )
+from memory_pipeline.domain.identity import MEMORY, make_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,22 +57,28 @@ class Memories:
         newest: the newest version of each memory, by id.
         earlier: its versions before, oldest first; as they stood when the next one was made.
         matches: the memory that is known by a match key.
-        ignored: events that had no effect, with the reason: they name a memory that is not there.
+        aliases: ids under which something was said that was known already, with those of the memories that say it.
+        ignored: events that had no effect, with the reason: they name a memory that is not there, say.
         last: :attr:`MemoryEvent.order` of the last event.
     """
 
     newest: dict[str, Memory] = field(default_factory=dict)
     earlier: dict[str, tuple[Memory, ...]] = field(default_factory=dict)
     matches: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
     last: tuple[datetime, bool, int, int, str] | None = None
 
     def copy(self) -> Memories:
         """Return what can be folded further without changing this one."""
-        return Memories(dict(self.newest), dict(self.earlier), dict(self.matches), dict(self.ignored), self.last)
+        return Memories(
+            dict(self.newest), dict(self.earlier), dict(self.matches), dict(self.aliases), dict(self.ignored), self.last
+        )
 
     def resolved(self, memory_id: str) -> str:
         """Return the id under which a memory goes on: its own, or that of the one that took it in."""
+        if memory_id not in self.newest:
+            memory_id = self.aliases.get(memory_id, memory_id)
         seen = set[str]()
         while (memory := self.newest.get(memory_id)) is not None and memory_id not in seen:
             seen.add(memory_id)
@@ -79,6 +92,17 @@ class Memories:
         """Return the memory that is known by the words of what is to be remembered."""
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
+
+    def said_of(self, event: MemoryEvent) -> str:
+        """Return the id of the memory that a REMEMBER makes, or makes a version of."""
+        known = self.matches.get(key_of(event.changes))
+        if known is not None:
+            return known
+        before = self.newest.get(event.memory_id)
+        if before is None or not before.is_active:
+            return event.memory_id
+        # It was said in this hour before, and changed to say something else, which goes on to be kept.
+        return make_id(MEMORY, event.hour, event.memory_id, event.id)
 
     def history(self, memory_id: str) -> tuple[Memory, ...]:
         """Return all versions of a memory, oldest first; none if there is no such memory."""
@@ -115,13 +139,15 @@ def apply(memories: Memories, event: MemoryEvent) -> None:
 
 def _remember(memories: Memories, event: MemoryEvent) -> None:
     changes = event.changes
-    known = memories.matches.get(key_of(changes))
-    if known is not None:
-        _say_again(memories, memories.newest[known], event)
+    memory_id = memories.said_of(event)
+    if memory_id != event.memory_id:
+        memories.aliases[event.memory_id] = memory_id
+    if memories.matches.get(key_of(changes)) == memory_id:
+        _say_again(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
     memory = Memory(
-        id=event.memory_id,
+        id=memory_id,
         version=1,
         kind=changes.kind or MemoryKind.FACT,
         title=changes.title or title_of(content),
@@ -144,8 +170,8 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         status_reason=None,
         superseded_by=None,
         merged_ids=(),
-        source_ids=_with((), event.evidence or (event.id,)),
-        conversation_ids=_with((), [event.conversation_id] if event.conversation_id else []),
+        source_ids=_newest((), event.evidence or (event.id,)),
+        conversation_ids=_newest((), [event.conversation_id] if event.conversation_id else []),
         tags=changes.tags or (),
         editor=event.editor,
         event_id=event.id,
@@ -156,7 +182,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     )
     before = memories.newest.get(memory.id)
     if before is not None:
-        # It was said in this hour, then changed to say something else, and is said again.
+        # It was said in this hour, does not count any more, and is not known by these words.
         memory = replace(memory, version=before.version + 1, created_at=before.created_at)
         memories.earlier[memory.id] = (*memories.earlier.get(memory.id, ()), before)
         _unmatch(memories, before)
@@ -174,8 +200,8 @@ def _say_again(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
         confidence=memory.confidence if changes.confidence is None else max(memory.confidence, changes.confidence),
         decay_rate=memory.decay_rate if changes.decay_rate is None else changes.decay_rate,
         tags=tuple(sorted({*memory.tags, *(changes.tags or ())})),
-        source_ids=_with(memory.source_ids, event.evidence or (event.id,)),
-        conversation_ids=_with(memory.conversation_ids, [event.conversation_id] if event.conversation_id else []),
+        source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
+        conversation_ids=_newest(memory.conversation_ids, [event.conversation_id] if event.conversation_id else []),
     )
     _next_version(memories, memory, _revived(said), event)
 
@@ -204,14 +230,14 @@ def _update(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
         said,
         kind=changes.kind or memory.kind,
         tags=memory.tags if changes.tags is None else changes.tags,
-        source_ids=_with(memory.source_ids, event.evidence or (event.id,)),
+        source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
         **{
             name: value
             for name in ("importance", "confidence", "decay_rate")
             if (value := getattr(changes, name)) is not None
         },
     )
-    if said.content != memory.content or said.kind is not memory.kind:
+    if _own_key(said) != _own_key(memory):
         _unmatch(memories, memory)
         said = replace(said, match_keys=(_own_key(said),))
     _next_version(memories, memory, _revived(said), event)
@@ -233,7 +259,7 @@ def _confirm(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     if memory.kind is MemoryKind.OBSERVATION:
         _promoted(memories, sure, event, updated_at=event.event_at)
     else:
-        changed = memory.changed_at if memory.is_active else event.event_at
+        changed = memory.changed_at if memory.is_recalled else event.event_at
         _put(memories, replace(sure, updated_at=event.event_at, changed_at=changed))
 
 
@@ -242,6 +268,8 @@ def _access(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
 
 
 def _promote(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    if memory.kind is not MemoryKind.OBSERVATION or not _counts(memories, memory, event):
+        return
     _promoted(memories, memory, event, updated_at=memory.updated_at)
 
 
@@ -254,9 +282,8 @@ def _promoted(memories: Memories, memory: Memory, event: MemoryEvent, updated_at
 
 
 def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
-    other = memories.newest.get(event.other_id or "")
-    if other is None or other.id == memory.id:
-        memories.ignored[event.id] = f"{event.other_id} is not known"
+    other = _other(memories, memory, event)
+    if other is None or not (_counts(memories, memory, event) and _counts(memories, other, event)):
         return
     accessed = [at for at in (memory.last_accessed_at, other.last_accessed_at) if at is not None]
     _unmatch(memories, other)
@@ -271,8 +298,8 @@ def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
         last_accessed_at=max(accessed, default=None),
         is_point_in_time=memory.is_point_in_time and other.is_point_in_time,
         merged_ids=_with(memory.merged_ids, [*other.merged_ids, other.id]),
-        source_ids=_with(other.source_ids, memory.source_ids),
-        conversation_ids=_with(other.conversation_ids, memory.conversation_ids),
+        source_ids=_newest(other.source_ids, memory.source_ids),
+        conversation_ids=_newest(other.conversation_ids, memory.conversation_ids),
         tags=tuple(sorted({*memory.tags, *other.tags})),
         match_keys=_with(memory.match_keys, other.match_keys),
         status_reason=event.reason,
@@ -284,16 +311,21 @@ def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
 
 
 def _supersede(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
-    loser = replace(memory, superseded_by=event.other_id)
+    winner = _other(memories, memory, event)
+    if winner is None or not _counts(memories, memory, event):
+        return
+    loser = replace(memory, superseded_by=winner.id)
     _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
 
 
 def _cool(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
-    _stand(memories, memory, event, memory.status, Temperature.COLD, event.reason)
+    if _counts(memories, memory, event):
+        _stand(memories, memory, event, memory.status, Temperature.COLD, event.reason)
 
 
 def _archive(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
-    _stand(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
+    if _counts(memories, memory, event):
+        _stand(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
 
 
 def _keep(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
@@ -304,6 +336,24 @@ def _heat(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     temperature = Temperature.HOT if event.verb is MemoryVerb.HEAT else Temperature.WARM
     if memory.is_recalled:
         _put(memories, replace(memory, temperature=temperature))
+
+
+def _counts(memories: Memories, memory: Memory, event: MemoryEvent) -> bool:
+    """Tell whether the upkeep may change how a memory stands: what was revoked, say, stays revoked."""
+    if not memory.is_active:
+        memories.ignored[event.id] = f"{memory.id} is {memory.status} already"
+    return memory.is_active
+
+
+def _other(memories: Memories, memory: Memory, event: MemoryEvent) -> Memory | None:
+    """Return the other memory of an event; None if there is none, or it is the same by now."""
+    other = memories.newest.get(memories.resolved(event.other_id or ""))
+    if other is None:
+        memories.ignored[event.id] = f"{event.other_id} is not known"
+    elif other.id == memory.id:
+        memories.ignored[event.id] = f"{event.other_id} is {memory.id} already"
+        return None
+    return other
 
 
 def _stand(
@@ -366,6 +416,10 @@ def _share(value: float) -> float:
 
 def _with(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *new)))
+
+
+def _newest(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
+    return _with(known, new)[-MAX_SOURCES:]
 
 
 _APPLIED: dict[MemoryVerb, Callable[[Memories, Memory, MemoryEvent], None]] = {

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Longest title, hook, content and other texts of a memory, in characters.
 MAX_TITLE, MAX_HOOK, MAX_CONTENT, MAX_VALUE = 1_000, 120, 20_000, 20_000
+#: Most messages, and conversations, that a memory names: of what is said daily, every version would name all days.
+MAX_SOURCES = 100
 #: What a memory begins with, if nobody says otherwise.
 IMPORTANCE, CONFIDENCE, DECAY_RATE = 0.5, 1.0, 0.0
 
@@ -103,8 +105,8 @@ class Memory:
         status_reason: why its status or temperature is what it is; None of what was never changed.
         superseded_by: id of the memory that took its place.
         merged_ids: ids of the memories that it took in.
-        source_ids: messages, or events, that it rests on; oldest first.
-        conversation_ids: conversations in which it was said.
+        source_ids: messages, or events, that it rests on; oldest first, and of many the last 100.
+        conversation_ids: conversations in which it was said, likewise.
         tags: labels, sorted.
         editor: who made this version: ``conversation``, ``upkeep``, ``agent``, or a name that the writer gave.
         event_id: the event that made this version.

@@ -1,0 +1,57 @@
+"""Facts and their rows: nothing is lost on the way, and rows of older lakes are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from memory_pipeline.domain.durable.derivation import events_of
+from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.lake.rows import facts_to_rows, rows_to_facts
+from memory_pipeline.lake.schemas import FACTS, TableSpec
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.tables import Tables
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline_tests.models.deterministic.said import said
+
+TEXT = "Hello! I live in Porto. Always quote prices with tax. We have 40 sacks of flour in stock."
+#: What lakes had no column for before there were durable memories.
+NEWER = {"durable", "is_point_in_time", "subject", "predicate", "object"}
+
+
+def test_facts_come_back_as_they_were() -> None:
+    facts = DeterministicExtractor().facts_of([said(TEXT)])
+    assert {fact.durable for fact in facts} == {
+        None,
+        MemoryKind.FACT,
+        MemoryKind.INSTRUCTION,
+        MemoryKind.OBSERVATION,
+    }
+    rows = facts_to_rows(facts)
+    assert rows.schema.equals(FACTS.schema)
+    back = rows_to_facts(rows)
+    assert back == [
+        replace(fact, operations=tuple(replace(one, place=place) for place, one in enumerate(fact.operations)))
+        for fact in facts
+    ]
+    assert events_of(back) == events_of(facts)
+
+
+def test_rows_of_an_older_lake_have_nothing_durable_and_get_the_columns_when_they_are_made_again(root: str) -> None:
+    tables = Tables(Storage(root))
+    facts = DeterministicExtractor().facts_of([said(TEXT)])
+    rows = facts_to_rows(facts)
+    older = TableSpec(
+        FACTS.name, pa.schema([field for field in FACTS.schema if field.name not in NEWER]), FACTS.partition_by
+    )
+    hour = rows["period"][0].as_py()
+    tables.replace(older, [hour], rows.drop_columns(list(NEWER)))
+    read = tables.read(FACTS, [hour])
+    assert read.schema.equals(FACTS.schema)
+    assert all(read[name].null_count == read.num_rows for name in NEWER)
+    assert events_of(rows_to_facts(read)) == []
+    tables.replace(FACTS, [hour], rows)
+    assert {event.id for event in events_of(rows_to_facts(tables.read(FACTS, [hour])))} == {
+        event.id for event in events_of(facts)
+    }
