@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.durable.memory import MemoryKind
     from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.periods import Period
 
@@ -55,6 +56,9 @@ class Fact:
         mentioned_at: the day that the text speaks about ("yesterday"), at 00:00 UTC of that date, if it names one.
         extraction_method: what found it: ``verbatim``, or the name and version of the rules or the prompt.
         operations: what it changes of what the agent knows; operations stand at the turn that they rest on.
+        durable: the kind of durable memory that it is worth; None of what is working memory alone.
+        is_point_in_time: whether it says how things stood at one moment, which is soon no longer so.
+        subject, predicate, object: of a durable fact, the same in three terms, where it is one; all or none.
         model, prompt_version: what was asked, where a model was.
         fallback: why the model that is configured did not help and rules took its place; None where nothing failed.
         source_digest: changes if anything that was said in its passage changes, or how facts are extracted.
@@ -77,6 +81,11 @@ class Fact:
     tags: tuple[str, ...]
     extraction_method: str
     operations: tuple[Operation, ...] = ()
+    durable: MemoryKind | None = None
+    is_point_in_time: bool = False
+    subject: str | None = None
+    predicate: str | None = None
+    object: str | None = None
     model: str | None = None
     prompt_version: str | None = None
     fallback: str | None = None
@@ -91,10 +100,16 @@ class Fact:
     def digest(self) -> str:
         """Changes whenever anything that is remembered changes; not by how it was come by."""
         operations = tuple((o.verb, o.subject, o.predicate, o.object, o.confidence) for o in self.operations)
+        # Nothing is added to the digest of what is not durable, so that it is that of older lakes.
+        durable = (
+            ()
+            if self.durable is None
+            else ({"durable": (self.durable, self.is_point_in_time, self.subject, self.predicate, self.object)},)
+        )
         return digest(
             self.id, self.kind, self.content, self.speaker, self.entities, self.importance, self.confidence,
             self.turn, self.position, self.event_at, self.mentioned_at, self.tags, self.extraction_method,
-            *operations,
+            *operations, *durable,
         )  # fmt: skip
 
     @classmethod

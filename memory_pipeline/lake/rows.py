@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Message, Role, Scope
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
@@ -114,6 +115,11 @@ def facts_to_rows(facts: Sequence[Fact]) -> pa.Table:
                 }
                 for operation in fact.operations
             ],
+            "durable": fact.durable,
+            "is_point_in_time": fact.is_point_in_time,
+            "subject": fact.subject,
+            "predicate": fact.predicate,
+            "object": fact.object,
             "model": fact.model,
             "prompt_version": fact.prompt_version,
             "fallback": fact.fallback,
@@ -146,6 +152,12 @@ def rows_to_facts(rows: pa.Table) -> list[Fact]:
             tags=tuple(row["tags"]),
             extraction_method=row["extraction_method"],
             operations=row_operations(row),
+            # Of rows that were written before there were durable memories there are none of these.
+            durable=None if row["durable"] is None else MemoryKind(row["durable"]),
+            is_point_in_time=bool(row["is_point_in_time"]),
+            subject=row["subject"],
+            predicate=row["predicate"],
+            object=row["object"],
             model=row["model"],
             prompt_version=row["prompt_version"],
             fallback=row["fallback"],

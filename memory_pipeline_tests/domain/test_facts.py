@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memory_pipeline.domain.conversations import Message, Role
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Fact, FactKind
 
 AT = "2024-01-15T08:03:00+00:00"
@@ -39,6 +40,19 @@ def test_ids_and_digests_never_change() -> None:
     assert turn(message()).digest == "713c55bef829f0fa3713f90a98681809"
     event = Fact.of(message(), FactKind.EVENT, "I moved to Porto.", extraction_method="x")
     assert event.id == "working:2024-01-15T08:4ffcd050096e7f19a8a01ca025342a6a"
+
+
+def test_what_is_durable_changes_the_digest_and_nothing_else_does() -> None:
+    fact = turn(message())
+    kept = replace(fact, durable=MemoryKind.FACT)
+    others = [
+        replace(fact, durable=MemoryKind.RULE),
+        replace(kept, is_point_in_time=True),
+        replace(kept, subject="Anna", predicate="lives_in", object="Porto"),
+        replace(kept, subject="Anna", predicate="lives_in", object="Rome"),
+    ]
+    assert len({one.digest for one in (fact, kept, *others)}) == 6
+    assert {one.id for one in others} == {fact.id}
 
 
 def test_a_fact_carries_where_it_comes_from() -> None:

@@ -11,9 +11,11 @@ from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.durable import SUPPOSED, Durable, durable_in
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
 from memory_pipeline.models.deterministic.triples import operations_in
+from memory_pipeline.models.deterministic.triples.operations import own_sentences
 from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-2"
+_NAME: Final = "deterministic-3"
 #: Of a message so many sentences are read for what they change in the graph: more is no conversation.
 _READ_FOR_OPERATIONS: Final = 500
 #: Importance of a turn in which nothing was asserted.
@@ -44,7 +46,8 @@ class DeterministicExtractor:
     """Finds facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Every message of a user or an assistant gives its turn, verbatim; and each sentence that asserts something a fact,
-    once. The turn carries what a user's simple assertions change in the graph. Sentences in a language without a known
+    once. The turn carries what a user's simple assertions change in the graph; a fact that holds until it is revoked
+    says as what it is to be kept, by :func:`durable.durable_in`. Sentences in a language without a known
     English word are kept if they are long enough, since no cue applies.
 
     ``importance`` begins at 0.3 and adds:
@@ -104,11 +107,24 @@ class DeterministicExtractor:
         names = names_in(sentences, message.name)
         said_on = message.sent_at.astimezone(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
+        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message, names)
+        own = {id(sentence) for sentence in own_sentences(sentences, message.content)}
+
+        def said(sentence: Sentence) -> Sequence[Operation]:
+            """Return what one sentence changes; where the message changes nothing, none of its sentences does."""
+            is_whole = id(sentence) in own
+            return operations_in([sentence], message, names) if operations or not is_whole else ()
+
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
-            if not _asserts(sentence, meaning, bool(mentions)):
+            durable = None
+            if id(sentence) in own and not _asks(sentence):
+                speaker = message.name or "User"
+                durable = durable_in(sentence, message.role, speaker, said, has_date=bool(mentions))
+            # What is to be kept is remembered, too, where it asserts nothing: "Always be brief."
+            if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue
             kind = _kind(sentence, mentions, message, said_on)
             first_person = not cues.FIRST_PERSON.isdisjoint(sentence.parts)
@@ -125,8 +141,7 @@ class DeterministicExtractor:
                 confidence=CONFIDENCE[kind],
                 mentioned_at=mentions[0].instant if mentions else None,
             )
-            facts.setdefault(fact.content, fact)
-        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message, names)
+            facts.setdefault(fact.content, _kept(fact, durable))
         first_date = next((mention.instant for mentions in dates for mention in mentions), None)
         turn = Fact.of(
             message,
@@ -139,6 +154,22 @@ class DeterministicExtractor:
             mentioned_at=first_date,
         )
         return [replace(turn, operations=tuple(operations)), *facts.values()]
+
+
+def _kept(fact: Fact, durable: Durable | None) -> Fact:
+    """Return a fact with what is durable of it."""
+    if durable is None:
+        return fact
+    subject, predicate, thing = durable.triple or (None, None, None)
+    return replace(
+        fact,
+        durable=durable.kind,
+        is_point_in_time=durable.is_point_in_time,
+        subject=subject,
+        predicate=predicate,
+        object=thing,
+        confidence=min(fact.confidence, SUPPOSED) if durable.is_supposed else fact.confidence,
+    )
 
 
 def _meaning(sentence: Sentence) -> list[str]:
@@ -165,6 +196,11 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
     return closes and (before == ", " or sentence.words[place - 1].lower() in cues.PHATIC)
 
 
+def _asks(sentence: Sentence) -> bool:
+    """Tell whether a sentence only asks, offers, consoles or takes leave."""
+    return sentence.is_question or cues.PROMPT.match(sentence.text) is not None
+
+
 def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
     """Tell whether a sentence asserts something about someone or something.
 
@@ -172,7 +208,7 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
     ("Country loaf 4.20, croissant 2.10"). One word of meaning is enough where somebody acts or there is a number or
     date; "it" and "that" need two; what speaks only of "you" needs three, since less is a compliment.
     """
-    if sentence.is_question or cues.PROMPT.match(sentence.text):
+    if _asks(sentence):
         return False
     parts = sentence.parts
     if STOP_WORDS.isdisjoint(parts) and cues.PHATIC.isdisjoint(parts):

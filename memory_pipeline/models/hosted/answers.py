@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from memory_pipeline.domain.durable.memory import MAX_CONTENT, MemoryKind
 from memory_pipeline.domain.operations import MAX_TERM
+from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.models.hosted.prompts import object_in
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
@@ -40,8 +42,42 @@ class _Model(BaseModel):
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True, allow_inf_nan=False)
 
 
+#: No term is a number beyond.
+_LARGEST = 1e18
+#: As what a model may hold a fact to be durable; the other kinds are agents' own.
+_DURABLE = ("fact", "rule", "instruction", "preference", "decision", "procedure", "observation")
+
+
+def _durable(value: object) -> str | None:
+    """Return a kind; None of what is none, so that a fact is not lost by it."""
+    kind = value.strip().lower() if isinstance(value, str) else None
+    return kind if kind in _DURABLE else None
+
+
+def _term(value: object) -> str | None:
+    """Return a term, numbers too; None of what is none, so that a fact is not lost by it."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
+        return str(value)
+    if not isinstance(value, str) or not is_unicode(value):
+        return None
+    text = " ".join(value.split())
+    return text if any(char.isprintable() and not char.isspace() for char in text) else None
+
+
+_Term = Annotated[str | None, BeforeValidator(_term)]
+
+
+def _all_required(schema: dict[str, Any]) -> None:
+    """Ask for all fields, though an answer without some is taken."""
+    schema["required"] = list(schema["properties"])
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
 class FoundFact(_Model):
     """A fact, as a model found it."""
+
+    model_config = ConfigDict(json_schema_extra=_all_required)
 
     content: _Text = Field(max_length=2_000, description="One sentence that can be understood alone.")
     kind: Literal["statement", "event", "plan", "preference", "instruction"]
@@ -50,6 +86,22 @@ class FoundFact(_Model):
     entities: list[str] = Field(description="Names of people, places and things in it.")
     date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
     messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+    # What follows is more than models were once asked for: an answer without it is as good.
+    durable: Annotated[
+        Literal["fact", "rule", "instruction", "preference", "decision", "procedure", "observation"] | None,
+        BeforeValidator(_durable),
+    ] = Field(default=None, description="As what it is kept for good, or null.")
+    point_in_time: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(
+        default=False, description="Whether it says how things stand at one moment."
+    )
+    subject: _Term = Field(default=None, description="Of a durable fact, if three terms say it.")
+    predicate: _Term = None
+    object: _Term = None
+
+    @property
+    def kept_as(self) -> MemoryKind | None:
+        """As what kind of durable memory it is kept."""
+        return None if self.durable is None else MemoryKind(self.durable)
 
 
 class FoundOperation(_Model):
@@ -100,6 +152,41 @@ class OrderAnswer(_Model):
     order: list[_Number] = Field(description="Numbers of the lines, most useful first.")
 
 
+class ChosenAnswer(_Model):
+    """What is asked for about headers of memories: which to read."""
+
+    chosen: list[_Number] = Field(description="Numbers of the lines, most useful first; perhaps none.")
+
+
+_Query = Annotated[_Text, Field(max_length=500)]
+
+
+class QueriesAnswer(_Model):
+    """What is asked for about a conversation: what to look up."""
+
+    queries: list[_Query] = Field(description="Short searches, most useful first; perhaps none.")
+
+
+class MergeAnswer(_Model):
+    """What is asked for about two memories that say the same: one text."""
+
+    content: str = Field(min_length=1, max_length=MAX_CONTENT, description="All that the two say, in one text.")
+
+
+class FoundStale(_Model):
+    """A memory that is stale, as a model found it."""
+
+    number: _Number = Field(description="Number of the line.")
+    reason: _Text = Field(max_length=300, description="Why, in a few words.")
+
+
+class StaleAnswer(_Model):
+    """What is asked for about old memories: which are stale."""
+
+    stale: list[FoundStale] = Field(description="Those that are stale; perhaps none.")
+
+
+_QUERY: TypeAdapter[str] = TypeAdapter(_Query, config=ConfigDict(coerce_numbers_to_str=True))
 _NAME: TypeAdapter[str] = TypeAdapter(_Name, config=ConfigDict(coerce_numbers_to_str=True))
 _ANY_NUMBER: TypeAdapter[int] = TypeAdapter(int)
 
@@ -169,6 +256,60 @@ def read_order(text: str) -> list[int]:
     if not isinstance(listed, list):
         raise InvalidAnswerError('it must have "order": a list of numbers of lines')
     return _values(_ANY_NUMBER, listed)
+
+
+def read_chosen(text: str) -> list[int]:
+    """Return the numbers of an answer as they were written; see :func:`read_order`.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
+    """
+    listed = object_in(text, "chosen").get("chosen")
+    if not isinstance(listed, list):
+        raise InvalidAnswerError('it must have "chosen": a list of numbers of lines, which may be empty')
+    return _values(_ANY_NUMBER, listed)
+
+
+def read_queries(text: str) -> list[str]:
+    """Return the queries of an answer, each once.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or more of its queries are wrong than right.
+    """
+    listed = object_in(text, "queries").get("queries")
+    if not isinstance(listed, list):
+        raise InvalidAnswerError('it must have "queries": a list of texts, which may be empty')
+    return list({query.casefold(): query for query in reversed(_values(_QUERY, listed))}.values())[::-1]
+
+
+def read_merge(text: str) -> str:
+    """Return the content of an answer.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or its content is no text, blank, or too long.
+    """
+    try:
+        content = MergeAnswer.model_validate(object_in(text, "content")).content
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise InvalidAnswerError(f'it must have "content": a text; {problem}') from None
+    if not any(char.isprintable() and not char.isspace() for char in content):
+        raise InvalidAnswerError('"content" is blank')
+    return content.encode("utf-8", "replace").decode()
+
+
+def read_stale(text: str) -> dict[int, str]:
+    """Return the numbers of an answer as they were written, each with its reason.
+
+    Raises:
+        InvalidAnswerError: there is no such object, or more of its items are wrong than right.
+    """
+    listed = object_in(text, "stale").get("stale")
+    if not isinstance(listed, list):
+        raise InvalidAnswerError('it must have "stale": a list of numbers with reasons, which may be empty')
+    found, problems = _items(FoundStale, listed)
+    _check(found, problems)
+    return {each.number: each.reason.encode("utf-8", "replace").decode() for each in found}
 
 
 def _values(kind: TypeAdapter[_Value], listed: Sequence[object]) -> list[_Value]:

@@ -16,8 +16,9 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
-from memory_pipeline.domain.operations import Operation
+from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.triples import Triple, about, fold, standing
 from memory_pipeline.errors import InputError, ModelError
@@ -215,7 +216,7 @@ class HostedExtractor:
         if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
-        return self._fact(
+        made = self._fact(
             question,
             cited,
             FactKind(fact.kind),
@@ -226,6 +227,7 @@ class HostedExtractor:
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
         )
+        return _kept(made, fact, cited)
 
     def _fact(
         self,
@@ -310,6 +312,38 @@ def _speakers(passage: Passage) -> list[str]:
     memorable = [message for message in passage.messages if message.role.is_memorable]
     names = {message.speaker for message in memorable}
     return sorted(names | {"Agent" for message in memorable if message.role is Role.ASSISTANT})
+
+
+def _kept(made: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
+    """Return a fact with what is durable of it; what users did not say themselves is but an observation."""
+    kind = found.kept_as
+    if kind is None:
+        return made
+    if not any(message.role is Role.USER for message in cited):
+        kind = MemoryKind.OBSERVATION
+    subject, predicate, thing = _terms(found, made) or (None, None, None)
+    return replace(
+        made, durable=kind, is_point_in_time=found.point_in_time, subject=subject, predicate=predicate, object=thing
+    )
+
+
+def _terms(found: FoundFact, made: Fact) -> tuple[str, str, str] | None:
+    """Return the three terms of a fact in their canonical form; None where one is missing or unfit."""
+    if found.subject is None or found.predicate is None or found.object is None:
+        return None
+    try:
+        one = Operation.of(
+            Verb.INSERT,
+            found.subject,
+            found.predicate,
+            found.object,
+            confidence=made.confidence,
+            message_ids=made.message_ids,
+            event_at=made.event_at,
+        )
+    except InputError:
+        return None
+    return one.subject, one.predicate, one.object
 
 
 def _operation(found: FoundOperation, cited: Sequence[Message]) -> Operation | None:

@@ -31,6 +31,14 @@ You keep the memory of an AI agent called {agent}. You read what was said to it 
 - `operations` keep a table of (subject, predicate, object). INSERT adds what is new; UPDATE replaces the present \
 value, where a subject can have only one (lives_in, works_at); DELETE withdraws what no longer holds. Subjects are \
 people and things by their names, "User" for a user without a name, "Agent" for {agent}; predicates are snake_case.
+- `durable` says as what a fact is kept for good, until somebody revokes it. "instruction": what users ask {agent} to \
+do always, or never. "rule": what everybody is to do. "preference": what users like, or want. "decision": what was \
+decided. "procedure": how something is done. "fact": what is so for long, such as where one lives or what one is \
+allergic to. "observation": such a thing that is only supposed, or that nobody but {agent} says. It is null for \
+everything else: what is asked for once, what happened, plans, moods, small talk. Where in doubt, it is null.
+- `point_in_time` is true where a fact says how things stand at one moment: a balance, what is in stock.
+- `subject`, `predicate` and `object` say a durable fact as an operation does, if it says one thing of one; else they \
+are null.
 - `summary` tells in one or two sentences what the conversation was about."""
 
 _SUMMARY = """\
@@ -87,11 +95,54 @@ meant. That words are the same is not enough.
 - Of two lines that contradict each other, the later one is of more use, unless the prompt asks about former times.
 - Lines of no use come last."""
 
+SELECTION = """\
+An AI agent keeps notes for good. You are given what it is asked and, as numbered lines, the titles of its notes with \
+their kind and a hook, and choose those that it should read before it answers.
+
+- `chosen` holds the numbers of the lines, each once, the most useful first. At most {most}; fewer are better than \
+such as do not help.
+- Of use is what the question asks for, and what must be observed in the answer: instructions, rules and preferences \
+that apply to it.
+- That words are the same is not enough. Where nothing is of use, `chosen` is empty."""
+
+IMAGINING = """\
+You think ahead for an AI agent. You are given the last messages of a conversation that it is in, and write what it \
+should look up in its own memory, though nobody has asked for it.
+
+- `queries` holds short searches, each once, the most useful first. At most {most}.
+- Think of instructions, rules and preferences that apply to what is being done; of decisions that were taken about \
+it; of what is known of the people, places and things that come up; of what went wrong with such a thing before.
+- A query is to be understood alone: name people and things. Do not ask for what the messages say themselves.
+- Where nothing comes to mind, `queries` is empty."""
+
+MERGE = """\
+An AI agent keeps notes for good. Two of them say the same, or nearly, and you make one of them.
+
+- `content` says all that either of them says, and nothing else: never invent, never guess.
+- Keep names, numbers, dates, places and conditions as they are given. What both say is said once.
+- Where they differ in words alone, take those of the newer one."""
+
+STALENESS = """\
+An AI agent keeps notes for good. You are given, as numbered lines, notes that nobody has said again for long, each \
+with its kind and the day on which it was last heard. Today is {today}. You name those that are most likely no longer \
+true, or of no use any more.
+
+- `stale` holds the number of each of these lines, with a reason in a few words.
+- Stale is what described a state that passes: a plan whose day is over, what somebody was doing then, the state of a \
+system, a price, an open question.
+- Not stale is what lasts: who somebody is, where they live, what they like, how a thing is done, what was decided. \
+Age alone is no reason; if in doubt, leave it out.
+- Where nothing is stale, `stale` is empty."""
+
 #: Raised whenever a text above, or the frame below, changes what is asked.
-EXTRACTION_VERSION = "extraction-1"
+EXTRACTION_VERSION = "extraction-2"
 SUMMARY_VERSION = "1"
 ENTITIES_VERSION = "entities-1"
 RERANK_VERSION = "rerank-1"
+SELECTION_VERSION = "selection-1"
+IMAGINING_VERSION = "imagining-1"
+MERGE_VERSION = "merge-1"
+STALENESS_VERSION = "staleness-1"
 
 _FRAME = """{instructions}
 

@@ -239,7 +239,7 @@ def test_every_predicate_has_a_confidence() -> None:
     assert all(pattern.forms & ~Form(0) for pattern in PATTERNS)
 
 
-LONG = 200_000
+LONG = 60_000
 UNITS = (
     "I like ", "I like a and ", "I like a, ", "and ", "I ", "my sister ", "Tom's ", "'s ", "I have a dog, ", "not ",
     "my favourite ", "I speak Polish, ", "I was born 3 May ", "by the way ", "I moved from A to B ", "I\n", '"I ', "1 ",
@@ -252,7 +252,7 @@ def test_hostile_repetition_ends(unit: str) -> None:
     text = (unit * (LONG // len(unit) + 1))[:LONG]
     began = time.process_time()
     operations(text)
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 10
 
 
 def test_the_time_is_linear() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.models.hosted.answers import (
     MOST_NAMES,
     ExtractionAnswer,
@@ -40,6 +41,21 @@ OPERATION: dict[str, Any] = {
     "object": "40",
     "confidence": 1,
     "messages": [1],
+}
+#: What else is asked of a fact; an answer without it is taken as well.
+WORKING: dict[str, Any] = {
+    "durable": None,
+    "point_in_time": False,
+    "subject": None,
+    "predicate": None,
+    "object": None,
+}
+KEPT: dict[str, Any] = {
+    "durable": "fact",
+    "point_in_time": True,
+    "subject": "Anna",
+    "predicate": "lives_in",
+    "object": "Porto",
 }
 POINT: dict[str, Any] = {"sentence": "Anna moved.", "sources": [1], "importance": 0.5}
 
@@ -73,7 +89,7 @@ def extraction(*facts: object, operations: object = (), **more: object) -> str:
 def test_a_sound_answer_is_taken_whole() -> None:
     summary, facts, operations, refused = read_extraction(extraction(FACT, operations=[OPERATION]))
     assert (summary, refused) == ("They spoke.", 0)
-    assert [fact.model_dump() for fact in facts] == [FACT]
+    assert [fact.model_dump() for fact in facts] == [FACT | WORKING]
     assert [operation.model_dump() for operation in operations] == [OPERATION]
     points, refused = read_points(json.dumps({"points": [POINT]}))
     assert ([point.model_dump() for point in points], refused) == ([POINT], 0)
@@ -143,7 +159,30 @@ def test_a_field_that_is_missing_is_refused_and_one_too_many_passed_over() -> No
         _, facts, _, refused = read_extraction(extraction(FACT, {key: FACT[key] for key in FACT if key != name}))
         assert (len(facts), refused) == (1, 1)
     _, [fact], _, refused = read_extraction(extraction({**FACT, "because": "I say so"}))
-    assert (fact.model_dump(), refused) == (FACT, 0)
+    assert (fact.model_dump(), refused) == (FACT | WORKING, 0)
+
+
+def test_what_is_durable_of_a_fact_is_taken() -> None:
+    _, facts, _, refused = read_extraction(extraction(FACT | KEPT, FACT | WORKING | {"object": 40}))
+    assert [fact.model_dump() for fact in facts] == [FACT | KEPT, FACT | WORKING | {"object": "40"}]
+    assert ([fact.kept_as for fact in facts], refused) == ([MemoryKind.FACT, None], 0)
+    for kind in ("rule", " Instruction ", "PREFERENCE", "decision", "procedure", "observation"):
+        _, [fact], _, _ = read_extraction(extraction(FACT | KEPT | {"durable": kind}))
+        assert fact.kept_as is MemoryKind(kind.strip().lower())
+
+
+@pytest.mark.parametrize("field", WORKING)
+@pytest.mark.parametrize("value", [*HOSTILE, "tool_output", "yes", 1e30, "a\ud800"], ids=lambda value: repr(value)[:12])
+def test_no_fact_is_lost_by_what_is_said_of_its_being_durable(field: str, value: object) -> None:
+    _, [fact], _, refused = read_extraction(extraction(FACT | KEPT | {field: value}))
+    assert (fact.content, refused) == (FACT["content"], 0)
+    fact.model_dump_json().encode()
+    if field == "point_in_time":
+        assert fact.point_in_time is (value is True)
+    elif field == "durable":
+        assert fact.durable is None
+    else:
+        assert getattr(fact, field) is None or getattr(fact, field).strip()
 
 
 def test_of_keys_that_stand_twice_the_last_counts() -> None:
@@ -245,7 +284,9 @@ def test_schemas_tell_models_what_they_need_and_nothing_else() -> None:
     schema = schema_of(ExtractionAnswer)
     assert schema["required"] == ["summary", "facts", "operations"]
     fact = schema["$defs"]["FoundFact"]
-    assert set(fact["required"]) == set(FACT)
+    assert set(fact["required"]) == set(FACT | WORKING)
+    assert "instruction" in json.dumps(fact["properties"]["durable"])
+    assert "tool_output" not in json.dumps(fact["properties"]["durable"])
     assert fact["properties"]["messages"]["description"] == "Numbers of the messages that it rests on."
     assert fact["properties"]["content"]["minLength"] == 1
     assert schema["$defs"]["FoundOperation"]["properties"]["operation"]["enum"] == ["INSERT", "ADD", "UPDATE", "DELETE"]

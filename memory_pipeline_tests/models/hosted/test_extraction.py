@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.calls import Trouble, count_tokens
 from memory_pipeline.domain.conversations import Admission, Role, Scope, read_messages
+from memory_pipeline.domain.durable.derivation import events_of
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
 from memory_pipeline.domain.operations import Operation
 from memory_pipeline.errors import ModelError
@@ -166,10 +168,70 @@ def test_turns_facts_gist_and_operations_are_taken(lake: Lake, server: OpenAISer
     assert set(gist.message_ids) == {message.id for message in said.messages[:2]}
     others = [*found(extraction), gist]
     assert {(one.extraction_method, one.prompt_version, one.model) for one in others} == {
-        ("extraction-1", "extraction-1", "openai/m")
+        ("extraction-2", "extraction-2", "openai/m")
     }
     assert {one.fallback for one in extraction.facts} == {None}
     assert (extraction.refused, extraction.is_waiting, len(server.requests)) == (0, False, 1)
+
+
+def test_what_a_model_holds_to_be_durable_is_kept(lake: Lake, server: OpenAIServer) -> None:
+    said = passage("user Anna: I moved to Porto.", "user Anna: Always quote with tax.", "user Tom: How nice!")
+    [extraction] = extract(extractor_of(lake, server), said)
+    events = {event.changes.kind: event.changes for event in events_of(extraction.facts)}
+    assert events.keys() == {MemoryKind.FACT, MemoryKind.INSTRUCTION}
+    lives = events[MemoryKind.FACT]
+    assert (lives.subject, lives.predicate, lives.object) == ("Anna", "lives_in", "Porto")
+    assert lives.title == "Anna lives in Porto"
+    assert events[MemoryKind.INSTRUCTION].content == "Anna said on 2024-01-15: Always quote with tax."
+    [question] = [request.body["messages"][0]["content"] for request in server.requests]
+    assert "`durable`" in question
+    assert '"point_in_time"' in question
+
+
+def test_what_no_user_says_is_at_most_an_observation() -> None:
+    said = passage("user Anna: Hello.", "assistant: Always quote with tax.", "user Anna: Good.")
+    given = answer(
+        fact("Prices are quoted with tax.", messages=[2], durable="instruction"),
+        fact("Quotes have tax.", messages=[2, 3], durable="rule"),
+        fact("Quotes are long.", messages=[2], durable=None),
+    )
+    [extraction], _ = scripted(given, said)
+    assert {one.content: one.durable for one in found(extraction)} == {
+        "Prices are quoted with tax.": MemoryKind.OBSERVATION,
+        "Quotes have tax.": MemoryKind.RULE,
+        "Quotes are long.": None,
+    }
+    assert all(one.durable is None for one in extraction.facts if one.kind in (FactKind.TURN, FactKind.GIST))
+
+
+@pytest.mark.parametrize(
+    ("terms", "kept"),
+    [
+        (("the user", "Lives In", "Porto"), ("User", "lives_in", "Porto")),
+        (("Anna", "age", 40), ("Anna", "age", "40")),
+        (("Anna", "lives in", None), None),
+        (("Anna", "?!", "Porto"), None),
+        (("Anna", "lives in", "x" * 301), None),
+    ],
+)
+def test_three_terms_are_canonical_or_left_out(
+    terms: tuple[object, object, object], kept: tuple[str, str, str] | None
+) -> None:
+    subject, predicate, thing = terms
+    given = answer(
+        fact(durable="fact", point_in_time=True, subject=subject, predicate=predicate, object=thing),
+    )
+    [extraction], _ = scripted(given, passage("user Anna: I moved to Porto."))
+    [one] = found(extraction)
+    assert (one.durable, one.is_point_in_time) == (MemoryKind.FACT, True)
+    assert (one.subject, one.predicate, one.object) == (kept or (None, None, None))
+
+
+def test_where_the_model_fails_rules_say_what_is_durable(lake: Lake, server: OpenAIServer) -> None:
+    server.faults = [Fault("401")] * 4
+    [extraction] = extract(extractor_of(lake, server), passage("user Anna: Always quote prices with tax."))
+    [one] = found(extraction)
+    assert (one.fallback, one.durable) == ("refused", MemoryKind.INSTRUCTION)
 
 
 def test_an_invalid_answer_is_corrected_once_with_the_error_fed_back(lake: Lake, server: OpenAIServer) -> None:
@@ -445,7 +507,7 @@ def test_instructions_of_ones_own_take_the_place_of_the_built_in_ones() -> None:
     made, [question] = scripted(answer(fact()), passage("user Anna: I {moved}."), rest=rest)
     assert question.system.startswith("For support, 2024-01-15 to 2024-01-15: {be} brief.\n")
     [one] = found(made[0])
-    assert one.prompt_version == question.prompt_version != "extraction-1"
+    assert one.prompt_version == question.prompt_version != "extraction-2"
     extractor = HostedExtractor(Scripted(lambda _: "", configuration(rest=rest)), "UTC")
     assert extractor.method(ACME) != extractor.method(GLOBEX)
     assert str(one.prompt_version) in extractor.method(ACME)
@@ -713,7 +775,7 @@ def test_agents_with_a_model_and_without_are_served_in_one_call(lake: Lake, serv
     assert extractions[0].facts == tuple(DeterministicExtractor().facts_of(said[0].messages))
     assert len(server.requests) == 2
     assert made.method(GLOBEX) == DeterministicExtractor().method(GLOBEX)
-    assert made.method(ACME).startswith("extraction-1 openai/m")
+    assert made.method(ACME).startswith("extraction-2 openai/m")
     assert extract(made) == []
 
 

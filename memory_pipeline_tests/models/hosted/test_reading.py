@@ -20,7 +20,12 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.questions import Answered
-from memory_pipeline.models.hosted.reading import HostedEntityFinder, HostedReranker
+from memory_pipeline.models.hosted.reading import (
+    HostedEntityFinder,
+    HostedImaginer,
+    HostedReranker,
+    HostedSelector,
+)
 from memory_pipeline.models.selection import ReadingModels, reading_models
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
@@ -463,3 +468,110 @@ print("litellm" in sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+# --- durable memories: which to read, and what to look for -----------------------------------------------------------
+
+
+HEADERS = (
+    "Where Nadia lives (fact): Rome.",
+    "Greetings (instruction): Always greet Tom.",
+    "Rent (rule): Due on the 1st.",
+)
+TALK = ("Nadia: I am off to see Tom.", "agent: Have a good trip.")
+
+
+def chosen(answer: object, most: int = 5, headers: Sequence[str] = HEADERS) -> list[int]:
+    return HostedSelector(Scripted({"chosen": answer}), ACME).select(PROMPT, headers, most)
+
+
+def imagined(answer: object, most: int = 5) -> list[str]:
+    return HostedImaginer(Scripted({"queries": answer}), ACME).imagine(TALK, most)
+
+
+def test_memories_are_chosen_by_their_headers(server: OpenAIServer) -> None:
+    server.answer = lambda body: {"chosen": [2, 99, 1, 2, 0]}
+    selector = HostedSelector(Asker(configuration(server.base_url, {}), None, lambda: NOW), ACME)
+    assert selector.select(PROMPT, HEADERS, 5) == [1, 0]
+    [request] = server.requests
+    assert oracle.name_of(request.body) == "selection"
+    system, user = (message["content"] for message in request.body["messages"])
+    assert "At most 5" in system
+    tag = user.partition(">")[0][1:]
+    shown_lines = "\n".join(f"[{number}] {header}" for number, header in enumerate(HEADERS, start=1))
+    assert user == f"<{tag}>\nWhat is asked: {PROMPT}\n\n{shown_lines}\n</{tag}>"
+    assert selector.select(PROMPT, [], 5) == selector.select(" ", HEADERS, 5) == []
+    assert len(server.requests) == 1
+    server.faults = [Fault("500", times=None)]
+    assert trouble_of(lambda: selector.select(PROMPT, HEADERS, 5)) == Trouble.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [([], []), ([3, 2, 1], [2, 1, 0]), ([0, -1, 4, 10**400, 2], [1]), (["3", True, 1.0], [2, 0]), ([1, 1, 1], [0])],
+)
+def test_what_a_model_invents_is_not_chosen(answer: object, wanted: list[int]) -> None:
+    assert chosen(answer) == wanted
+
+
+def test_no_more_are_chosen_or_imagined_than_were_asked_for() -> None:
+    assert chosen([3, 2, 1], most=2) == [2, 1]
+    assert len(chosen(list(range(1, 300)), most=5, headers=["x"] * 200)) == 5
+    assert imagined([f"query {number}" for number in range(50)], most=3) == ["query 0", "query 1", "query 2"]
+
+
+@pytest.mark.parametrize("answer", [None, "1", {"1": 2}, [None, [], 1]])
+def test_a_choice_that_is_none_is_an_error(server: OpenAIServer, answer: Any) -> None:
+    server.answer = lambda body: {"chosen": answer, "queries": answer if isinstance(answer, list) else [None]}
+    asker = Asker(configuration(server.base_url, {}), None, lambda: NOW)
+    assert trouble_of(lambda: HostedSelector(asker, ACME).select(PROMPT, HEADERS, 5)) == Trouble.INVALID
+    assert trouble_of(lambda: HostedImaginer(asker, ACME).imagine(TALK, 5)) == Trouble.INVALID
+
+
+def test_queries_are_imagined_of_a_conversation(server: OpenAIServer) -> None:
+    server.answer = lambda body: {
+        "queries": ["How Tom is to be greeted", "how tom is to be GREETED", " Nadia\n trips "]
+    }
+    imaginer = HostedImaginer(Asker(configuration(server.base_url, {}), None, lambda: NOW), ACME)
+    assert imaginer.imagine(TALK, 5) == ["How Tom is to be greeted", "Nadia trips"]
+    [request] = server.requests
+    assert oracle.name_of(request.body) == "imagining"
+    user = request.body["messages"][1]["content"]
+    assert user.splitlines()[1:-1] == list(TALK)
+    assert imaginer.imagine(["", " \n"], 5) == []
+    assert len(server.requests) == 1
+
+
+def test_of_a_long_conversation_the_last_messages_are_shown() -> None:
+    asker = Scripted({"queries": []}, context=5_500)
+    HostedImaginer(asker, ACME).imagine([f"message {number} {'word ' * 100}" for number in range(100)], 5)
+    [question] = asker.questions
+    assert "message 99 " in question.user
+    assert "message 0 " not in question.user
+    assert question.tokens + 4_000 <= 5_500
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: ascii(text[:12]))
+def test_hostile_headers_and_messages_are_data(hostile: str) -> None:
+    for asker, ask in (
+        (Scripted({"chosen": [1]}, context=6_000), lambda one: HostedSelector(one, ACME).select(hostile, [hostile], 5)),
+        (Scripted({"queries": ["x"]}, context=6_000), lambda one: HostedImaginer(one, ACME).imagine([hostile] * 3, 5)),
+    ):
+        ask(asker)
+        for question in asker.questions:
+            tag = question.user.partition(">")[0][1:]
+            assert question.user.count(tag) == 2
+            assert question.tokens + 4_000 <= 6_000
+
+
+def test_the_configuration_says_which_helpers_there_are() -> None:
+    text = "defaults: {completion: {model: openai/m}, memories: {selection: SELECTION, imagining: IMAGINING}}"
+    for selection in ("rules", "model"):
+        for imagining in ("rules", "model"):
+            named = text.replace("SELECTION", selection).replace("IMAGINING", imagining)
+            helpers = reading_models(Configuration.parse(named, "test"), ACME, lambda: NOW)
+            assert (helpers.selector is not None, helpers.imaginer is not None) == (
+                selection == "model",
+                imagining == "model",
+            )
+            assert helpers.reranker is None

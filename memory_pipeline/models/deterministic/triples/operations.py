@@ -80,7 +80,7 @@ def operations_in(
     names = frozenset(word.lower() for found in named for name in found for word in name.split())
     triples = dict.fromkeys(
         triple
-        for sentence in _own(sentences, message.content)
+        for sentence in own_sentences(sentences, message.content)
         if len(sentence.words) > 1 and len(sentence.text) <= MAX_LENGTH and not sentence.is_question
         for triple in _Reading(sentence, speaker, names, said_on).triples()
     )
@@ -106,7 +106,7 @@ def confidence_of(predicate: str) -> float:
     return CONFIDENCE[predicate.partition("_")[0] + "_"] if known is None else known
 
 
-def _own(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
+def own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
     """Yield the sentences that do not stand in quotes, which may run over several: "I like tea. I hate it," she said.
 
     A sentence is looked for shortly after the one before, so that the time stays linear. One that is not found there

@@ -1,0 +1,129 @@
+"""Durable memories from conversations: what the extraction held to be durable, as events.
+
+Facts go with their hour, and may be made again; their events are derived from them each time and replaced as they are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any, Final
+
+from memory_pipeline.domain.durable.events import CONVERSATION, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.durable.memory import MAX_CONTENT, title_of
+from memory_pipeline.domain.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.words import word_set
+from memory_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.durable.memory import MemoryKind
+    from memory_pipeline.domain.facts import Fact
+
+#: Predicates that are nouns: "Anna's email is …"; so are those that begin with one of the prefixes.
+_NOUNS: Final = word_set(
+    """
+    address age balance birth_date birth_place birthday birthplace date_of_birth deadline email employer first_name
+    full_name gender height job_title last_name marital_status name native_language nickname alias occupation phone
+    phone_number price profession pronouns relationship_status spouse status surname time_zone timezone version weight
+    """
+)
+_NOUN_PREFIXES: Final = ("favourite_", "favorite_", "current_", "main_", "primary_", "preferred_")
+#: Longest tag of an event, and most of them.
+_LONGEST_TAG, _MOST_TAGS = 100, 50
+
+
+def events_of(
+    facts: Iterable[Fact], kinds: Callable[[Scope], frozenset[MemoryKind]] | None = None
+) -> list[MemoryEvent]:
+    """Return what conversations said that is to be kept: one REMEMBER for each fact that is durable.
+
+    Pure: the same facts give the same events, in the facts' order.
+
+    Args:
+        facts: of any agents and hours.
+        kinds: returns the kinds that an agent may have; a fact of another kind stays working memory. All if not given.
+    """
+    allowed: dict[Scope, frozenset[MemoryKind]] = {}
+    events: list[MemoryEvent] = []
+    for fact in facts:
+        if fact.durable is None:
+            continue
+        if kinds is not None:
+            if fact.scope not in allowed:
+                allowed[fact.scope] = kinds(fact.scope)
+            if fact.durable not in allowed[fact.scope]:
+                continue
+        changes = _changes(fact)
+        if changes is not None:
+            events.append(
+                MemoryEvent.of(
+                    fact.scope,
+                    MemoryVerb.REMEMBER,
+                    fact.event_at,
+                    changes,
+                    turn=fact.turn,
+                    place=fact.position,
+                    editor=CONVERSATION,
+                    evidence=fact.message_ids,
+                    conversation_id=fact.conversation_id,
+                )
+            )
+    return events
+
+
+def triple_in_words(subject: str, predicate: str, thing: str) -> str:
+    """Return a fact of three terms as a sentence: ``Anna lives in Porto``, ``Anna's sister is Maria``.
+
+    Args:
+        subject: of whom or what it is.
+        predicate: in snake_case.
+        thing: its object.
+    """
+    name = "The user" if subject == "User" else "The agent" if subject == "Agent" else subject
+    relation = predicate.removeprefix("has_")
+    if relation and (relation != predicate or predicate in _NOUNS or predicate.startswith(_NOUN_PREFIXES)):
+        return f"{name}'s {relation.replace('_', ' ')} is {thing}"
+    return f"{name} {predicate.replace('_', ' ')} {thing}"
+
+
+def _changes(fact: Fact) -> Changes | None:
+    """Return what a fact says of a memory; None of one that says nothing but what was recalled, or nothing legible."""
+    content, speaker = _legible(fact.content), f"{_legible(fact.speaker)}: "
+    prefix = speaker if content.startswith(speaker) else ""
+    said = without_recalled(content[len(prefix) :]).strip()
+    if not said:
+        return None
+    given: dict[str, Any] = {
+        "kind": fact.durable,
+        "title": title_of(said),
+        "content": f"{prefix}{said}"[:MAX_CONTENT],
+        "importance": fact.importance,
+        "confidence": fact.confidence,
+        "is_point_in_time": fact.is_point_in_time or None,
+        "tags": [tag for tag in map(_line, fact.tags) if 0 < len(tag) <= _LONGEST_TAG][:_MOST_TAGS] or None,
+    }
+    terms = (_line(fact.subject or ""), snake_case(_line(fact.predicate or "")), _line(fact.object or ""))
+    if all(0 < len(term) <= MAX_TERM for term in terms):
+        given |= dict(zip(("subject", "predicate", "object"), terms, strict=True), title=triple_in_words(*terms))
+    try:
+        return Changes.of(given)
+    except InputError:
+        # Whatever made the fact, what no agent could have written is no memory either.
+        return None
+
+
+def _legible(text: str) -> str:
+    """Return a text in which every character can be stored and seen: others become blanks."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs") else " "
+        for character in text
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(_legible(text).split())

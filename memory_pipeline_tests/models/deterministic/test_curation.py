@@ -1,0 +1,36 @@
+"""Upkeep by rules: everything that it is shown is stale, and contents are joined."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from memory_pipeline.domain.durable.duplicates import union
+from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.selection import default_models
+from memory_pipeline_tests.domain.durable.histories import ACME, NOON, only, remember
+from memory_pipeline_tests.domain.durable.nights import DAY
+
+RULES = RuleCurator()
+
+
+def test_all_that_it_is_shown_is_stale_and_it_says_why() -> None:
+    seen, snapshot = (
+        only(remember("The lift is slow.", kind="observation")),
+        only(remember("The queue has 40 jobs.", is_point_in_time=True)),
+    )
+    assert RULES.stale(ACME, [seen, snapshot], NOON + timedelta(days=1_031.9), DAY) == {
+        seen.id: "observation that nobody confirmed, last heard 1,031 days ago",
+        snapshot.id: "a snapshot of one moment, last heard 1,031 days ago",
+    }
+    assert RULES.stale(ACME, [], NOON, DAY) == {}
+
+
+def test_contents_are_joined_sentence_by_sentence() -> None:
+    assert RULES.merge(ACME, "Tea is hot. It is late.", "tea is HOT! Milk.", DAY) == "Tea is hot. It is late. Milk."
+    assert RULES.merge(ACME, "a", "b", DAY) == union("a", "b")
+
+
+def test_it_is_what_keeps_memories_unless_another_is_chosen() -> None:
+    curator = default_models().curator
+    assert isinstance(curator, RuleCurator)
+    assert (curator.name(ACME), curator.confirms(ACME)) == ("rules-1", False)

@@ -1,0 +1,392 @@
+"""What of conversations is durable by rules: kinds, snapshots, triples, and what stays working memory."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.durable.derivation import events_of
+from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.domain.facts import Fact, FactKind
+from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline_tests.models.deterministic.said import said
+
+EXTRACTOR = DeterministicExtractor()
+
+#: What is kept as what.
+KEPT: dict[MemoryKind, list[str]] = {
+    MemoryKind.INSTRUCTION: [
+        "Always quote prices with tax.",
+        "Please always answer in German.",
+        "Never suggest recipes with pork.",
+        "From now on, send the report on Mondays.",
+        "From now on use metric units.",
+        "Call me Annie.",
+        "Please call me Dr. Weiss.",
+        "Don't ever share my number with suppliers.",
+        "Whenever I ask about flour, check the stock first.",
+        "Stop suggesting hotels near the airport.",
+        "I want you to always confirm orders twice.",
+        "Keep your answers under a hundred words from now on.",
+        "In future, please write to my work address.",
+        "Send me a summary every Friday.",
+        "You must never book flights before nine.",
+        "Juniper, always round to two decimals.",
+        "Please don't ever call me on Sundays.",
+        "Going forward, I'd like all invoices as PDF.",
+        "By default use the small oven.",
+        "Every time I order, add a paper bag.",
+        "Make sure you always ask me before you pay anybody.",
+        "Remember to always check the calendar first.",
+        "Don't send me newsletters any more.",
+        "Always be brief.",
+        "Never use emojis in mails to customers.",
+    ],
+    MemoryKind.RULE: [
+        "The policy is that refunds take thirty days.",
+        "Every invoice must be signed by Tom.",
+        "Dogs are not allowed in the shop.",
+        "We never ship on Fridays.",
+        "Nobody may enter the cellar alone.",
+        "All orders above 500 euros have to be approved by Nadia.",
+        "Our rule is to reply within a day.",
+        "It's our policy to replace broken parts.",
+        "Visitors must sign in at the desk.",
+        "Smoking is forbidden in the yard.",
+        "Customers must show their receipt.",
+        "Only managers may approve refunds.",
+        "No one is allowed to use the slicer without gloves.",
+        "The alarm must be switched on at night.",
+        "We only accept cash on Saturdays.",
+        "As a rule, we close at six.",
+        "Every employee has to wear a hairnet.",
+        "House rule: no phones at the counter.",
+    ],
+    MemoryKind.DECISION: [
+        "We decided to close on Mondays.",
+        "We've agreed to share the rent.",
+        "The board has decided against the merger.",
+        "I've decided to sell the van.",
+        "Tom and I agreed that Maria gets the keys.",
+        "The decision is to stay with Siemens.",
+    ],
+    MemoryKind.FACT: [
+        "I live in Porto.",
+        "My sister Maria works at Siemens.",
+        "I'm allergic to nuts.",
+        "I work as a nurse.",
+        "My name is Anna Weiss.",
+        "I moved to Porto last week.",
+        "Tom is married to Elena.",
+        "The alarm code is 4411.",
+        "Our tax number is DE811907.",
+        "The wifi password for guests is croissant2024.",
+        "I'm vegetarian.",
+        "My phone number is 555 2214.",
+        "Remember that the cellar floods when it rains.",
+        "Please note that our landlord speaks no English.",
+        "Tom's email is tom@example.org.",
+        "I have two daughters.",
+        "I'm originally from Lisbon.",
+        "I speak Polish.",
+        "My birthday is on 3 May.",
+    ],
+    MemoryKind.PREFERENCE: [
+        "I prefer window seats.",
+        "I like tea.",
+        "My favourite bread is rye.",
+        "I love hiking.",
+        "I hate loud music.",
+        "I don't eat meat.",
+        "I can't stand cilantro.",
+        "Rye is my favourite.",
+        "I prefer to be called in the morning.",
+        "I don't like coffee.",
+    ],
+    MemoryKind.OBSERVATION: [
+        "I think Tom lives in Porto.",
+        "Maybe my sister works at Siemens.",
+        "Tom is probably allergic to cats.",
+        "I've noticed that sales always drop in January.",
+        "Apparently the courier never comes on Mondays.",
+    ],
+}
+#: What says how things stand at one moment.
+SNAPSHOTS = {
+    "I'm currently living in Porto.": MemoryKind.FACT,
+    "I'm working at Siemens at the moment.": MemoryKind.FACT,
+    "We have 40 sacks of flour in stock.": MemoryKind.OBSERVATION,
+    "The account balance is 4,300 euros.": MemoryKind.OBSERVATION,
+    "The price of butter is 8.60 euros a kilo right now.": MemoryKind.OBSERVATION,
+    "There are 12 people in the queue at the moment.": MemoryKind.OBSERVATION,
+    "Rye flour is out of stock.": MemoryKind.OBSERVATION,
+}
+#: What nobody meant to last.
+PASSING = [
+    "Fix the thermostat.",
+    "Remind me tomorrow.",
+    "Remind me tomorrow to call the bank.",
+    "Send me the report.",
+    "Call me later.",
+    "Call me tomorrow.",
+    "Please book a table for four.",
+    "Never give up!",
+    "Always here to help!",
+    "I'll always remember that.",
+    "I never touched it.",
+    "Please send it by Friday.",
+    "Don't worry about it.",
+    "Don't forget the milk.",
+    "Stop it!",
+    "We always have fun together.",
+    "I always wanted to visit Rome.",
+    "They always support me.",
+    "Always nice to see you.",
+    "Tell Tom that I never said so.",
+    "Add two croissants to the order.",
+    "Don't call him again until Monday.",
+    "He told me to always pay cash.",
+    "That must be nice.",
+    "It must have been hard.",
+    "You must be tired.",
+    "We must go now.",
+    "I have to go to the dentist.",
+    "Everyone has to start somewhere.",
+    "You're allowed to be nervous.",
+    "Nobody is allowed to laugh at my cake.",
+    "The rules are so strange.",
+    "It's not allowed.",
+    "The trip must have been wonderful.",
+    "The form must be sent tomorrow.",
+    "Rule number one was fun.",
+    "We haven't decided yet.",
+    "I can't decide what to eat.",
+    "I decided to have a coffee.",
+    "Have you decided?",
+    "We may decide to move.",
+    "I went to Porto yesterday.",
+    "I had lunch with Tom.",
+    "I'm tired.",
+    "The train is late.",
+    "I might live in Porto.",
+    "I used to live in Porto.",
+    "I don't live in Porto any more.",
+    "Remember that day in Rome.",
+    "Remember that the meeting is tomorrow.",
+    "Do you live in Porto?",
+    "If I live in Porto, I'll call.",
+    "I want to visit Rome.",
+    "I'm going to buy a house.",
+    'She said "I live in Rome".',
+    "I love it!",
+    "I love your new kitchen!",
+    "I love how you did that.",
+    "I like that idea.",
+    "It's my favourite!",
+    "I'd like a coffee.",
+    "I'd love to see Rome.",
+    "Do you like tea?",
+    "I hate to say it.",
+    "I like you.",
+    "I think so.",
+    "I think it's great.",
+    "Maybe tomorrow.",
+    "The weather is nice today.",
+    "We're in stock of nothing!",
+    "Fine, thanks!",
+    "Good morning!",
+    "Write a poem about every day life.",
+    "Write a script that backs up the disk every night.",
+    "The output must be sorted.",
+    "The error code is 404.",
+    "The function must return a list.",
+    "The status code is 500.",
+    "Explain why never is an adverb.",
+    "Use the word always in a sentence.",
+    "Set the flag to false by default.",
+    "Translate: I live in Rome.",
+    "I need the report by Friday.",
+    "The total number is 42.",
+    "My order number is 5512.",
+    "The bug is that it never returns.",
+    "Please summarise this text.",
+    "You can call me at nine.",
+    "I always forget my keys.",
+    "I never said that.",
+    "We never had a chance.",
+    "We decided yesterday.",
+    "Nobody must know.",
+    "I feel like everyone must think so.",
+    "My favourite part was the end.",
+    "I prefer the second one.",
+    "Make it shorter.",
+    "Don't do that again.",
+    "Never mind.",
+    "Please never mind.",
+    "Always!",
+    "Never forget that I love you.",
+    "The game is always at nine.",
+    "I'm a bit late.",
+    "I'm a huge fan!",
+    "I'm the one who called.",
+    "I work hard.",
+    "I live for this.",
+    "Tom is here.",
+    "Maria is my best.",
+    "There is a rule about it somewhere.",
+    "I'm not allowed to say.",
+    "You must always be careful with knives.",
+    "We have two hours.",
+    "I have a headache.",
+    "I have two tickets.",
+    "I have an idea.",
+    "Remember me.",
+    "Remember, I'm always here for you.",
+    "The stock market is down.",
+    "Last year we had 40 sacks in stock.",
+    "I want to be called back tomorrow.",
+    "Once upon a time nobody was allowed to sing.",
+    "I dreamed that I live in Rome.",
+]
+#: What an assistant may say and be taken for an observation of it, and what not.
+ASSISTANTS: dict[str, MemoryKind | None] = {
+    "The policy is that refunds take thirty days.": MemoryKind.OBSERVATION,
+    "We decided to close on Mondays.": MemoryKind.OBSERVATION,
+    "I'll always remember that.": None,
+    "I live in the cloud.": None,
+    "Always preheat the oven.": None,
+    "You should always wear gloves.": None,
+    "Noted: you live in Porto.": None,
+}
+
+
+def facts_of(text: str, role: Role = Role.USER, name: str | None = "Anna") -> list[Fact]:
+    return [fact for fact in EXTRACTOR.facts_of([said(text, role=role, name=name)]) if fact.kind is not FactKind.TURN]
+
+
+def kinds_of(text: str, role: Role = Role.USER) -> list[MemoryKind]:
+    return [fact.durable for fact in facts_of(text, role) if fact.durable is not None]
+
+
+def test_what_holds_until_it_is_revoked_is_kept_as_its_kind() -> None:
+    sentences = [(kind, sentence) for kind, own in KEPT.items() for sentence in own]
+    assert {one: kinds_of(one) for _, one in sentences} == {one: [kind] for kind, one in sentences}
+    assert not any(fact.is_point_in_time for _, one in sentences for fact in facts_of(one))
+
+
+def test_what_was_meant_for_once_stays_working_memory() -> None:
+    assert {sentence: kinds_of(sentence) for sentence in PASSING} == {sentence: [] for sentence in PASSING}
+
+
+def test_how_things_stand_now_is_a_snapshot() -> None:
+    found = {sentence: facts_of(sentence) for sentence in SNAPSHOTS}
+    assert {sentence: facts[0].durable for sentence, facts in found.items()} == SNAPSHOTS
+    assert all(facts[0].is_point_in_time for facts in found.values())
+
+
+def test_of_an_assistant_little_counts_and_nothing_for_sure() -> None:
+    found = {sentence: kinds_of(sentence, Role.ASSISTANT) for sentence in ASSISTANTS}
+    assert found == {sentence: [] if kind is None else [kind] for sentence, kind in ASSISTANTS.items()}
+    (fact,) = facts_of("The policy is that refunds take thirty days.", Role.ASSISTANT, name=None)
+    assert fact.confidence < facts_of("The policy is that refunds take thirty days.")[0].confidence
+    instructions = [*KEPT[MemoryKind.INSTRUCTION], *KEPT[MemoryKind.PREFERENCE]]
+    assert not any(kinds_of(sentence, Role.ASSISTANT) for sentence in instructions)
+
+
+def test_tools_and_systems_say_nothing_durable() -> None:
+    for role in (Role.TOOL, Role.SYSTEM):
+        assert facts_of("Always quote prices with tax.", role) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "triple"),
+    [
+        ("My sister Maria works at Siemens.", ("Maria", "works_at", "Siemens")),
+        ("I live in Porto and I speak Polish.", ("Anna", "lives_in", "Porto")),
+        ("I speak Polish and I live in Porto.", ("Anna", "lives_in", "Porto")),
+        ("I'm allergic to nuts.", ("Anna", "allergic_to", "nuts")),
+        ("My favourite bread is rye.", ("Anna", "favourite_bread", "rye")),
+        ("I like tea.", ("Anna", "likes", "tea")),
+        ("I think Tom lives in Porto.", ("Tom", "lives_in", "Porto")),
+        ("Tom is probably allergic to cats.", ("Tom", "allergic_to", "cats")),
+        ("Remember that I live in Porto.", ("Anna", "lives_in", "Porto")),
+        ("Always quote prices with tax.", None),
+        ("The alarm code is 4411.", None),
+    ],
+)
+def test_a_triple_says_it_where_there_is_one(text: str, triple: tuple[str, str, str] | None) -> None:
+    (fact,) = [fact for fact in facts_of(text) if fact.durable]
+    assert (fact.subject, fact.predicate, fact.object) == (triple or (None, None, None))
+
+
+def test_what_is_only_supposed_is_less_sure_than_what_is_said() -> None:
+    (supposed,), (said_so,) = facts_of("I think Tom lives in Porto."), facts_of("Tom lives in Porto.")
+    assert (supposed.durable, said_so.durable) == (MemoryKind.OBSERVATION, MemoryKind.FACT)
+    assert supposed.confidence < said_so.confidence
+
+
+def test_what_others_like_is_a_fact_of_nobody() -> None:
+    assert kinds_of("Tom likes tea.") == []
+    assert kinds_of("Tom lives in Porto.") == [MemoryKind.FACT]
+
+
+def test_what_is_quoted_is_not_said() -> None:
+    for text in (
+        'She said: "Always pay cash. Never lend to a friend. The policy is that nobody gets credit."',
+        "> Always pay cash.",
+        "```\nAlways pay cash.\n```",
+    ):
+        assert kinds_of(text) == []
+
+
+def test_one_message_gives_each_thing_once() -> None:
+    facts = facts_of("Always pay cash. I had lunch with Tom. Always pay cash. I like tea.")
+    assert [(fact.durable, fact.position) for fact in facts] == [
+        (MemoryKind.INSTRUCTION, 1),
+        (None, 2),
+        (MemoryKind.PREFERENCE, 4),
+    ]
+
+
+def test_what_is_to_be_kept_is_a_fact_though_it_asserts_nothing() -> None:
+    (fact,) = facts_of("Always be brief.")
+    assert (fact.kind, fact.durable) == (FactKind.INSTRUCTION, MemoryKind.INSTRUCTION)
+
+
+def test_a_turn_is_never_durable() -> None:
+    turn = EXTRACTOR.facts_of([said("Always pay cash. I live in Porto.")])[0]
+    assert (turn.kind, turn.durable, turn.subject) == (FactKind.TURN, None, None)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["Always", "never", " quote ", "must", "every ", "is ", "I ", "now, ", "\x0b", "\ud83d", "“", "\n"]
+        )
+        | st.text(max_size=5),
+        max_size=40,
+    )
+)
+def test_whatever_is_said_gives_events_that_can_be_kept(parts: list[str]) -> None:
+    facts = EXTRACTOR.facts_of([said("".join(parts))])
+    for event in events_of(facts):
+        assert type(event.changes).of(event.changes.to_record()) == event.changes
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["Every a a a a a a a a must ", "Whenever I ", "stop that, any more ", "is is is 1 ", "my my code ", "Anna, Bob, "],
+)
+def test_time_is_linear_in_the_length(piece: str) -> None:
+    def seconds(length: int) -> float:
+        message = said((piece * length)[: 20 * length] + ".")
+        begun = time.process_time()
+        EXTRACTOR.facts_of([message])
+        return time.process_time() - begun
+
+    seconds(100)
+    assert seconds(4_000) < 40 * (min(seconds(400) for _ in range(3)) + 0.01)
