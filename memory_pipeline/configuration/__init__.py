@@ -17,8 +17,10 @@ from memory_pipeline.configuration.endpoints import (
     Injection,
     Price,
     Summarization,
+    TextModel,
 )
 from memory_pipeline.configuration.example import EXAMPLE
+from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.configuration.workspaces import Configuration
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "Endpoint",
     "Extraction",
     "Injection",
+    "MemoriesSettings",
     "Price",
     "Summarization",
+    "TextModel",
 ]

@@ -74,6 +74,17 @@ defaults:
     #timeout_seconds: 5                   # whoever asks waits for so long at most, times attempts
     #attempts: 1
 
+  # Durable memories: what an agent keeps beside the calendar, until it is revoked or something else takes its place.
+  memories:
+    kinds: null                           # null: all of fact, rule, instruction, observation, preference, procedure,
+                                          # reflection, decision, plan and tool_output; or a list of those allowed
+    point_in_time: false                  # true: all that it is told holds for a moment, and is doubted soon
+    hot_entries: 20                       # lines of the index that is always loaded, 0 to 500
+    hot_tokens: 3000                      # how long it is
+    upkeep: rules                         # or model: completion's model merges duplicates, and says what is stale
+    selection: rules                      # or model: injection's model chooses among the headers of what is kept
+    imagining: rules                      # or model, which thinks of what should be looked for unasked
+
   # What each workspace may spend in a calendar month (UTC); at least one limit.
   budget:
     usd_per_month: 20
@@ -110,11 +121,12 @@ workspaces:
     previews: false
     summaries:
       daily: {length: 1500}
-    agents:                               # completion, extraction, summaries, graph and injection, as above
+    agents:                               # completion, extraction, summaries, graph, injection, memories, as above
       support:
         extraction: {known_facts: 50}
         graph: {multi_valued: [on_call]}  # the other predicates are as above
         injection: {rerank: model, entities: model}   # of the workspace's completion
+        memories: {upkeep: model, kinds: [fact, rule, instruction, preference]}
       "2024-01-15":                       # ids that look like dates or numbers stand in quotes
         completion: {model: deterministic}    # no model is called for this agent
 """

@@ -11,6 +11,7 @@ model**.
 - A task that has a model or an address of its own takes nothing of :data:`ABOUT_A_MODEL` from a later `completion` that
   names no model, but for an `api_key` of the same provider at the same address. One that names a model takes its place.
 
+The keys of `memories` are inherited one by one; what of them a model does, that of `completion` or of `injection` does.
 The predicates of `graph` are inherited one by one: a lower level says of a predicate what it says, and of all others
 nothing.
 """
@@ -51,6 +52,7 @@ class Inherited:
     extraction: Keys = field(default_factory=dict)
     summaries: Mapping[Grain, Keys] = field(default_factory=lambda: {grain: {} for grain in SUMMARY_GRAINS})
     injection: Keys = field(default_factory=dict)
+    memories: Keys = field(default_factory=dict)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
 
     def at(self, level: Level) -> Inherited:
@@ -69,6 +71,7 @@ class Inherited:
                 for grain, keys in self.summaries.items()
             },
             injection=task(self.injection, given(level.injection)),
+            memories={**self.memories, **given(level.memories)},
             vocabulary=_declared(self.vocabulary, level.graph) if given(level.graph) else self.vocabulary,
         )
 

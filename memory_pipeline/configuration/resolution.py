@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
+from memory_pipeline.configuration.endpoints import (
+    Budget,
+    Embedding,
+    Extraction,
+    Injection,
+    Summarization,
+    TextModel,
+)
 from memory_pipeline.configuration.inheritance import Inherited, Keys
+from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.configuration.retention import resolve_retention
 from memory_pipeline.configuration.sections import given
 from memory_pipeline.domain.calls import count_tokens
@@ -15,7 +23,6 @@ from memory_pipeline.domain.retention import Retention
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.configuration.endpoints import TextModel
     from memory_pipeline.configuration.faults import Path
     from memory_pipeline.configuration.sections import Document, WorkspaceSection
     from memory_pipeline.domain.grains import Grain
@@ -33,12 +40,16 @@ class AgentSettings:
         extraction, summaries: the models that make its memory.
         injection: what of it is put before the agent's model, and the model that helps with that, if one does.
         vocabulary: the predicates that are declared beside those that are built in.
+        memories: how its durable memories are kept.
+        curation: the model that puts them in order, if `memories` asks for one.
     """
 
     extraction: Extraction
     summaries: Mapping[Grain, Summarization]
     injection: Injection
     vocabulary: Vocabulary
+    memories: MemoriesSettings
+    curation: TextModel
 
     @property
     def tasks(self) -> dict[tuple[str, ...], Extraction | Summarization]:
@@ -49,14 +60,16 @@ class AgentSettings:
     def asked(self) -> dict[tuple[str, ...], TextModel]:
         """Each task for which a model is asked, by the place where it is set."""
         tasks: dict[tuple[str, ...], TextModel] = {**self.tasks}
-        if self.injection.for_model:
+        if self.injection.for_model or self.memories.for_reading:
             tasks["injection",] = self.injection
+        if self.memories.upkeep == "model":
+            tasks["completion",] = self.curation
         return {place: task for place, task in tasks.items() if not task.is_deterministic}
 
     @property
     def uses_models(self) -> bool:
-        """Tell whether a model makes any of its memory; one that only reads it does not count."""
-        return not all(task.is_deterministic for task in self.tasks.values())
+        """Tell whether a model makes any of its memory, or keeps it; one that only reads it does not count."""
+        return self.memories.upkeep == "model" or not all(task.is_deterministic for task in self.tasks.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +150,21 @@ class Resolution:
             {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
             Injection.model_validate(keys.injection),
             keys.vocabulary,
+            MemoriesSettings.model_validate(keys.memories),
+            TextModel.model_validate(keys.completion),
         )
         if settings == parent:
             return parent
         self._check_room(path, settings, parent)
-        self._check_injection(path, settings.injection, parent)
+        self._check_models(path, settings, parent)
         return settings
 
-    def _check_injection(self, path: Path, injection: Injection, parent: AgentSettings | None) -> None:
+    def _check_models(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
         """Note what asks for a model where there is none, once for the level that made it so."""
-        before = _lacking_model(parent.injection) if parent else ()
-        for name in _lacking_model(injection):
-            if name not in before:
-                fault = (
-                    "model is not accepted while the section's model is deterministic; "
-                    f"name a model in injection or completion, or set {name}: deterministic"
-                )
-                self.faults.append(((*path, "injection", name), fault))
+        before = _lacking_model(parent) if parent else {}
+        for place, fault in _lacking_model(settings).items():
+            if place not in before:
+                self.faults.append(((*path, *place), fault))
 
     def _check_room(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
         """Note answers that leave no room for a question, once for the level that made it so."""
@@ -192,9 +203,26 @@ class Resolution:
         return budget
 
 
-def _lacking_model(injection: Injection) -> tuple[str, ...]:
-    """Return the keys that ask for a model where there is none."""
-    return injection.for_model if injection.is_deterministic else ()
+def _lacking_model(settings: AgentSettings) -> dict[Path, str]:
+    """Return the keys that ask for a model where there is none, each with what to say of it."""
+    lacking: dict[Path, str] = {}
+    if settings.injection.is_deterministic:
+        for name in settings.injection.for_model:
+            lacking["injection", name] = (
+                "model is not accepted while the section's model is deterministic; "
+                f"name a model in injection or completion, or set {name}: deterministic"
+            )
+        for name in settings.memories.for_reading:
+            lacking["memories", name] = (
+                "model is not accepted while the model of injection is deterministic; "
+                f"name a model in injection or completion, or set {name}: rules"
+            )
+    if settings.memories.upkeep == "model" and settings.curation.is_deterministic:
+        lacking["memories", "upkeep"] = (
+            "model is not accepted while the model of completion is deterministic; "
+            "name a model in completion, or set upkeep: rules"
+        )
+    return lacking
 
 
 def _lack_of_room(task: TextModel) -> str | None:

@@ -17,6 +17,7 @@ from memory_pipeline.configuration.endpoints import (
     Summarization,
     TextModel,
 )
+from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.configuration.retention import RetentionSection
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import InputError, shown
@@ -93,6 +94,7 @@ class Level(Record):
     summaries: Summaries = Summaries()
     graph: Graph = Graph()
     injection: Injection = Injection()
+    memories: MemoriesSettings = MemoriesSettings()
 
 
 class AgentSection(Level):

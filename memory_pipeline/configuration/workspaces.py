@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from memory_pipeline.configuration.documents import read_document
+from memory_pipeline.configuration.endpoints import TextModel
 from memory_pipeline.configuration.faults import Fault, faults_of, line_of, refusal
 from memory_pipeline.configuration.resolution import Resolution
 from memory_pipeline.configuration.sections import Document
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
+    from memory_pipeline.configuration.memories import MemoriesSettings
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.retention import Retention
@@ -99,6 +101,15 @@ class Configuration:
         """Return what of an agent's memory is put before its model."""
         return self._agent(scope).injection
 
+    def memories(self, scope: Scope) -> MemoriesSettings:
+        """Return how an agent's durable memories are kept."""
+        return self._agent(scope).memories
+
+    def curation(self, scope: Scope) -> TextModel:
+        """Return the model that puts an agent's durable memories in order; a deterministic one if rules do it."""
+        settings = self._agent(scope)
+        return settings.curation if settings.memories.upkeep == "model" else TextModel()
+
     def budget(self, workspace_id: str) -> Budget | None:
         """Return what a workspace may spend in a month; None if nothing is said."""
         return self._workspace(workspace_id).budget
@@ -140,6 +151,7 @@ class Configuration:
             },
             "graph": {"single_valued": sorted(vocabulary.single), "multi_valued": sorted(vocabulary.multi)},
             "injection": self.injection(scope).model_dump(mode="json"),
+            "memories": self.memories(scope).model_dump(mode="json"),
         }
 
     def _workspace(self, workspace_id: str) -> Workspace:

@@ -35,6 +35,8 @@ class Purpose(StrEnum):
     READING = "reading"
     SUMMARY = "summary"
     EMBEDDING = "embedding"
+    #: The nightly upkeep of durable memories.
+    UPKEEP = "upkeep"
 
 
 class Trouble(StrEnum):

@@ -1,4 +1,4 @@
-"""The ports by which text becomes vectors, and by which models help to read memory.
+"""The ports by which text becomes vectors, and by which models help to read memory and to keep it in order.
 
 Adapters live in :mod:`memory_pipeline.models`.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.calls import Use
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.periods import Period
 
 
 class Embedder(Protocol):
@@ -67,6 +71,103 @@ class Reranker(Protocol):
         Args:
             prompt: what the texts are to be of use for.
             texts: what was found, best first.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        ...
+
+
+class MemorySelector(Protocol):
+    """Chooses durable memories by their headers, before what they say is read."""
+
+    def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
+        """Return the places of `headers` that are of use for a query, counted from 0, the most useful first.
+
+        Each place is in it once at most; what the model invented is left out. There may be none.
+
+        Args:
+            query: what is asked.
+            headers: a line of each memory, best first.
+            most: how many at most.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        ...
+
+
+class Imaginer(Protocol):
+    """Imagines what an agent should know for a conversation, though nobody asks for it."""
+
+    def imagine(self, messages: Sequence[str], most: int) -> list[str]:
+        """Return queries to look for in memory, each once, at most so many.
+
+        Args:
+            messages: the last ones of a conversation, oldest first, each beginning with who says it.
+            most: how many at most.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        ...
+
+
+class Similar(Protocol):
+    """Finds durable memories whose contents have near vectors."""
+
+    def __call__(
+        self, changed: Sequence[Memory], others: Sequence[Memory], least: float
+    ) -> Sequence[tuple[str, str, float]]:
+        """Return pairs whose cosine is at least `least`: id of one of `changed`, id of one of `others`, the cosine.
+
+        What comes out depends on the contents alone, also on those that were written a moment ago and whose vectors
+        nobody has stored. Pairs of a memory with itself, and pairs both ways round, do no harm.
+
+        Args:
+            changed: what is to be compared.
+            others: with what; holds `changed` too.
+            least: the smallest cosine, of 0 to 1.
+        """
+        ...
+
+
+class Curator(Protocol):
+    """Helps the nightly upkeep of durable memories where it takes an understanding of what they say."""
+
+    def name(self, scope: Scope) -> str:
+        """Return name and version of what helps an agent's upkeep, as reasons tell it to people."""
+        ...
+
+    def confirms(self, scope: Scope) -> bool:
+        """Tell whether a model looks at what may be stale.
+
+        If not, only observations and snapshots are ever shown to :meth:`stale`, and all of them are.
+        """
+        ...
+
+    def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
+        """Return one content that says all that two contents say which mean the same.
+
+        Args:
+            scope: whose memory.
+            newer: the one that counts where they differ.
+            older: the other.
+            day: the day after which it is done.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        ...
+
+    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> Mapping[str, str]:
+        """Return the ids of those memories that are stale, each with the reason in words.
+
+        Args:
+            scope: whose memories.
+            memories: what nobody has said for long.
+            at: the end of the day, UTC.
+            day: the day after which it is done.
 
         Raises:
             ModelError: the model did not help.

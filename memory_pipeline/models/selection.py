@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,24 +13,32 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.calls import CallStore
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extractor
-    from memory_pipeline.domain.ports import Embedder, EntityFinder, Reranker
+    from memory_pipeline.domain.ports import Curator, Embedder, EntityFinder, Imaginer, MemorySelector, Reranker
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.models.hosted.asking import Asker
     from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
 
 
+def _rules() -> Curator:
+    from memory_pipeline.models.deterministic import RuleCurator
+
+    return RuleCurator()
+
+
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What extracts facts, embeds texts and summarizes periods.
+    """What extracts facts, embeds texts, summarizes periods, and helps to keep durable memories in order.
 
     Attributes:
         store: where hosted models remember answers and calls; None if there are none.
+        curator: helps the upkeep of durable memories; rules unless another is given.
     """
 
     extractor: Extractor
     embedder: Embedder
     summarizer: Summarizer
     store: CallStore | None = None
+    curator: Curator = field(default_factory=_rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,14 @@ class ReadingModels:
     Attributes:
         entity_finder: finds what a prompt asks about.
         reranker: puts into order what was found.
+        selector: chooses durable memories by their headers.
+        imaginer: imagines what an agent should look for in its memory.
     """
 
     entity_finder: EntityFinder | None = None
     reranker: Reranker | None = None
+    selector: MemorySelector | None = None
+    imaginer: Imaginer | None = None
 
 
 def default_models(timezone: str = "UTC") -> Models:
@@ -111,24 +123,39 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
         scope: whose memory is read.
         clock: tells the time, UTC.
     """
-    settings = configuration.injection(scope)
-    if not (settings.enabled and settings.for_model):
+    settings, memories = configuration.injection(scope), configuration.memories(scope)
+    wanted = {*(settings.for_model if settings.enabled else ()), *memories.for_reading}
+    if not wanted:
         return ReadingModels()
     from memory_pipeline.models.hosted.asking import Asker
-    from memory_pipeline.models.hosted.reading import HostedEntityFinder, HostedReranker
+    from memory_pipeline.models.hosted.reading import (
+        HostedEntityFinder,
+        HostedImaginer,
+        HostedReranker,
+        HostedSelector,
+    )
 
     asker = Asker(configuration, None, clock)
     return ReadingModels(
-        HostedEntityFinder(asker, scope) if settings.entities == "model" else None,
-        HostedReranker(asker, scope) if settings.rerank == "model" else None,
+        HostedEntityFinder(asker, scope) if "entities" in wanted else None,
+        HostedReranker(asker, scope) if "rerank" in wanted else None,
+        HostedSelector(asker, scope) if "selection" in wanted else None,
+        HostedImaginer(asker, scope) if "imagining" in wanted else None,
     )
 
 
 def _hosted(asker: Asker, timezone: str) -> Models:
+    from memory_pipeline.models.hosted.curation import HostedCurator
     from memory_pipeline.models.hosted.extraction import HostedExtractor
     from memory_pipeline.models.hosted.summarization import HostedSummarizer
 
-    return Models(HostedExtractor(asker, timezone), _embedder(asker), HostedSummarizer(asker, timezone), asker.store)
+    return Models(
+        HostedExtractor(asker, timezone),
+        _embedder(asker),
+        HostedSummarizer(asker, timezone),
+        asker.store,
+        HostedCurator(asker, timezone),
+    )
 
 
 def _embedder(asker: Asker) -> Embedder:

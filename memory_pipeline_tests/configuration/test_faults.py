@@ -54,7 +54,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: there is no such key; "
-                "accepted: completion, extraction, summaries, graph, injection; "
+                "accepted: completion, extraction, summaries, graph, injection, memories; "
                 "a budget is set for a workspace, or in defaults for each"
             ),
         ),
@@ -62,7 +62,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: there is no such key; accepted: completion, extraction, "
-                "summaries, graph, injection, embedding, budget, retention, previews, agents; "
+                "summaries, graph, injection, memories, embedding, budget, retention, previews, agents; "
                 "it is set once for the lake, in defaults"
             ),
         ),
@@ -181,7 +181,7 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, max_concurrency, embedding, budget, retention, previews; "
+                "graph, injection, memories, max_concurrency, embedding, budget, retention, previews; "
                 "predicates are declared in graph"
             ),
         ),
@@ -249,14 +249,14 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {plan: free}}",
             (
                 "line 1: workspaces.acme.plan: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, embedding, budget, retention, previews, agents; a plan is set in retention"
+                "graph, injection, memories, embedding, budget, retention, previews, agents; a plan is set in retention"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.retention: there is no such key; "
-                "accepted: completion, extraction, summaries, graph, injection; "
+                "accepted: completion, extraction, summaries, graph, injection, memories; "
                 "retention is set for a workspace, or in defaults for each"
             ),
         ),
@@ -264,7 +264,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {previews: false}}}}",
             (
                 "line 1: workspaces.acme.agents.support.previews: there is no such key; "
-                "accepted: completion, extraction, summaries, graph, injection; "
+                "accepted: completion, extraction, summaries, graph, injection, memories; "
                 "previews are switched for a workspace, or in defaults for each"
             ),
         ),
@@ -284,7 +284,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, embedding, budget, retention, previews, agents; is budget meant?"
+                "graph, injection, memories, embedding, budget, retention, previews, agents; is budget meant?"
             ),
         ),
         (

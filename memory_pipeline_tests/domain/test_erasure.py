@@ -14,6 +14,7 @@ from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone, merged
 from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.errors import InputError
+from memory_pipeline_tests.domain.durable.histories import do, remember
 
 ACME = Scope("acme", "support")
 SALES = Scope("acme", "sales")
@@ -130,6 +131,34 @@ def test_edits_are_matched_by_all_their_terms() -> None:
     assert known.covers(edit("Bob", "Anna"))
     assert known.covers(edit("Bob", "Carl", replaces="Anna"))
     assert not known.covers(edit("Bob", "Carl"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"content": "Anna likes tea."}, {"title": "Of Anna"}, {"hook": "Tea for Anna"}, {"tags": ["a", "Anna"]},
+        {"subject": "Anna", "predicate": "likes"}, {"subject": "x", "predicate": "is_sister_of", "object": "Anna"},
+        {"subject": "x", "predicate": "likes_anna"}, {"user_id": "anna", "key": "drink", "value": "1"},
+        {"user_id": "u", "key": "Anna's drink", "value": "1"}, {"user_id": "u", "key": "k", "value": '["\\u0041nna"]'},
+    ],
+)  # fmt: skip
+def test_what_is_done_to_memories_is_matched_by_all_that_it_says(changes: dict[str, Any]) -> None:
+    known = forgotten(Subject.person("acme", ["Anna"]))
+    assert known.covers(remember(**{"content": "x", **changes}))
+    assert not known.covers(remember("Anna likes tea.", 21)), "it was said after the forgetting"
+    assert not known.covers(remember("Bob likes tea.", tags=["a"]))
+
+
+def test_what_is_done_to_memories_is_matched_by_who_where_and_why() -> None:
+    bob = remember("Bob likes tea.", conversation="c1")
+    assert forgotten(Subject.conversation(ACME, "c1")).covers(bob)
+    assert not forgotten(Subject.conversation(ACME, "c2")).covers(bob)
+    assert forgotten(Subject.agent(ACME)).covers(bob)
+    assert not forgotten(Subject.agent(SALES)).covers(bob)
+    known = forgotten(Subject.person("acme", ["Anna"]))
+    assert known.covers(do("FORGET", bob, 1, reason="Anna asked for it"))
+    assert known.covers(remember("Bob likes tea.", editor="Anna"))
+    assert known.filter([bob, remember("Anna?")]) == [bob]
 
 
 def test_a_person_may_be_forgotten_by_one_agent_alone() -> None:

@@ -1,4 +1,7 @@
-"""The two questions of whoever reads memory: what a prompt asks about, and in which order what was found is of use.
+"""The questions of whoever reads memory.
+
+What a prompt asks about; in which order what was found is of use; which durable memories are worth reading; and what
+else a conversation may need to know.
 
 Somebody waits for the answer, so there is an end to it: after `timeout_seconds` times `attempts` whoever asks goes on
 without, and after the request that is under way no other is sent. What is asked is not remembered, and counts towards
@@ -19,10 +22,14 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import door, prompts
 from memory_pipeline.models.hosted.answers import (
     MOST_NAMES,
+    ChosenAnswer,
     NamesAnswer,
     OrderAnswer,
+    QueriesAnswer,
+    read_chosen,
     read_names,
     read_order,
+    read_queries,
     schema_of,
 )
 from memory_pipeline.models.hosted.chunks import room_for
@@ -42,6 +49,8 @@ _Value = TypeVar("_Value")
 _PROMPT_SHARE = 0.3
 #: … and there are no more lines than can have so many tokens each.
 _SHORTEST_LINE = 24
+#: Of the room of a question about a conversation, a message takes so much at most.
+_MESSAGE_SHARE = 0.25
 #: Tokens that a number takes in an answer, at most.
 _TOKENS_PER_NUMBER = 4
 #: Stands where something was left out.
@@ -107,6 +116,76 @@ class HostedReranker:
         places = list(dict.fromkeys(number - 1 for number in said if 1 <= number <= shown))
         chosen = set(places)
         return [*places, *(place for place in range(len(texts)) if place not in chosen)]
+
+
+class HostedSelector:
+    """Chooses durable memories by their headers, with the model of `injection`; a `MemorySelector` of the ports.
+
+    Args:
+        asker: asks the model; one without a store.
+        scope: whose memory is read.
+    """
+
+    def __init__(self, asker: Asker, scope: Scope) -> None:
+        self._asker = asker
+        self._scope = scope
+
+    def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
+        """Return the places of `headers` that are of use for a query, the most useful first, at most so many.
+
+        Headers that are too long for the model are shown by their beginnings, and of more than it can be shown the last
+        ones are left out. Nothing is asked where there is nothing to choose from, or nothing to do it by.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        wanted = _line(query)
+        if not headers or not wanted:
+            return []
+        version, text = prompts.SELECTION_VERSION, prompts.SELECTION
+        reading = _Reading(self._asker, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
+        wanted = _ends(wanted, int(reading.room * _PROMPT_SHARE))
+        room = reading.room - count_tokens(wanted)
+        shown = min(len(headers), room // _SHORTEST_LINE)
+        lines = _numbered([_line(header) for header in headers[:shown]], room)
+        said = reading.ask(f"What is asked: {wanted}\n\n{lines}", (wanted, lines), read_chosen)
+        return list(dict.fromkeys(number - 1 for number in said if 1 <= number <= shown))[:most]
+
+
+class HostedImaginer:
+    """Imagines what a conversation may need to know, with the model of `injection`; an `Imaginer` of the ports.
+
+    Args:
+        asker: asks the model; one without a store.
+        scope: whose memory is read.
+    """
+
+    def __init__(self, asker: Asker, scope: Scope) -> None:
+        self._asker = asker
+        self._scope = scope
+
+    def imagine(self, messages: Sequence[str], most: int) -> list[str]:
+        """Return queries to look for in memory, at most so many; none where nothing is said.
+
+        Of messages that are too long for the model it reads the beginning and the end, and the last ones first.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        lines = [line for line in map(_line, messages) if line]
+        if not lines:
+            return []
+        version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING
+        reading = _Reading(self._asker, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
+        left, shown = reading.room, list[str]()
+        for line in reversed(lines):
+            short = _ends(line, min(int(reading.room * _MESSAGE_SHARE), left))
+            left -= count_tokens(short) + 1
+            if left < 0:
+                break
+            shown.insert(0, short)
+        said = "\n".join(shown)
+        return reading.ask(said, (said,), read_queries)[:most]
 
 
 class _Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ _Value = TypeVar("_Value")
 _POINT = 120
 #: Facts that a model finds for each message that it is shown.
 _FACTS_PER_MESSAGE = 0.7
+#: Stored text, as it stands in a question.
+_DATA = re.compile(r"<(data-[0-9a-f]+)>\n(.*?)\n</\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class RehearsingAsker(Asker):
         """Return the remembered answer, or count the question and return a stand-in."""
         if known := self.known(question.key, question.use.period, read):
             return known
-        text = _extraction(question) if question.purpose is Purpose.EXTRACTION else _summary(question)
+        text = _STAND_INS.get(question.purpose, _summary)(question)
         tokens_out = count_tokens(text)
         self._count(
             question.key, [(question.use, 1.0)], question.purpose, question.endpoint, question.tokens, tokens_out
@@ -128,6 +131,14 @@ def _summary(question: Question) -> str:
         for number in _numbers(question)[: max(1, room // _POINT)]
     ]
     return json.dumps({"points": points})
+
+
+def _upkeep(question: Question) -> str:
+    """Return both contents where two are to be merged, and that nothing is stale."""
+    return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(question.user)), "stale": []})
+
+
+_STAND_INS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
 
 
 def _numbers(question: Question) -> list[int]:

@@ -1,0 +1,106 @@
+"""Of two memories of which only one can be true, one takes the other's place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.durable.memory import Status, Temperature
+from memory_pipeline.domain.triples import Vocabulary
+from memory_pipeline_tests.domain.durable.histories import do, remember
+from memory_pipeline_tests.domain.durable.nights import kept, night, nothing_alike
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.durable.events import MemoryEvent
+
+
+PORTO = remember("Anna lives in Porto.", 0, subject="Anna", predicate="lives_in", object="Porto")
+LISBON = remember("Anna moved to Lisbon.", 1, subject="anna ", predicate="lives_in", object="Lisbon")
+FARO = remember("Anna was seen in Faro.", 2, kind="observation", subject="Anna", predicate="lives_in", object="Faro")
+
+
+def superseded(*events: MemoryEvent, **named: Any) -> dict[str, str | None]:
+    """Return what is superseded after the night, with what took its place."""
+    _, memories = kept(events, similar=nothing_alike, **named)
+    return {own: each.superseded_by for own, each in memories.newest.items() if each.status is Status.SUPERSEDED}
+
+
+def test_f9_a_fact_beats_an_observation_then_the_newer_the_older() -> None:
+    assert superseded(PORTO, LISBON, FARO) == {
+        PORTO.memory_id: LISBON.memory_id,
+        FARO.memory_id: LISBON.memory_id,
+    }
+    assert superseded(PORTO, FARO) == {FARO.memory_id: PORTO.memory_id}
+    older = replace(FARO, event_at=PORTO.event_at)
+    assert superseded(older, LISBON) == {FARO.memory_id: LISBON.memory_id}
+
+
+def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
+    _, memories = kept([PORTO, LISBON, FARO], similar=nothing_alike)
+    loser, seen = memories.newest[PORTO.memory_id], memories.newest[FARO.memory_id]
+    assert (loser.temperature, loser.superseded_by) == (Temperature.COLD, LISBON.memory_id)
+    assert loser.status_reason == (
+        "“Anna moved to Lisbon.” contradicts it, and lives_in holds one value at a time: what was said later counts"
+    )
+    assert seen.status_reason == (
+        "“Anna moved to Lisbon.” contradicts it, and lives_in holds one value at a time: "
+        "a fact counts more than an observation"
+    )
+    assert not kept(memories, similar=nothing_alike)[0].events
+
+
+def test_at_one_time_one_of_them_counts_whatever_the_order() -> None:
+    both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
+    [(loser, winner)] = superseded(*both).items()
+    assert superseded(*reversed(both)) == {loser: winner}
+    assert winner == max(PORTO.memory_id, LISBON.memory_id)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        remember("Ben lives in Lisbon.", 1, subject="Ben", predicate="lives_in", object="Lisbon"),
+        remember("Anna likes Lisbon.", 1, subject="Anna", predicate="likes", object="Lisbon"),
+        remember(
+            "Anna is at home in PORTO.", 1, kind="observation", subject="Anna", predicate="lives_in", object=" porto"
+        ),
+        remember(
+            "Anna plans to live in Lisbon.", 1, kind="plan", subject="Anna", predicate="lives_in", object="Lisbon"
+        ),
+        remember("Anna lives in Lisbon.", 1),
+    ],
+)
+def test_others_do_not_contradict_it(other: MemoryEvent) -> None:
+    assert not superseded(PORTO, other)
+
+
+def test_the_vocabulary_says_what_holds_one_value() -> None:
+    tea = remember("Anna drinks tea.", subject="Anna", predicate="drinks", object="tea")
+    milk = remember("Anna drinks milk.", 1, subject="Anna", predicate="drinks", object="milk")
+    assert not superseded(tea, milk)
+    assert superseded(tea, milk, vocabulary=Vocabulary(single=frozenset(["drinks"]))) == {tea.memory_id: milk.memory_id}
+    assert not superseded(PORTO, LISBON, vocabulary=Vocabulary(multi=frozenset(["lives_in"])))
+
+
+def test_what_does_not_count_contradicts_nothing() -> None:
+    assert not superseded(PORTO, LISBON, do("FORGET", LISBON, 3))
+
+
+def test_what_is_said_again_takes_its_place_back() -> None:
+    _, memories = kept([PORTO, LISBON], similar=nothing_alike)
+    again = fold([remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories)
+    assert again.newest[PORTO.memory_id].is_recalled
+    _, memories = kept(again, night(1), similar=nothing_alike)
+    assert memories.newest[PORTO.memory_id].is_recalled
+    assert memories.newest[LISBON.memory_id].superseded_by == PORTO.memory_id
+
+
+def test_all_but_the_winner_are_superseded_by_it() -> None:
+    events = [
+        remember(f"Anna lives in town {n}.", n, subject="Anna", predicate="lives_in", object=f"town {n}")
+        for n in range(6)
+    ]
+    assert superseded(*events) == {event.memory_id: events[-1].memory_id for event in events[:-1]}
