@@ -9,12 +9,14 @@ import dagster as dg
 
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
+from memory_pipeline.defs.assets.upkeep import upkeep_assets
 from memory_pipeline.defs.automation import roll_up_sensor
 from memory_pipeline.defs.checks import asset_checks, checks_schedule
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.retention import retention_job, retention_schedule
 from memory_pipeline.defs.sensors import journal_sensor, utc_now
+from memory_pipeline.defs.upkeep import upkeep_schedule
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models  # noqa: TC001  # Dagster reads it at run time
@@ -39,12 +41,17 @@ def build_definitions(
     partitions = Partitions(settings.start, calendar)
     grains = {grain: grain_assets(grain, models, partitions, calendar) for grain in Grain}
     marts = mart_assets(calendar.timezone)
+    upkeep = upkeep_assets(models, partitions, calendar, settings.start)
     expiring = retention_job(partitions, settings.start)
     return dg.Definitions(
-        assets=[*grains.values(), *marts],
+        assets=[*grains.values(), upkeep, *marts],
         asset_checks=asset_checks(),
         jobs=[expiring],
-        schedules=[retention_schedule(expiring, calendar.timezone), checks_schedule(calendar.timezone)],
+        schedules=[
+            upkeep_schedule(upkeep, partitions, settings.start, calendar.timezone, clock),
+            retention_schedule(expiring, calendar.timezone),
+            checks_schedule(calendar.timezone),
+        ],
         sensors=[
             journal_sensor(grains, partitions, settings.start, clock),
             roll_up_sensor(grains, marts, partitions, settings.start, clock),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import textwrap
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.reader import Hit
     from memory_pipeline.steps.made import Expiration, GrainRun
+    from memory_pipeline.steps.nights import NightStatus
     from memory_pipeline.steps.plan import GrainStatus
+    from memory_pipeline.steps.upkept import Change, Upkept
 
 _WIDTH = 118
 #: Longest cell of a table.
@@ -56,7 +59,10 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
         first: number of the first of them.
     """
     for number, hit in enumerate(hits, start=first):
-        if hit.grain is Grain.WORKING:
+        if hit.grain == "durable":
+            yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
+            what = f"{hit.kind} that is kept for good"
+        elif hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             what = f"{hit.kind} of {hit.conversation_id}"
         else:
@@ -155,7 +161,89 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
         yield f"{done.rows:,} rows went; {left} ({done.seconds:.1f} s)"
 
 
-def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) -> Iterator[str]:
+def upkeep_line(done: Upkept) -> str:
+    """Return what the upkeep did, in a line as those of the grains."""
+    changed = sum(night.changed for night in done.nights)
+    text = (
+        f"{'upkeep':<10} {len(done.nights):>6,} nights made, {changed:>9,} changes of memories  ({done.seconds:.1f} s)"
+    )
+    calls = sum(night.usage.calls for night in done.nights)
+    if calls:
+        cost = sum(night.usage.cost or 0.0 for night in done.nights)
+        text += f", {calls:,} model calls, ${cost:.4f}"
+    troubles = sum(len(night.troubles) for night in done.nights)
+    if troubles:
+        text += f"; {troubles:,} passes failed, and the next run tries again"
+    return text
+
+
+def upkeep_lines(done: Upkept, *, dry_run: bool) -> Iterator[str]:
+    """Yield what nights do, agent by agent and night by night, with reasons; then what it comes to."""
+    changes = sorted(done.changes, key=lambda each: (each.scope.workspace_id, each.scope.agent_id, each.night.key))
+    before = None
+    for each in changes:
+        if before is None or each.scope != before.scope:
+            yield plain(f"{each.scope.workspace_id} / {each.scope.agent_id}")
+        if before is None or (each.scope, each.night) != (before.scope, before.night):
+            yield f"  {each.night}"
+        yield f"    {_told(each)}"
+        reason = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(each.reason.split()))
+        yield from textwrap.wrap(reason, _WIDTH, initial_indent=" " * 18, subsequent_indent=" " * 18)
+        before = each
+    for night in done.nights:
+        for trouble in night.troubles:
+            yield f"{night.night} FAILED, and is made again by the next run: {_cut(trouble)}"
+    review = done.nights[-1].review if done.nights else []
+    if review:
+        yield f"{len(review):,} memories have rotted so far that somebody should look at them:"
+        yield from (f"  {_cut(line)}" for line in review[:10])
+        if len(review) > 10:
+            yield f"  … and {len(review) - 10:,} more; --json lists all"
+    counts: dict[str, int] = {}
+    for each in changes:
+        name = "withdrawn" if each.is_withdrawn else _VERBS[each.verb][1]
+        counts[name] = counts.get(name, 0) + 1
+    told = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no changes"
+    nights = f"{len(done.nights):,} night{'' if len(done.nights) == 1 else 's'}"
+    agents = f"{done.agents:,} agent{'' if done.agents == 1 else 's'}"
+    if not done.nights:
+        yield "no night is pending"
+    else:
+        yield f"{nights}, {agents}: {told}{'; nothing was written' if dry_run else f' ({done.seconds:.1f} s)'}"
+
+
+#: How each thing that the upkeep does is told, of one memory and of many.
+_VERBS = {
+    "PROMOTE": ("becomes fact", "became facts"),
+    "MERGE": ("merges", "merged"),
+    "SUPERSEDE": ("loses", "lost to another"),
+    "COOL": ("cools", "cooled"),
+    "KEEP": ("is kept", "looked at and kept"),
+    "ARCHIVE": ("is archived", "archived"),
+    "HEAT": ("enters index", "entered the hot index"),
+    "CHILL": ("leaves index", "left the hot index"),
+}
+
+
+def _told(change: Change) -> str:
+    word = _VERBS[change.verb][0]
+    title = _quoted(change.title)
+    if change.verb == "MERGE":
+        title = f"{_quoted(change.other_title)} into {title}"
+    elif change.verb == "SUPERSEDE":
+        title = f"{title} to {_quoted(change.other_title)}"
+    undone = "no longer: " if change.is_withdrawn else ""
+    return f"{word:<13} {undone}{title}"
+
+
+def _quoted(title: str | None) -> str:
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join((title or "a memory that is gone").split()))
+    return f"“{text if len(text) <= _CELL else f'{text[: _CELL - 1]}…'}”"
+
+
+def status_lines(
+    statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: NightStatus | None = None
+) -> Iterator[str]:
     """Yield a table of what is there, what is pending and what is missing; then what was set aside."""
     yield "grain       periods      rows  first          last            pending  missing  open"
     for status in statuses:
@@ -164,8 +252,19 @@ def status_lines(statuses: Sequence[GrainStatus], quarantined: Sequence[str]) ->
             f"{status.grain:<10} {len(status.made):>8,} {status.rows:>9,}  {first:<14} {last:<14} "
             f"{len(status.pending):>8,} {len(status.missing):>8,} {len(status.open):>5,}"
         )
-    if any(status.pending for status in statuses):
+    if nights is not None:
+        first, last = (str(nights.made[0]), str(nights.made[-1])) if nights.made else ("-", "-")
+        yield (
+            f"{'upkeep':<10} {len(nights.made):>8,} {nights.events:>9,}  {first:<14} {last:<14} "
+            f"{len(nights.pending):>8,} {len(nights.missing):>8,} {0:>5,}"
+        )
+    if any(status.pending for status in statuses) or (nights is not None and nights.pending):
         yield "pending: run `memory-pipeline run`"
+    if nights is not None and nights.troubled:
+        yield (
+            f"in {len(nights.troubled):,} nights of upkeep a pass failed, the last one {nights.troubled[-1]}: "
+            "`memory-pipeline upkeep` tries again and says why"
+        )
     for status in statuses:
         if status.expired:
             span = f"{status.expired[0]} to {status.expired[-1]}"

@@ -13,7 +13,7 @@ from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_op
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError
-from memory_pipeline.rendering import estimate_lines, run_line, status_lines, to_json
+from memory_pipeline.rendering import estimate_lines, run_line, status_lines, to_json, upkeep_line
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def run(
     """Make what is pending, through Dagster, in this process.
 
     Without --from and --to: the hours of pending journal files, and every closed day, week, month, quarter and year
-    whose sources are new or have changed. With them: all of that range again. A period that has not closed is left
-    for later. Running it twice changes nothing; interrupting it loses nothing. Runs are kept in the Dagster
-    instance of DAGSTER_HOME, if that is set.
+    whose sources are new or have changed; then the nights of upkeep of durable memories. With them: all of that range
+    again. A period that has not closed is left for later. Running it twice changes nothing; interrupting it loses
+    nothing. Runs are kept in the Dagster instance of DAGSTER_HOME, if that is set.
 
     Models are those of config/workspaces.yaml in the lake (`memory-pipeline config`). What a model did not do, because
     it failed or a budget is spent, is done by rules, or waits, and is tried again by the next run. --estimate counts
@@ -48,6 +48,7 @@ def run(
     """
     from memory_pipeline.defs.runs import run_all
     from memory_pipeline.steps.made import GrainRun
+    from memory_pipeline.steps.upkept import Upkept
 
     settings = settings_of(root)
     lake = lake_of(settings)
@@ -73,6 +74,9 @@ def run(
             done.append(event)
             if not as_json:
                 click.echo(run_line(event, time.monotonic() - started))
+        elif isinstance(event, Upkept):
+            if not as_json:
+                click.echo(upkeep_line(event))
         else:
             started = time.monotonic()
     if as_json:
@@ -113,19 +117,22 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
     """Say for each grain what is there, what is pending (to be made) and what of it is missing (never made).
 
-    Open periods have material and have not closed yet. Coarser grains show as pending once the finer are made.
+    Open periods have material and have not closed yet. Coarser grains show as pending once the finer are made. Of the
+    upkeep of durable memories, periods are nights, and rows what they did.
     """
+    from memory_pipeline.steps.nights import night_status
     from memory_pipeline.steps.plan import grain_status
 
     settings = settings_of(root)
     lake = lake_of(settings)
+    nights = night_status(lake, settings.start, now or datetime.now(UTC))
     statuses = [grain_status(lake, grain, settings.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
     if as_json:
         files = [file.path for file in lake.journal.pending()]
-        click.echo(to_json({"grains": statuses, "journal_files": files, "quarantined": quarantined}))
+        click.echo(to_json({"grains": statuses, "upkeep": nights, "journal_files": files, "quarantined": quarantined}))
     else:
-        click.echo("\n".join(status_lines(statuses, [rejection.reason for rejection in quarantined])))
+        click.echo("\n".join(status_lines(statuses, [rejection.reason for rejection in quarantined], nights)))
 
 
 @cli.command()

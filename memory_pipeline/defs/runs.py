@@ -7,7 +7,7 @@ to coarse, so that each sees what the one below it has just made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -15,16 +15,22 @@ import dagster as dg
 from memory_pipeline.analytics import stale_marts
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
+from memory_pipeline.defs.assets.upkeep import OP, upkeep_assets
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.models.selection import Models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.made import GrainRun
+from memory_pipeline.steps.nights import nights_between, pending_nights
 from memory_pipeline.steps.plan import grain_status, periods_in
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.upkept import Upkept
 
+_MOMENT = timedelta(microseconds=1)
 #: What is added up over the partitions of a grain's table.
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
 #: Says of a run what it made.
@@ -39,11 +45,12 @@ def run_all(
     models: Models,
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
-) -> Iterator[Grain | GrainRun]:
+) -> Iterator[Grain | GrainRun | Upkept]:
     """Make what is pending as of `now`, or every closed period with a moment in `between`.
 
-    Yields each grain before it is made and what came of it afterwards. Uses the Dagster instance of ``DAGSTER_HOME``
-    if that is set, so that ``dagster dev`` shows the runs, else one that is forgotten.
+    Yields each grain before it is made and what came of it afterwards; in the end what the upkeep of durable memories
+    did, if a night was to be made. Uses the Dagster instance of ``DAGSTER_HOME`` if that is set, so that
+    ``dagster dev`` shows the runs, else one that is forgotten.
 
     Whatever a step raises comes through; what was made before it stands, and the next run goes on from there.
     """
@@ -66,8 +73,44 @@ def run_all(
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
                 done = GrainRun(grain, periods, changed, **sums)
             yield done
+        if between is None:
+            nights = pending_nights(lake, settings.start, now)
+        else:
+            first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
+            nights = nights_between(lake, first, last, now)
+        if nights:
+            yield keep_nights(lake, settings, models, nights, partitions, resource, instance)
         if stale_marts(lake):
             _run("marts", mart_assets(lake.calendar.timezone), resource, instance, {})
+
+
+def keep_nights(
+    lake: Lake,
+    settings: Settings,
+    models: Models,
+    nights: Sequence[Period],
+    partitions: Partitions,
+    resource: LakeResource,
+    instance: dg.DagsterInstance,
+) -> Upkept:
+    """Make nights of upkeep; through Dagster, with two events for each night, only where somebody can see them.
+
+    Args:
+        lake: where.
+        settings: whether Dagster keeps what it is told, and when the memory begins.
+        models: what embeds, and helps to keep in order.
+        nights: days that have ended.
+        partitions: of the deployment.
+        resource: the lake, for Dagster.
+        instance: keeps the runs.
+    """
+    if not settings.has_dagster_home:
+        return keep_up(lake, models, nights, settings.start)
+    told: list[Upkept] = []
+    assets = upkeep_assets(models, partitions, lake.calendar, settings.start, told.append)
+    config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
+    _run("upkeep", [assets], resource, instance, config)
+    return told[0]
 
 
 def _run(

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.retention import Kept
@@ -27,7 +28,8 @@ class Admitted:
 
     Attributes:
         contents: of each file; of one that holds nothing else, nothing.
-        expired: messages and edits of each hour that came too late: their agent's day has expired.
+        expired: messages and edits of each hour that came too late: their agent's day has expired. What is done to
+            durable memories never does.
         forgotten: those that were forgotten before they were taken.
     """
 
@@ -46,7 +48,7 @@ def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
     marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
     admitted = Admitted({}, Counter(), Counter())
 
-    def is_wanted(record: Message | Edit) -> bool:
+    def is_wanted(record: Message | Edit | MemoryEvent) -> bool:
         if forgotten.covers(record):
             admitted.forgotten[record.hour] += 1
         elif _has_expired(lake, marks, record):
@@ -59,15 +61,20 @@ def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
         begins = lake.calendar.bounds(file.hour)[0]
         rejected = [one for one in held.rejected if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])]
         admitted.contents[file] = (
-            Contents(list(filter(is_wanted, held.messages)), list(filter(is_wanted, held.edits)), rejected)
+            Contents(
+                list(filter(is_wanted, held.messages)),
+                list(filter(is_wanted, held.edits)),
+                rejected,
+                list(filter(is_wanted, held.events)),
+            )
             if marks or forgotten
             else held
         )
     return admitted
 
 
-def _has_expired(lake: Lake, marks: Marks, record: Message | Edit) -> bool:
-    if not marks:
+def _has_expired(lake: Lake, marks: Marks, record: Message | Edit | MemoryEvent) -> bool:
+    if not marks or isinstance(record, MemoryEvent):
         return False
     if isinstance(record, Edit):
         return record.hour.key <= (marks.through(record.scope, Kept.GRAPH) or "")

@@ -7,12 +7,22 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.errors import QualityError
-from memory_pipeline.lake.ledger import GRAPH_ASSET, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, table_asset
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+)
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.extract import extract_facts
@@ -20,6 +30,7 @@ from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.land import land_messages
+from memory_pipeline.steps.memories import land_events
 from memory_pipeline.steps.summarize import summarize_periods
 
 if TYPE_CHECKING:
@@ -118,6 +129,8 @@ def _made(
         made = land_messages(lake, batch, admitted)
         made += extract_facts(lake, models.extractor, models.embedder, batch)
         made += fold_hours(lake, batch, [edit for held in contents.values() for edit in held.edits], also)
+        events = [event for held in contents.values() for event in held.events]
+        made += land_events(lake, models.embedder, batch, events, also)
     else:
         made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
     usage = models.store.settle(batch) if models.store else {}
@@ -125,12 +138,7 @@ def _made(
     made = [*_as_indexed(made, indexed), *indexed]
     # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
     entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
-    lake.ledger.record(
-        part.entry
-        for part in made
-        # The graph of an hour is entered with its facts: it may know more than is left of these.
-        if (part.period in entered or part.input_digest != NOTHING if part.asset == GRAPH_ASSET else _is_entered(part))
-    )
+    lake.ledger.record(part.entry for part in made if _is_entered(part) or _is_due(part, entered))
     acknowledge(lake, contents)
     return made, usage
 
@@ -140,6 +148,8 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
         tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
+        # What agents did themselves lies with the agents.
+        tables.append(lake.tables.read(MEMORY_EVENTS, columns=_AGENT, where=pc.field("period").isin(keys)))
     else:
         tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
     return {scope for rows in tables for scope in scopes_in(rows)}
@@ -147,13 +157,23 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
 
 def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     """Take off the disk what a run had written before it knew that it was forgotten."""
-    working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS)
+    working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES)
     for spec in working if grain is Grain.WORKING else (SUMMARIES,):
         lake.tables.purge(spec)
     lake.index.purge(agents, [grain])
 
 
+def _is_due(part: Made, entered: Collection[Period]) -> bool:
+    """Tell whether a part is entered though there is nothing in it: what is made from facts, with these.
+
+    It may know more than is left of them.
+    """
+    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and (part.period in entered or part.input_digest != NOTHING)
+
+
 def _is_entered(part: Made) -> bool:
+    if part.asset == GRAPH_ASSET:
+        return False  # an hour in which somebody edited it, and nobody said anything, is not one of the memory
     return bool(part.rows or part.changed or part.unfinished) or part.period.grain is not Grain.WORKING
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.lake.ledger import GRAPH_ASSET, index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, index_asset, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,13 +71,20 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         early = {hour for hour, begins in waiting.items() if begins < first}
         still_open = {hour for hour, begins in waiting.items() if begins > now}
         pending = waiting.keys() - early - still_open
-        graph = lake.ledger.entries(GRAPH_ASSET)
+        graph, memories = lake.ledger.entries(GRAPH_ASSET), lake.ledger.entries(MEMORIES_ASSET)
         first_key = f"{first:%Y-%m-%dT%H}"
         pending |= {
             Period(grain, key)
             for key, entry in table.items()
-            if key >= first_key and not (_is_complete(entry, index.get(key)) and _is_level(entry, graph.get(key)))
+            if key >= first_key
+            and not (
+                _is_complete(entry, index.get(key))
+                and _is_level(entry, graph.get(key))
+                # What durable memories were made from is not made again when it has expired.
+                and (entry.rows <= entry.expired or _is_level(entry, memories.get(key)))
+            )
         }
+        pending |= {Period(grain, key) for key, entry in memories.items() if key >= first_key and entry.unfinished}
     else:
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():

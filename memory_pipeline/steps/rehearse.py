@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.lake.ledger import MESSAGES_ASSET, index_asset
+from memory_pipeline.lake.ledger import index_asset, table_asset
 from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import batches_of
+from memory_pipeline.steps.memories import land_events
 from memory_pipeline.steps.plan import grain_status, periods_in
 from memory_pipeline.steps.summarize import summarize_periods
 
@@ -52,7 +53,7 @@ def rehearse(
             indexed = [
                 replace(part, asset=index_asset(grain), input_digest=part.output_digest)
                 for part in made
-                if part.asset != MESSAGES_ASSET
+                if part.asset == table_asset(grain)
             ]
             lake.ledger.record(part.entry for part in [*made, *indexed])
         yield grain, periods
@@ -61,5 +62,9 @@ def rehearse(
 def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-    landed = land_messages(lake, batch, admit(lake, set(batch)))
-    return [*landed, *extract_facts(lake, models.extractor, models.embedder, batch)]
+    admitted = admit(lake, set(batch))
+    landed = land_messages(lake, batch, admitted)
+    extracted = extract_facts(lake, models.extractor, models.embedder, batch)
+    # The graph asks no model; durable memories are embedded.
+    events = [event for held in admitted.contents.values() for event in held.events]
+    return [*landed, *extracted, *land_events(lake, models.embedder, batch, events)]

@@ -18,7 +18,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES, index_schema
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES, index_schema
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
@@ -73,7 +73,7 @@ RANGES = {
 
 def test_every_grain_has_a_table_and_an_index(definitions: dg.Definitions) -> None:
     names = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-    expected = {"messages", "working_facts", "graph_facts"}
+    expected = {"messages", "working_facts", "graph_facts", "durable_memories"}
     expected |= {f"{grain}_index" for grain in Grain}
     expected |= {f"{grain}_summaries" for grain in Grain if grain is not Grain.WORKING}
     assert expected <= names
@@ -112,6 +112,7 @@ def test_columns_are_those_of_the_tables(definitions: dg.Definitions) -> None:
         "messages": MESSAGES.schema,
         "working_facts": FACTS.schema,
         "graph_facts": GRAPH_FACTS.schema,
+        "durable_memories": MEMORIES.schema,
         "yearly_summaries": SUMMARIES.schema,
         "working_index": index_schema(8),
     }
@@ -231,6 +232,7 @@ def test_the_ui_takes_a_day_for_stale_once_late_data_came_and_not_before(
         for asset, partition in (
             ("working_facts", "2024-01-15T08"),
             ("graph_facts", "2024-01-15T08"),
+            ("durable_memories", "2024-01-15T08"),
             ("working_index", "2024-01-15T08"),
             ("daily_summaries", "2024-01-15"),
             ("daily_index", "2024-01-15"),

@@ -85,7 +85,7 @@ def test_what_a_model_makes_is_remembered_with_where_it_comes_from(lake: Lake, s
     facts = [row for row in lake.tables.read(FACTS).to_pylist() if row["kind"] == "statement"]
     assert {row["content"] for row in facts} >= {"Anna said on 2024-01-15: My dog is called Bruno."}
     assert {(row["model"], row["prompt_version"], row["extraction_method"]) for row in facts} == {
-        ("openai/oracle", "extraction-1", "extraction-1")
+        ("openai/oracle", "extraction-2", "extraction-2")
     }
     [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
     assert (day["model"], day["prompt_version"], day["fallback"]) == ("openai/oracle", "daily-1", None)

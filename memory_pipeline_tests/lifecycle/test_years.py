@@ -21,7 +21,7 @@ from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
-from memory_pipeline.lake.ledger import GRAPH_ASSET, Entry, index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.steps.attempts import Outcome, Request
 from memory_pipeline.steps.plan import GrainStatus, grain_status, journal_hours
 from memory_pipeline.steps.schedule import Hours, RollUps
@@ -59,7 +59,8 @@ class PaperLedger:
 
     def enter(self, grain: Grain, period: Period, source: str, *, unfinished: int = 0) -> None:
         out = digest(period.key, source)
-        for asset in (table_asset(grain), index_asset(grain), *([GRAPH_ASSET] if grain is Grain.WORKING else [])):
+        derived = [GRAPH_ASSET, MEMORIES_ASSET] if grain is Grain.WORKING else []
+        for asset in (table_asset(grain), index_asset(grain), *derived):
             came_from = source if asset == table_asset(grain) else out
             self.of[asset][period.key] = Entry(asset, period.key, came_from, out, 1, 1, unfinished)
         self.versions[grain] += 1

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
+from memory_pipeline_tests.domain.durable.histories import remember
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,21 @@ def test_an_edit_of_a_forgotten_person_is_not_folded(lake: Lake, models: Models)
     assert lake.tables.read(GRAPH_OPERATIONS)["subject"].to_pylist() == ["Ruben"]
 
 
+def test_what_was_done_to_a_memory_of_a_forgotten_person_is_not_taken(lake: Lake, models: Models) -> None:
+    forget(lake, Subject.person("acme", ["Ines Moreau", "u-17"]))
+    lake.ensure()
+    about, by = remember("Ines Moreau likes tea.", -4), remember("Someone likes figs.", -4, editor="Ines Moreau")
+    hers = remember("Drinks tea.", -4, kind="preference", user_id="u-17", key="drink", value='"tea"')
+    stays = remember("Ruben likes tea.", -4)
+    late = remember("Ines Moreau likes milk.", 24 * 40)
+    lake.journal.append([about, by, hers, stays, late])
+    admitted = admit(lake, {stays.hour})
+    assert admitted.forgotten == {stays.hour: 3}
+    run(lake, models)
+    assert sorted(lake.tables.read(MEMORIES)["content"].to_pylist()) == ["Ines Moreau likes milk.", "Ruben likes tea."]
+    assert lake.journal.pending() == []
+
+
 def test_readers_do_not_find_what_was_sent_again(lake: Lake, models: Models) -> None:
     forget(lake, Subject.conversation(ACME, "c1"))
     write(lake, TALK, conversation("Porto is in Portugal.", conversation_id="c2"))
@@ -68,11 +84,12 @@ def test_readers_do_not_find_what_was_sent_again(lake: Lake, models: Models) -> 
 
 
 class _ForgetsMeanwhile:
-    """An extractor during whose work somebody forgets a conversation, once."""
+    """An extractor during whose work something is forgotten, once."""
 
-    def __init__(self, models: Models, lake: Lake) -> None:
+    def __init__(self, models: Models, lake: Lake, subject: Subject) -> None:
         self._models = models
         self._lake = lake
+        self._subject = subject
         self.asked = 0
 
     def method(self, scope: Scope) -> str:
@@ -81,13 +98,13 @@ class _ForgetsMeanwhile:
     def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
         self.asked += 1
         if self.asked == 1:
-            forget(self._lake, Subject.conversation(ACME, "c1"))
+            forget(self._lake, self._subject)
         return self._models.extractor.extract(passages, recall)
 
 
 def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
     write(lake, TALK, OTHER)
-    extractor = _ForgetsMeanwhile(models, lake)
+    extractor = _ForgetsMeanwhile(models, lake, Subject.conversation(ACME, "c1"))
     made = list(make(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
     # The other agent's conversation has the same id, and stays.
     for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS):
@@ -98,3 +115,20 @@ def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Mod
         path for path in (Path(lake.storage.uri) / "tables" / "facts").rglob("*.parquet") if "_log" not in str(path)
     ]
     assert len(files) == 1  # what the first attempt had written has left the disk
+
+
+def test_a_run_takes_out_what_was_done_to_memories_and_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
+    write(lake, OTHER)
+    lake.journal.append(
+        [remember("Anna likes tea.", -4), remember("Omar likes tea.", -4, scope=Scope("acme", "sales"))]
+    )
+    extractor = _ForgetsMeanwhile(models, lake, Subject.agent(ACME))
+    made = list(make(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
+    assert {each.rows for each in made if each.asset == "durable_memories"} == {
+        2
+    }  # what sales was told, and what it noted
+    for spec in (MEMORY_EVENTS, MEMORIES):
+        assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
+        on_disk = (Path(lake.storage.uri) / "tables" / spec.name).rglob("*.parquet")
+        assert len([path for path in on_disk if "_log" not in str(path)]) == 1
+    assert lake.journal.pending() == []

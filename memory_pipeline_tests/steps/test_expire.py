@@ -9,18 +9,31 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
+from memory_pipeline.checks import Look, all_checks, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.made import Expiration
 from memory_pipeline.steps.make import make
+from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import (
     ACME,
     START,
@@ -340,3 +353,30 @@ def test_an_hour_whose_facts_are_gone_and_whose_graph_is_not_is_not_pending(lake
     run(lake, models, LATER)
     assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)
     assert lake.tables.read(GRAPH_OPERATIONS).num_rows
+
+
+def test_a_year_of_retention_leaves_what_is_kept_for_good(lake: Lake, models: Models) -> None:
+    configure(lake, "defaults: {retention: {plan: free}}")
+    write(
+        lake,
+        conversation("I prefer window seats.", "Always answer me in English.", "I moved to Porto."),
+        conversation("I will fly to Oslo in March.", at="2024-01-23T09:00", conversation_id="c3"),
+        now=SOON,
+    )
+    standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
+    for months in (1, 4, 13):
+        now = SOON + timedelta(days=30 * months)
+        run(lake, models, now)
+        keep_up(lake, models, pending_nights(lake, START, now), START)
+        assert not grain_status(lake, Grain.WORKING, START, now).pending
+        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
+        expire_at(lake, now)
+        assert {spec: lake.tables.version(spec) for spec in before} == before
+        held = {row["content"]: row for row in lake.tables.read(MEMORIES).to_pylist() if row["is_newest"]}
+        assert {text: held[f"Anna: {text}"]["kind"] for text in standing} == standing
+        assert {held[f"Anna: {text}"]["status"] for text in standing} == {"active"}
+        assert "Anna: I moved to Porto." in held
+    assert not lake.tables.keys(FACTS)
+    assert not lake.tables.keys(MESSAGES)
+    failed = [finding for finding in run_checks(Look(lake, now), all_checks()) if not finding.passed]
+    assert not failed

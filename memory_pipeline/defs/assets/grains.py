@@ -20,8 +20,8 @@ from memory_pipeline.defs.provenance import Provenance, source_of
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.models.selection import Models
 from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make
@@ -32,6 +32,9 @@ _DESCRIPTIONS = {
     "working_facts": "Working memory: every turn as it was said, and each fact that its sentences assert.",
     GRAPH_ASSET: "Who, what, whom, and from when until when: all that each agent was told, folded into what it knows. "
     "The number of rows of an hour is that of the changes which were said in it.",
+    MEMORIES_ASSET: "What each agent keeps for good: rules, instructions, preferences, lasting facts, folded from what "
+    "conversations said, what the agent did itself, and the nightly upkeep. No retention plan deletes it. The number "
+    "of rows of an hour is that of the events in it.",
 }
 #: What the numbers of a partition say, for who looks at their plots.
 _NUMBERS = (
@@ -125,6 +128,7 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
             (MESSAGES_ASSET, MESSAGES, group),
             (table, FACTS, group),
             (GRAPH_ASSET, GRAPH_FACTS, "graph"),
+            (MEMORIES_ASSET, MEMORIES, "memory"),
         ):
             yield dg.AssetSpec(
                 name,

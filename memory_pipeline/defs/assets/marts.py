@@ -10,8 +10,21 @@ import dagster as dg
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER, MESSAGES, MODEL_CALLS, SUMMARIES
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    LEDGER,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    MODEL_CALLS,
+    SUMMARIES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
+from memory_pipeline.steps.nights import UPKEEP_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)
@@ -22,11 +35,26 @@ _ASSETS = {
     SUMMARIES.name: _SUMMARIES,
     GRAPH_FACTS.name: (GRAPH_ASSET,),
     GRAPH_OPERATIONS.name: (GRAPH_ASSET,),
-    MODEL_CALLS.name: (_FACTS, *_SUMMARIES),
-    LEDGER.name: (MESSAGES_ASSET, _FACTS, GRAPH_ASSET, *_SUMMARIES, *(index_asset(grain) for grain in Grain)),
+    MEMORY_EVENTS.name: (MEMORIES_ASSET,),
+    MEMORIES.name: (MEMORIES_ASSET, UPKEEP_ASSET),
+    UPKEEP_EVENTS.name: (UPKEEP_ASSET,),
+    UPKEEP.name: (UPKEEP_ASSET,),
+    MODEL_CALLS.name: (_FACTS, *_SUMMARIES, UPKEEP_ASSET),
+    LEDGER.name: (
+        MESSAGES_ASSET,
+        _FACTS,
+        GRAPH_ASSET,
+        MEMORIES_ASSET,
+        UPKEEP_ASSET,
+        *_SUMMARIES,
+        *(index_asset(grain) for grain in Grain),
+    ),
 }
-#: Tables whose columns are columns of those assets.
-_WITH_COLUMNS = {MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name}
+#: Tables whose columns are columns of assets, and which assets these are.
+_WITH_COLUMNS = {
+    **{name: _ASSETS[name] for name in (MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name)},
+    MEMORIES.name: (MEMORIES_ASSET,),
+}
 
 
 def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:
@@ -90,7 +118,7 @@ def _lineage(name: str) -> dg.TableColumnLineage:
 def _assets_with_columns(table: str) -> tuple[str, ...]:
     """Return the assets whose columns a table's are: a mart itself, or those that hold the table."""
     if table in _WITH_COLUMNS:
-        return _ASSETS[table]
+        return _WITH_COLUMNS[table]
     return () if table in SOURCES else (table,)
 
 

@@ -1,0 +1,197 @@
+"""The nightly upkeep of durable memories as assets: what each night did, and the hot indexes after it."""
+
+# No `from __future__ import annotations` in here: Dagster reads the context's annotation as it stands.
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from importlib.metadata import version
+from typing import Any
+
+import dagster as dg
+
+from memory_pipeline.defs.assets.grains import PeriodsConfig
+from memory_pipeline.defs.columns import table_columns
+from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import MEMORIES_ASSET, Entry
+from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS
+from memory_pipeline.models.selection import Models
+from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.upkept import NightRun, Upkept
+
+#: Name of the op; its configuration may list nights.
+OP = "keep_memories"
+
+_UPKEEP = (
+    "What a night did to keep durable memories true and small: promoted, merged, superseded, cooled, archived. Each "
+    "event says why.\n\n*Numbers of a partition:* `events` of all agents; `agents` that were looked at in the run; of "
+    "these `merged`, `superseded`, `cooled`, `archived`, `promoted`, `kept`; `review`: memories that have rotted so "
+    "far that somebody should look at them; `troubles`: passes that failed, changed nothing, and are made again."
+)
+_HOT = (
+    "The table of contents that each agent always has at hand: its most important durable memories, a line each, "
+    "within two caps.\n\n*Numbers of a partition:* `entries` of the agents that were looked at; `entered` and `left`."
+)
+#: Agents of a preview, and characters of one.
+_AGENTS, _CHARACTERS = 3, 4_000
+_VERBS = {
+    "merged": "MERGE",
+    "superseded": "SUPERSEDE",
+    "cooled": "COOL",
+    "archived": "ARCHIVE",
+    "promoted": "PROMOTE",
+    "kept": "KEEP",
+}
+
+
+def upkeep_assets(
+    models: Models | None,
+    partitions: Partitions,
+    calendar: Calendar,
+    start: date,
+    tell: Callable[[Upkept], None] | None = None,
+) -> dg.AssetsDefinition:
+    """Return the assets of the nightly upkeep; a partition is the night after a day.
+
+    Args:
+        models: what embeds and helps to keep in order; if not given, what the lake's configuration names at each run.
+        partitions: of the deployment.
+        calendar: where days begin.
+        start: first day of the memory.
+        tell: is given what a run did.
+    """
+    common: dict[str, Any] = {
+        "owners": ["team:memory"],
+        "kinds": {"deltalake"},
+        "group_name": "memories",
+        "skippable": True,
+    }
+
+    @dg.multi_asset(
+        name=OP,
+        specs=[
+            dg.AssetSpec(
+                UPKEEP_ASSET,
+                deps=[MEMORIES_ASSET],
+                description=_UPKEEP,
+                metadata={**table_columns(UPKEEP_EVENTS), "dagster/table_name": UPKEEP_EVENTS.name},
+                **common,
+            ),
+            dg.AssetSpec(
+                HOT_INDEX_ASSET,
+                deps=[UPKEEP_ASSET],
+                description=_HOT,
+                metadata={**table_columns(MEMORIES), "dagster/table_name": MEMORIES.name},
+                **common,
+            ),
+        ],
+        partitions_def=partitions.definitions[Grain.DAILY],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool="memory_upkeep",
+    )
+    def keep_memories(
+        context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        if config.periods:
+            nights = [Period.parse(Grain.DAILY, text) for text in config.periods]
+        elif context.has_partition_key or context.has_partition_key_range:
+            nights = [partitions.period(Grain.DAILY, key) for key in context.partition_keys]
+        else:
+            raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
+        _refuse_open(nights, calendar)
+        lake = memory.lake
+        lake.ensure()
+        before = context.instance.event_log_storage.get_maximum_record_id() or 1
+        done = keep_up(lake, models or memory.models(), nights, start)
+        if tell is not None:
+            tell(done)
+        chosen = {night.key for night in nights}
+        # Later nights that follow from these are shown if they came out otherwise than before.
+        shown = [night for night in done.nights if night.night.key in chosen or night.changed]
+        entries = lake.ledger.entries(UPKEEP_ASSET, [night.night for night in shown])
+        for number, night in enumerate(shown, start=1):
+            key, entry = partitions.key(night.night), entries.get(night.night.key)
+            preview = _preview(lake, done) if number == len(shown) else None
+            for asset, metadata in ((UPKEEP_ASSET, _numbers(night, entry)), (HOT_INDEX_ASSET, _hot(night, preview))):
+                context.log_event(
+                    dg.AssetMaterialization(
+                        asset, partition=key, metadata=metadata, tags=_tags(asset, entry, before) if entry else {}
+                    )
+                )
+        for night in shown:
+            for trouble in night.troubles:
+                context.log.error(f"{night.night}: a pass failed and is made again by the next run: {trouble}")
+        yield from ()
+
+    return keep_memories
+
+
+def _refuse_open(nights: Sequence[Period], calendar: Calendar) -> None:
+    """Raise if a night is asked for whose day has not ended."""
+    now = datetime.now(UTC)
+    for night in nights:
+        if (ends := calendar.bounds(night)[1]) > now:
+            raise dg.Failure(
+                f"the day of night {night} ends at {ends:%Y-%m-%d %H:%M} UTC; it cannot be made before",
+                allow_retries=False,
+            )
+
+
+def _tags(asset: str, entry: Entry, before: int) -> dict[str, str]:
+    """Return the tags by which Dagster tells whether a night is in sync with its day."""
+    source, read = (
+        (MEMORIES_ASSET, entry.input_digest) if asset == UPKEEP_ASSET else (UPKEEP_ASSET, entry.output_digest)
+    )
+    return {
+        "dagster/data_version": entry.output_digest,
+        "dagster/code_version": version("memory-pipeline"),
+        f"dagster/input_data_version/{source}": read,
+        f"dagster/input_event_pointer/{source}": str(before),
+    }
+
+
+def _numbers(night: NightRun, entry: Entry | None) -> dict[str, Any]:
+    usage = night.usage
+    return {
+        "events": entry.rows if entry else sum(night.events.values()),
+        "agents": night.agents,
+        **{name: night.events[verb] for name, verb in _VERBS.items()},
+        "review": len(night.review),
+        "troubles": len(night.troubles),
+        **({"failed": dg.MetadataValue.json(night.troubles[:20])} if night.troubles else {}),
+        "calls": usage.calls,
+        "tokens_in": usage.tokens_in,
+        "tokens_out": usage.tokens_out,
+        "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
+        "changed": bool(night.changed),
+        "period": night.night.key,
+    }
+
+
+def _hot(night: NightRun, preview: str | None) -> dict[str, Any]:
+    return {
+        **({} if preview is None else {"preview": dg.MetadataValue.md(preview)}),
+        **({"entries": night.hot} if night.agents else {}),
+        "entered": night.events["HEAT"],
+        "left": night.events["CHILL"],
+        "period": night.night.key,
+    }
+
+
+def _preview(lake: Lake, done: Upkept) -> str | None:
+    """Return the hot indexes of some agents, as code, in which nothing that stands there can be markup."""
+    configuration = lake.configuration()
+    allowed = {scope: lines for scope, lines in done.hot.items() if configuration.previews(scope.workspace_id)}
+    parts = [_block(scope, lines) for scope, lines in list(allowed.items())[:_AGENTS] if lines]
+    return "\n\n".join(["Hot indexes as they stand now:", *parts]) if parts else None
+
+
+def _block(scope: Scope, lines: Sequence[str]) -> str:
+    text = [f"{scope.workspace_id} / {scope.agent_id}", *lines]
+    printable = ("".join(c if c.isprintable() else " " for c in line) for line in text)
+    return "\n".join(f"    {line}" for line in printable)[:_CHARACTERS]

@@ -1,0 +1,149 @@
+"""How alike durable memories are: cosines of the vectors of what they say, in blocks, none of them in Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memory_pipeline.domain.calls import Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.ports import Embedder
+
+#: Cosines that are worked out at once: 32 MB of them.
+_BLOCK = 8_000_000
+#: By so much a first, rough cosine may be wrong; what comes as near as this is worked out again, exactly.
+_SLACK = 1e-4
+_TINY = np.float32(1e-30)
+#: Digits of a cosine: what lies below is noise.
+_DIGITS = 6
+#: Nearest others of one memory that are told. Ten thousand texts from one template would make fifty million pairs.
+NEAREST = 100
+
+
+class Vectors:
+    """Vectors of contents by one embedder, each worked out once.
+
+    Args:
+        embedder: makes the vectors.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, NDArray[np.float32]] = {}
+        self._missing: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """Name of the embedder."""
+        return self._embedder.name
+
+    def learn(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take vectors that are there already, by content."""
+        self._known |= vectors
+
+    def prepare(self, contents: Iterable[tuple[str, Scope]], day: Period) -> None:
+        """Work out what is not known yet of many agents, in one request.
+
+        Args:
+            contents: texts, each with the agent that it is of.
+            day: the night for which they are asked.
+        """
+        asked: dict[str, Scope] = {}
+        for content, scope in contents:
+            if content not in self._known and content not in self._missing:
+                asked.setdefault(content, scope)
+        if not asked:
+            return
+        texts = list(asked)
+        found = self._embedder.embed(texts, [Use(scope, day) for scope in asked.values()])
+        for text, vector in zip(texts, found, strict=True):
+            if np.isfinite(vector).all():
+                self._known[text] = vector
+            else:
+                self._missing.add(text)
+
+    def missing_of(self, contents: Iterable[str]) -> int:
+        """Return of how many contents the embedder made no vector."""
+        return sum(content in self._missing for content in contents) if self._missing else 0
+
+    def similar(
+        self, changed: Sequence[Memory], others: Sequence[Memory], least: float, *, scope: Scope, day: Period
+    ) -> list[tuple[str, str, float]]:
+        """Return pairs that are alike; see :class:`~memory_pipeline.domain.ports.Similar`.
+
+        Of two memories that are both among `changed` and `others` there is one pair. Of each of `changed` there are the
+        :data:`NEAREST` others. A memory whose content has no vector is like none.
+
+        Args:
+            changed: memories that are to be compared.
+            others: with what.
+            least: how near, as a cosine, two must be.
+            scope: whose memories.
+            day: the night for which this is asked.
+        """
+        self.prepare(((memory.content, scope) for memory in (*changed, *others)), day)
+        rows, left = self._matrix(changed)
+        columns, right = self._matrix(others)
+        if not rows or not columns:
+            return []
+        both = {memory.id for memory in rows}
+        column_of = {memory.id: place for place, memory in enumerate(columns)}
+        pairs: list[tuple[int, int]] = []
+        size = max(1, _BLOCK // len(columns))
+        for start in range(0, len(rows), size):
+            cosines = left[start : start + size] @ right.T
+            for place in range(len(cosines)):
+                own = rows[start + place].id
+                if own in column_of:
+                    cosines[place, column_of[own]] = -1.0
+            near: defaultdict[int, list[int]] = defaultdict(list)
+            for place, column in zip(*(found.tolist() for found in np.nonzero(cosines >= least - _SLACK)), strict=True):
+                near[place].append(column)
+            for place, found in near.items():
+                if len(found) > NEAREST:
+                    order = np.argsort(-np.round(cosines[place, found], 4), kind="stable")[:NEAREST]
+                    found = [found[at] for at in order.tolist()]  # noqa: PLW2901
+                pairs += [(start + place, column) for column in found]
+        return self._exact(pairs, rows, columns, both, left, right, least)
+
+    @staticmethod
+    def _exact(
+        pairs: Sequence[tuple[int, int]],
+        rows: Sequence[Memory],
+        columns: Sequence[Memory],
+        both: set[str],
+        left: NDArray[np.float32],
+        right: NDArray[np.float32],
+        least: float,
+    ) -> list[tuple[str, str, float]]:
+        """Work out cosines row by row, which gives the same whatever else is in a block."""
+        found: dict[tuple[str, str], float] = {}
+        for start in range(0, len(pairs), 10_000):
+            part = np.array(pairs[start : start + 10_000])
+            one, other = left[part[:, 0]].astype(np.float64), right[part[:, 1]].astype(np.float64)
+            lengths = np.sqrt(np.einsum("ij,ij->i", one, one) * np.einsum("ij,ij->i", other, other))
+            cosines = np.round(np.einsum("ij,ij->i", one, other) / lengths, _DIGITS)
+            for (row, column), cosine in zip(part.tolist(), cosines.tolist(), strict=True):
+                ids = rows[row].id, columns[column].id
+                if cosine >= least and not (ids[1] in both and ids[::-1] in found):
+                    found[ids] = cosine
+        return [(one, other, cosine) for (one, other), cosine in found.items()]
+
+    def _matrix(self, memories: Sequence[Memory]) -> tuple[list[Memory], NDArray[np.float32]]:
+        """Return those memories that have vectors, in the order of their ids, and the vectors."""
+        with_vectors = sorted((each for each in memories if each.content in self._known), key=lambda each: each.id)
+        if not with_vectors:
+            return [], np.empty((0, self._embedder.dimension), np.float32)
+        matrix = np.stack([self._known[each.content] for each in with_vectors])
+        # Embedders give unit vectors; one that does not is told apart by its direction all the same.
+        return with_vectors, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), _TINY)

@@ -1,0 +1,292 @@
+"""A simulated year of upkeep: what stands in the end, and that it does not depend on how its nights were made."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.durable.hot_index import hot_lines
+from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status, Temperature, match_key, triple_key
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.memory_rows import rows_to_events, rows_to_memories
+from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline_tests.building import ACME, NOW, START, table_rows
+from memory_pipeline_tests.lifecycle.durable_year import (
+    CITIES,
+    DOUBLES,
+    FIRST,
+    INSTRUCTIONS,
+    LAST,
+    OBSERVED,
+    REVOKED,
+    ZONE,
+    at,
+    fill,
+    nights,
+    noted,
+    year_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_pipeline.models.selection import Models
+
+#: All 364 nights one by one take half a minute.
+BIG = bool(os.environ.get("MEMORY_PIPELINE_BIG_YEAR"))
+OTHER = Scope("acme", "sales")
+#: A contradiction that the agent notes months after it was true.
+LATE: dict[str, Any] = {
+    "content": "Anna lives in Braga.",
+    "subject": "Anna",
+    "predicate": "lives_in",
+    "object": "Braga",
+}
+TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)
+
+
+def land(lake: Lake, models: Models) -> None:
+    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+
+
+def rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    return {spec.name: found for spec in TABLES for name, found in table_rows(lake).items() if name == spec.name}
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+    """A lake that holds the year of two agents, of which no night was made."""
+    root = tmp_path_factory.mktemp("year") / "landed"
+    lake = Lake(str(root), ZONE)
+    fill(lake, [*year_of(), *year_of(11, OTHER)])
+    land(lake, models)
+    return root
+
+
+@pytest.fixture(scope="module")
+def whole(landed: Path, models: Models) -> Lake:
+    """The lake after one backfill of all nights."""
+    lake = Lake(str(shutil.copytree(landed, landed.with_name("whole"))))
+    done = keep_up(lake, models, nights(lake, FIRST, LAST), START)
+    assert done.written
+    assert not any(night.troubles for night in done.nights)
+    return lake
+
+
+@pytest.fixture
+def fresh(landed: Path, tmp_path: Path) -> Lake:
+    return Lake(str(shutil.copytree(landed, tmp_path / "fresh")))
+
+
+@pytest.fixture(scope="module")
+def kept(whole: Lake) -> dict[str, Memory]:
+    """What the agent remembers at the end of the year."""
+    return rows_to_memories(whole.tables.read(MEMORIES, ["acme~support"])).newest
+
+
+# --- what stands in the end ------------------------------------------------------------------------------------------
+
+
+def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: dict[str, Memory]) -> None:
+    active = {memory.content: memory for memory in kept.values() if memory.is_recalled}
+    for text in INSTRUCTIONS.values():
+        found = [memory for content, memory in active.items() if text in content]
+        assert [memory.kind for memory in found] == [MemoryKind.INSTRUCTION], text
+    revoked = next(memory for memory in kept.values() if memory.content == REVOKED)
+    assert (revoked.status, revoked.temperature) == (Status.DEPRECATED, Temperature.COLD)
+
+
+def test_no_two_active_memories_say_the_same_and_nothing_that_was_said_is_lost(kept: dict[str, Memory]) -> None:
+    active = [memory for memory in kept.values() if memory.is_recalled]
+    keys = Counter(match_key(memory.kind, memory.content) for memory in active)
+    assert set(keys.values()) == {1}
+    for newer, older in DOUBLES:
+        # By the end of the year what nobody uses has faded, and is archived.
+        found = [memory for memory in kept.values() if newer in memory.content and memory.superseded_by is None]
+        assert len(found) == 1, newer
+        only_old = older.partition(". ")[2]
+        assert only_old in found[0].content
+        assert len(found[0].merged_ids) == 1
+        loser = kept[found[0].merged_ids[0]]
+        assert (loser.status, loser.superseded_by) == (Status.SUPERSEDED, found[0].id)
+
+
+def test_no_contradicted_memory_is_active(kept: dict[str, Memory]) -> None:
+    of_anna = [memory for memory in kept.values() if triple_key(memory) == ("anna", "lives_in")]
+    assert len(of_anna) == len(CITIES) + 1
+    holds = [memory for memory in of_anna if memory.is_recalled]
+    assert [memory.object for memory in holds] == [CITIES[-1]]
+    for loser in of_anna:
+        if loser.id != holds[0].id:
+            assert loser.status is Status.SUPERSEDED
+            assert loser.superseded_by in kept
+
+
+def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, Memory]) -> None:
+    snapshots = [memory for memory in kept.values() if memory.is_point_in_time]
+    assert len(snapshots) == 12
+    old = [memory for memory in snapshots if memory.updated_at.month < 12]
+    assert old
+    assert not any(memory.is_recalled for memory in old)
+    observed = [memory for memory in kept.values() if OBSERVED in memory.content]
+    assert [memory.kind for memory in observed] == [MemoryKind.FACT]
+    assert observed[0].id.startswith("memory:2024-05-02T09:")  # it keeps its identity
+
+
+def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, Memory]) -> None:
+    hot = [memory for memory in kept.values() if memory.temperature is Temperature.HOT]
+    assert 0 < len(hot) <= 20
+    assert sum(count_tokens(f"{line}\n") for line in hot_lines(kept.values())) <= 3_000
+    assert {memory.id for memory in kept.values() if memory.kind is MemoryKind.INSTRUCTION and memory.is_active} <= {
+        memory.id for memory in hot
+    }
+
+
+def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(whole: Lake, kept: dict[str, Memory]) -> None:
+    base = rows_to_events(whole.tables.read(MEMORY_EVENTS, ["acme~support"]))
+    nightly = rows_to_events(whole.tables.read(UPKEEP_EVENTS, ["acme~support"]))
+    assert fold([*base, *nightly]).newest == kept
+    without = fold(base).newest
+    assert without.keys() == kept.keys()
+    of_memory: dict[str, list[str]] = {}
+    for event in nightly:
+        assert event.reason
+        for own in (event.memory_id, event.other_id):
+            of_memory.setdefault(own or "", []).append(event.verb)
+    for memory in kept.values():
+        if memory != without[memory.id]:
+            assert memory.id in of_memory, memory
+    verbs = Counter(event.verb.value for event in nightly)
+    assert {"PROMOTE", "MERGE", "SUPERSEDE", "COOL", "ARCHIVE", "HEAT"} <= verbs.keys(), verbs
+
+
+# --- however it is made ----------------------------------------------------------------------------------------------
+
+
+def test_the_year_night_by_night_is_the_year_in_one_backfill(fresh: Lake, whole: Lake, models: Models) -> None:
+    all_of_it = nights(fresh, FIRST, LAST)
+    steps = [[night] for night in all_of_it]
+    if not BIG:  # the busiest weeks one by one, the rest by fortnights
+        rest = [all_of_it[:30], *(all_of_it[start : start + 14] for start in range(50, len(all_of_it), 14))]
+        steps = [rest[0], *steps[30:50], *rest[1:]]
+    for step in steps:
+        keep_up(fresh, models, step, START)
+    assert rows(fresh) == rows(whole)
+
+
+def test_the_year_in_any_order_is_the_year_in_one_backfill(fresh: Lake, whole: Lake, models: Models) -> None:
+    rng = random.Random(3)
+    asked = nights(fresh, FIRST, LAST)
+    rng.shuffle(asked)
+    parts = [asked[start::9] for start in range(9)]
+    for part in parts:
+        keep_up(fresh, models, part, START)
+    assert rows(fresh) == rows(whole)
+    before = {spec.name: fresh.tables.version(spec) for spec in TABLES}
+    again = keep_up(fresh, models, rng.sample(asked, 40), START)
+    assert (again.written, again.agents) == (False, 0)
+    assert {spec.name: fresh.tables.version(spec) for spec in TABLES} == before
+
+
+def test_what_comes_late_makes_its_night_and_those_after_it_again(
+    fresh: Lake, tmp_path: Path, models: Models, landed: Path
+) -> None:
+    late = [noted(at(date(2024, 3, 5)), **LATE), noted(at(date(2024, 10, 2)), scope=OTHER, content="Rui keeps bees.")]
+    on_time = Lake(str(shutil.copytree(landed, tmp_path / "on_time")))
+    on_time.journal.append(late)
+    land(on_time, models)
+    keep_up(on_time, models, pending_nights(on_time, START, at(LAST, 23)), START)
+
+    keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START)
+    assert pending_nights(fresh, START, at(LAST, 23)) == []
+    fresh.journal.append(late)
+    land(fresh, models)
+    assert [night.key for night in pending_nights(fresh, START, at(LAST, 23))] == ["2024-03-05", "2024-10-02"]
+    done = keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START, explain=True)
+    assert {change.scope for change in done.changes} == {ACME, OTHER}
+    assert min(change.night.key for change in done.changes if change.scope == OTHER) >= "2024-10-02"
+    assert rows(fresh) == rows(on_time)
+
+
+# --- killed ----------------------------------------------------------------------------------------------------------
+
+#: Makes all nights, one agent a batch, and is killed by the kernel after so many commits and files.
+KILLED = """
+import os, signal, sys
+import memory_pipeline.lake.tables as tables, memory_pipeline.steps.upkeep as upkeep
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.models.selection import default_models
+from memory_pipeline_tests.building import START
+from memory_pipeline_tests.lifecycle.durable_year import FIRST, LAST, nights
+
+left = int(sys.argv[2])
+def counted(write):
+    def done(*args, **named):
+        global left
+        result = write(*args, **named)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return done
+tables.write_deltalake = counted(tables.write_deltalake)
+Storage.write = counted(Storage.write)
+upkeep._BATCH_AGENTS = 1
+lake = Lake(sys.argv[1])
+upkeep.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)
+"""
+
+
+def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(fresh: Lake, whole: Lake) -> None:
+    root = fresh.storage.uri
+
+    def run(commits: int) -> int:
+        command = [sys.executable, "-c", KILLED, root, str(commits)]
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    # Two agents with three commits each, the ledger and the file of states; each run goes on where the last was killed.
+    killed = [run(commits) for commits in (1, 1, 2, 2, 1)]
+    assert killed.count(-signal.SIGKILL) >= 4, killed
+    assert run(0) == 0
+    assert rows(fresh) == rows(whole)
+
+
+# --- and costs nothing where nothing happened ------------------------------------------------------------------------
+
+
+def test_an_agent_of_which_nothing_has_changed_is_not_read(
+    fresh: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_up(fresh, models, nights(fresh, FIRST, date(2024, 12, 30)), START)
+    fresh.journal.append([noted(at(LAST), scope=OTHER, content="The lift is grey.")])
+    land(fresh, models)
+    asked: list[str] = []
+    read = type(fresh.tables).read
+
+    def counted(self: Any, spec: Any, keys: Any = None, **named: Any) -> Any:
+        if spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES):
+            asked.extend(["all"] if keys is None else keys)
+        return read(self, spec, keys, **named)
+
+    monkeypatch.setattr(type(fresh.tables), "read", counted)
+    done = keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
+    assert done.agents == 1
+    assert set(asked) == {"acme~sales"}
