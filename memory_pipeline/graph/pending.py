@@ -10,6 +10,7 @@ from memory_pipeline.models.deterministic import DeterministicExtractor
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.durable.events import MemoryEvent
     from memory_pipeline.domain.edits import Edit
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.operations import Operation
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """What one file says: facts of its messages, and edits."""
+    """What one file says: facts of its messages, edits of the graph, and what was done to durable memories."""
 
     facts: tuple[Fact, ...]
     edits: tuple[Edit, ...]
+    events: tuple[MemoryEvent, ...] = ()
 
     @property
     def operations(self) -> list[Operation]:
@@ -55,7 +57,11 @@ class Pending:
                 if found is None and forgotten is not None:
                     contents = self._lake.journal.read(file)
                     facts = self._extractor.facts_of(forgotten.filter(contents.messages))
-                    found = PendingFile(tuple(facts), tuple(forgotten.filter(contents.edits)))
+                    found = PendingFile(
+                        tuple(facts),
+                        tuple(forgotten.filter(contents.edits)),
+                        tuple(forgotten.filter(contents.events)),
+                    )
                 if found is not None:
                     held[file.path] = found
             self._files = held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,23 @@ def label_of(name: str, value: object) -> str | None:
         raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
     _unicode(name, value)
     return value
+
+
+def ids_of(name: str, values: object) -> frozenset[str]:
+    """Return ids that are only compared: what is none of this agent's names nothing.
+
+    Raises:
+        InputError: they are no texts of at most 256 characters, or more than 10,000.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+        raise InputError(f"{name} {shown(values)} is not accepted; expected a list of ids")
+    if len(values) > MAX_OFFSET:
+        raise InputError(f"{name} has {len(values):,} entries; expected at most {MAX_OFFSET:,}")
+    for value in values:
+        if not isinstance(value, str) or len(value) > MAX_ID:
+            raise InputError(f"{name} holds {shown(value)}; expected ids, as searches return them")
+        _unicode(name, value)
+    return frozenset(values)
 
 
 def count_of(name: str, value: object, least: int, most: int) -> int:

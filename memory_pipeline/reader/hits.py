@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,10 +18,11 @@ class Hit:
 
     Attributes:
         id: of the fact or summary; :meth:`MemoryReader.expand` takes it.
-        grain, period: the partition that it lies in.
-        kind: of a fact (turn, statement, …), or ``summary``.
+        grain, period: the partition that it lies in; ``durable`` of what is kept for good.
+        kind: of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
         content: the text, beginning with who said it where it is a fact.
-        starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said.
+        starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said; of a
+            durable memory, when it was first and last said.
         date: the first day of that range, in the lake's time zone.
         source_ids: what it rests on: messages of a fact, facts or finer summaries of a summary.
         conversation_id: of a fact.
@@ -31,7 +32,7 @@ class Hit:
     """
 
     id: str
-    grain: Grain
+    grain: Grain | Literal["durable"]
     period: str
     kind: str
     content: str

@@ -1,4 +1,6 @@
-"""Inject Knowledge: what to put before a model with a prompt, from memory, graph, summaries and the caller's documents.
+"""Inject Knowledge: what to put before a model with a prompt.
+
+It comes from what is kept for good, from memory, graph and summaries, and from the caller's documents.
 
 Sources are asked side by side, and one that fails leaves the others be. What says the same is told once. Then things
 are chosen in three steps, within a count and a budget of tokens that nothing exceeds:
@@ -25,16 +27,20 @@ from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from memory_pipeline.configuration.endpoints import Injection
     from memory_pipeline.domain.ports import Reranker
-    from memory_pipeline.graph import Facts
+    from memory_pipeline.graph import Facts, GraphFact
     from memory_pipeline.models.selection import ReadingModels
+    from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
 
-#: Who goes first where there are fewer places than sources: what was said, what is known, what the caller brings.
-_FIRST: Final = (Source.MEMORY, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
+#: Who goes first where there are fewer places than sources: what was said, what is kept for good, what is known, what
+#: the caller brings.
+_FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
+#: What gives way to the messages that it rests on.
+_GIVING_WAY: Final = frozenset([Source.GRAPH, Source.DURABLE])
 #: Marks around words, which make no other text.
 _OPENING: Final = "\"'“”„«»(!?,;:"
 _MARKS: Final = f"{_OPENING})."
@@ -74,6 +80,8 @@ def inject(
     models: ReadingModels,
     recall: Callable[[str, int], Recollection],
     search: Callable[[str, int, list[str] | None], Facts],
+    keep: Callable[[str, int], Sequence[RecalledMemory]] = lambda *_: (),
+    exclude: Collection[str] = (),
 ) -> Knowledge:
     """Return what is known of a prompt.
 
@@ -83,6 +91,8 @@ def inject(
         models: those that help, if any do.
         recall: returns what memory holds of a text, within a budget of tokens.
         search: returns facts of the graph: of a text so many, by the names in it, if they are known.
+        keep: returns durable memories that fit a text, so many at most.
+        exclude: ids of what is left out.
     """
     prompt, most = asking.prompt, asking.max_results or settings.max_results
     budget = asking.max_tokens or settings.max_tokens
@@ -98,17 +108,19 @@ def inject(
                 names = models.entity_finder.find(prompt)
             except Exception as error:  # noqa: BLE001  # whatever it is, rules find names too
                 troubles["entities"] = _told(error)
-        return graph_parts(search(prompt, _CONSIDERED * most, names))
+        facts = search(prompt, _CONSIDERED * most + len(exclude), names)
+        return graph_parts(fact for fact in facts if fact.id not in exclude)
 
     found, failed = gather(
         {
             "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CONSIDERED * most),
             "graph": known,
+            "durable": lambda: durable_parts(keep(prompt, most)),
             "documents": lambda: asking.documents,
         }
     )
     troubles |= failed
-    ranked = distinct(in_turn(found))
+    ranked = distinct(in_turn(settled(found)))
     if models.reranker is not None and ranked:
         try:
             ranked = by_model(prompt, ranked, models.reranker)
@@ -158,7 +170,22 @@ def memory_parts(recollection: Recollection, most: int) -> list[Part]:
     ]
 
 
-def graph_parts(facts: Facts) -> list[Part]:
+def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
+    """Return durable memories as parts."""
+    return [
+        Part(
+            Source.DURABLE,
+            found.memory.id,
+            compact(f"{found.memory.content} ({found.warning})" if found.warning else found.memory.content),
+            compact(found.memory.content),
+            frozenset(found.memory.source_ids),
+            found.memory.kind.is_standing,
+        )
+        for found in memories
+    ]
+
+
+def graph_parts(facts: Iterable[GraphFact]) -> list[Part]:
     """Return facts of the graph as parts."""
     return [
         Part(Source.GRAPH, fact.id, str(fact), f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence))
@@ -185,6 +212,30 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
         for place, one in enumerate(read, start=1)
         if one.content  # else it was nothing but recalled memory
     ]
+
+
+def settled(found: Found) -> Found:
+    """Return what was found without durable memories and messages that say the same.
+
+    What holds until it is revoked, and was said in no other words, stays as what to keep in mind; else what somebody
+    said stays, in the place of what was kept of it.
+    """
+    said = {_as_compared(part.said): part for part in reversed(found[Source.MEMORY])}
+    sources = {part.evidence: part for part in reversed(found[Source.MEMORY]) if part.evidence}
+    durable: list[Part] = []
+    gone: set[int] = set()
+    for part in found[Source.DURABLE]:
+        same = said.get(_as_compared(part.said))
+        if same is None and not part.is_standing:
+            same = sources.get(part.evidence)
+        if same is None:
+            durable.append(part)
+            continue
+        gone.add(id(same))
+        stays = part if part.is_standing else same
+        durable.append(replace(stays, evidence=part.evidence | same.evidence))
+    memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
+    return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
 
 def distinct(parts: Iterable[Part]) -> list[Part]:
@@ -230,7 +281,7 @@ def _as_compared(text: str) -> str:
 
 def in_turn(found: Found) -> list[Part]:
     """Return the parts of all sources, by turns: the best of each, then the second of each."""
-    rounds = zip_longest(*(found[source] for source in _FIRST))
+    rounds = zip_longest(*(found.get(source, []) for source in _FIRST))
     return [part for each in rounds for part in each if part is not None]
 
 
@@ -262,7 +313,7 @@ def by_model(prompt: str, parts: Sequence[Part], reranker: Reranker) -> list[Par
 def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[str, str]) -> Knowledge:
     """Return what is taken of `ranked`, best first; see the top of this module.
 
-    A fact of the graph gives way to the message that it rests on, if that is taken.
+    A fact of the graph gives way to the message that it rests on, if that is taken, and so does a durable memory.
 
     Args:
         ranked: parts of all sources.
@@ -274,21 +325,21 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
     left = list(ranked)
     chosen = _chosen(left, most, budget)
     while told := _told_by_message(chosen, left):
-        fewer = [part for part in left if part.source is not Source.GRAPH or part.id not in told]
+        fewer = [part for part in left if part.source not in _GIVING_WAY or part.id not in told]
         again = _chosen(fewer, most, budget)
         if not told <= _told_by_message([*again, *(part for part in chosen if part.id in told)], left):
             break  # then the message would have no place
         left, chosen = fewer, again
-    parts = sorted(chosen, key=lambda part: list(Source).index(part.source))
+    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
     return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
 
 
 def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]:
-    """Return the ids of chosen facts that rest on messages which are chosen whole."""
+    """Return the ids of chosen facts and durable memories that rest on messages which are chosen whole."""
     whole = {id(part) for part in ranked}
     messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
     said = frozenset[str]().union(*messages)
-    return {part.id for part in chosen if part.source is Source.GRAPH and part.evidence and part.evidence <= said}
+    return {part.id for part in chosen if part.source in _GIVING_WAY and part.evidence and part.evidence <= said}
 
 
 def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:

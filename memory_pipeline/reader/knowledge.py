@@ -16,6 +16,7 @@ from memory_pipeline.errors import InputError, shown
 class Source(StrEnum):
     """Where a part comes from; in the order in which they are shown."""
 
+    DURABLE = "durable"
     GRAPH = "graph"
     MEMORY = "memory"
     SUMMARY = "summary"
@@ -24,6 +25,7 @@ class Source(StrEnum):
 
 #: What stands above the parts of each source.
 _HEADINGS: Final = {
+    Source.DURABLE: "What to keep in mind:",
     Source.GRAPH: "Known facts:",
     Source.MEMORY: "Said before:",
     Source.SUMMARY: "From summaries of longer times:",
@@ -74,10 +76,11 @@ class Part:
 
     Attributes:
         source: where it comes from.
-        id: of a fact, a point of a summary, a fact of the graph; a document's own, or its number.
+        id: of a durable memory, a fact, a point of a summary, a fact of the graph; a document's own, or its number.
         text: as it is shown, on one line or several.
         said: the same without what is put before it: a date, where it comes from.
         evidence: messages that it rests on.
+        is_standing: whether it holds until it is revoked: such parts come first of their source.
     """
 
     source: Source
@@ -85,6 +88,7 @@ class Part:
     text: str
     said: str
     evidence: frozenset[str] = frozenset()
+    is_standing: bool = False
 
     @property
     def lines(self) -> str:

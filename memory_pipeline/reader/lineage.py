@@ -1,7 +1,11 @@
-"""Walks from a summary to what it rests on: finer summaries, facts, messages. Reads tables, one partition at a step."""
+"""Walks from a summary, or a durable memory, to what it rests on: finer summaries, facts, messages, what an agent did.
+
+Reads tables, one partition at a step.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +17,17 @@ from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.operations import Verb
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, owner_of
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP_EVENTS,
+    owner_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 
+_MEMORY = ("memory_id", "version", "content", "created_at", "editor", "source_ids")
 _PROVENANCE = (
     "model", "prompt_version", "fallback", "tokens_in", "tokens_out", "cost", "code_version", "embed_model",
 )  # fmt: skip
@@ -32,11 +47,12 @@ _PROVENANCE = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A summary, a point of one, a fact or a message, and what it rests on.
+    """A summary, a point of one, a fact, a durable memory or a message, and what it rests on.
 
     Attributes:
         id: its id; of a point, ``{summary id}#{n}``.
-        what: ``message``, ``working`` (a fact), ``graph`` (a fact of the graph), ``edit``, or the summary's grain.
+        what: ``message``, ``working`` (a fact), ``graph`` (a fact of the graph), ``edit``, ``memory`` (a durable one),
+            ``event`` (what was done to one), or the summary's grain.
         period: the partition that it lies in.
         content: its text.
         at: when it was said; of a summary, when its period begins.
@@ -107,6 +123,8 @@ def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> l
     own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
     where = own & pc.field("id").isin([reference.id for reference in references])
     keys = {reference.period.key for reference in references}
+    if what in (identity.MEMORY, identity.EVENT):
+        return _read_durable(lake, scope, what, references)
     if what in (identity.GRAPH, identity.EDIT):
         return _read_graph(lake, scope, what, references)
     if what == identity.MESSAGE:
@@ -131,6 +149,20 @@ def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]
     return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
 
 
+def _read_durable(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
+    """Return the newest versions of memories, or events."""
+    identifiers = [reference.id for reference in references]
+    owners = [owner_of(scope)]
+    if what == identity.MEMORY:
+        where = pc.field("is_newest") & pc.field("memory_id").isin(identifiers)
+        rows = _rows(lake.tables.read(MEMORIES, owners, columns=_MEMORY, where=where))
+        return [{**row, "id": row["memory_id"]} for row in rows]
+    where = pc.field("id").isin(identifiers)
+    return [
+        row for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for row in _rows(lake.tables.read(spec, owners, where=where))
+    ]
+
+
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
@@ -149,6 +181,14 @@ def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | Non
         case identity.GRAPH:
             content, at = f"{row['source']} {row['label']} {row['target']}", row["valid_from"]
             method, sources = "fold", row["evidence"]
+        case identity.MEMORY:
+            if reference.point not in {None, row["version"]}:
+                return None
+            content, at = row["content"], row["created_at"]
+            method, sources = "fold", row["source_ids"]
+        case identity.EVENT:
+            said = json.loads(row["changes"]).get("content", "")
+            content, at = f"{row['verb']} by {row['editor']}: {said}".rstrip(": "), row["event_at"]
         case Grain.WORKING:
             content, at = row["content"], row["event_at"]
             method, sources = row["extraction_method"], row["message_ids"]

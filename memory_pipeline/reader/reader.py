@@ -1,7 +1,8 @@
-"""Searches one agent's memory, and walks from a summary down to what was said."""
+"""Reads one agent's memory: searches it, recalls, and walks from a summary down to what was said."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -9,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.identity import NOT_GRAINS, Reference
-from memory_pipeline.domain.ranking import Question, weights_for
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
+from memory_pipeline.durable.state import DurableState
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.models.selection import reading_embedder, reading_models
-from memory_pipeline.reader import selection
 from memory_pipeline.reader.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
@@ -26,21 +26,24 @@ from memory_pipeline.reader.arguments import (
     MAX_TOKENS,
     count_of,
     filter_of,
+    ids_of,
     instant_of,
     label_of,
     prompt_of,
     query_of,
 )
-from memory_pipeline.reader.candidates import Candidates
 from memory_pipeline.reader.hits import Hit, Hits
+from memory_pipeline.reader.imagining import imagined
 from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
-from memory_pipeline.reader.recall import POINTS, Recollection, choose, considered, recalled, together
+from memory_pipeline.reader.keeping import Wanted
+from memory_pipeline.reader.memories import CHOSEN, ReaderMemories
+from memory_pipeline.reader.recall import DURABLE
 from memory_pipeline.reader.resident import DEFAULT_ROWS
-from memory_pipeline.reader.scoring import score
+from memory_pipeline.reader.searching import Searching
 from memory_pipeline.reader.selection import Choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -48,16 +51,18 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.ranking import Question
+    from memory_pipeline.durable import HotIndex
     from memory_pipeline.models.selection import ReadingModels
     from memory_pipeline.reader.knowledge import Knowledge
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.scoring import Scored
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.memories import RecalledMemory
+    from memory_pipeline.reader.recall import Recollection
+
+_log = logging.getLogger(__name__)
 
 #: Of a period that is read from disk, so many rows are looked through for an id.
 _LOOKED_THROUGH = 10_000
-#: So many results are ranked at once; whoever turns to a later page has those before ranked first.
-_RANKED_AT_ONCE = 100
 
 
 class MemoryReader:
@@ -77,10 +82,11 @@ class MemoryReader:
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
-        self._weights = weights_for(embedder.name)
         pending = Pending(lake, scope)
         self._graph = Graph(lake, scope, pending)
-        self._candidates = Candidates(lake, scope, embedder, pending, resident_rows)
+        self._searching = Searching(lake, scope, embedder, pending, resident_rows)
+        state = DurableState(lake, scope, pending)
+        self._memories = ReaderMemories(state, embedder, self._graph, lambda: self._reading_models.selector)
 
     @classmethod
     def open(
@@ -176,31 +182,11 @@ class MemoryReader:
         if query is None:
             if grain is Grain.WORKING and where.kind is None:
                 where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
-            segments, masks, total = self._candidates.passing(grain, where, wanted, None)
-            chosen = selection.newest(segments, masks, wanted)
+            chosen, total = self._searching.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
-            chosen, total = self._best(grain, where, wanted, query, explain=explain)
+            chosen, total = self._searching.best(grain, where, wanted, query, explain=explain)
         return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
-
-    def _best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
-        """Return the best, and how many there are. More of them begin with the fewer, so that pages are of one list.
-
-        How much is compared follows from how much is wanted. So that this changes no earlier page, a list is continued
-        by what a wider comparison finds besides.
-        """
-        chosen: dict[tuple[str, ...], Choice] = {}
-        at_once = _RANKED_AT_ONCE
-        while True:
-            segments, masks, total = self._candidates.passing(grain, where, at_once, query)
-            scored = self._rank(segments, masks, at_once, query)
-            count = at_once if chosen else min(at_once, wanted)
-            for choice in selection.best(segments, scored, count, self._weights, explain=explain):
-                if len(chosen) < at_once:
-                    chosen.setdefault(tuple(choice.row["source_ids"]), choice)
-            if at_once >= wanted or len(chosen) >= total:
-                return list(chosen.values())[:wanted], total
-            at_once *= 2
 
     def recall(
         self,
@@ -212,12 +198,15 @@ class MemoryReader:
         person: str | None = None,
         tag: str | None = None,
         minimum_importance: float | None = None,
+        exclude: Collection[str] = (),
+        hops: int = 1,
         now: datetime | None = None,
     ) -> Recollection:
-        """Return what all grains remember of a question, best first, within one budget of tokens.
+        """Return what memory holds of a question, best first, within one budget of tokens.
 
         Nothing is told twice: no summary stands beside something that it was made from. Facts come first, summaries
-        tell of what is remembered only there. The same memory gives the same answer.
+        tell of what is remembered only there. Up to five durable memories that fit, and facts of the graph around what
+        these name, take three tenths of the budget at most. The same memory gives the same answer.
 
         Args:
             query: what to look for, at most 10,000 characters.
@@ -225,8 +214,10 @@ class MemoryReader:
             since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone.
             until: the newest; a date includes its whole day.
             person: who said it or is named in it.
-            tag: of a conversation; summaries have none.
+            tag: of a conversation, or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
+            exclude: ids of what is left out: what was shown before.
+            hops: how far around what a durable memory names the graph is told, 0 (not at all) to 3.
             now: the time until which is remembered; the clock's if not given.
 
         Raises:
@@ -249,19 +240,40 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
         self._lake.index.check(self._embedder)
-        wanted = considered(max_tokens)
-        facts, masks, _ = self._candidates.passing(Grain.WORKING, where, wanted, text)
-        summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self._candidates.points(grain)) is not None}
-        segments = [*facts, *summaries.values()]
-        masks += [segment.mask(where) for segment in summaries.values()]
-        ranking = self._rank(segments, masks, wanted, text)
-        calendar, weights = self._lake.calendar, self._weights
-        said = selection.best(facts, ranking[: len(facts)], wanted, weights)
-        points = [
-            recalled(grain, selection.best([segment], [scored], POINTS, weights), calendar)
-            for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
-        ]
-        return choose(recalled(Grain.WORKING, said, calendar), together(*points), calendar, max_tokens)
+        left_out = ids_of("exclude", exclude)
+        count_of("hops", hops, 0, MAX_HOPS)
+
+        def keep(question: Question, vector: NDArray[np.float32] | None) -> list[RecalledMemory]:
+            wanted = Wanted(question, vector, CHOSEN, where=where, exclude=left_out, only_fitting=True)
+            return self._memories.chosen(wanted, text, hops, now)
+
+        return self._searching.recalled(text, max_tokens, where, left_out, keep)
+
+    def imagine(
+        self,
+        messages: Sequence[object],
+        max_results: int = CHOSEN,
+        *,
+        exclude: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[RecalledMemory]:
+        """Return durable memories that a conversation may need though nobody asks for them; none if that fails.
+
+        Up to five queries are made from the last 20 messages, by a model if the configuration asks for one. What holds
+        until it is revoked is found without being named. Never raises: the log tells what went wrong.
+
+        Args:
+            messages: texts, or mappings with ``content`` and perhaps ``name`` and ``role``; oldest first.
+            max_results: how many at most, 1 to 100.
+            exclude: ids of memories that were shown before.
+            now: the time until which is remembered, and from which ages count; the clock's if not given.
+        """
+        try:
+            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), ids_of("exclude", exclude)
+            return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, now)
+        except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
+            _log.warning("nothing could be imagined: %s: %s", type(error).__name__, error)
+            return []
 
     def inject_knowledge(
         self,
@@ -272,6 +284,7 @@ class MemoryReader:
         max_tokens: int | None = None,
         speaker: str | None = None,
         hops: int = 1,
+        exclude: Collection[str] = (),
         now: datetime | None = None,
     ) -> Knowledge:
         """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
@@ -288,12 +301,14 @@ class MemoryReader:
             max_tokens: what the block may take, estimated at 4 bytes a token, 50 to a million; likewise, 1,000.
             speaker: who asks, by name: what "I" means.
             hops: how far around what the prompt names the graph is looked at, 0 (not at all) to 3.
+            exclude: ids of memories, points and facts that are left out: what was shown before.
             now: the time until which is remembered; the clock's if not given.
 
         Raises:
             InputError: an argument is not accepted; the message names it.
         """
         instant = instant_of(_clock(now))
+        left_out = ids_of("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         asking = Asking(
@@ -306,11 +321,21 @@ class MemoryReader:
             asking,
             self._configuration.injection(self._scope),
             self._reading_models,
-            lambda text, tokens: self.recall(text, tokens, now=instant),
+            lambda text, tokens: self._said(text, tokens, instant, left_out),
             lambda text, limit, names: self.graph.search(
                 text, limit, speaker=speaker, names=names, hops=hops, at=None if now is None else instant, now=instant
             ),
+            lambda text, limit: self._memories.fitting(text, limit, left_out, now),
+            left_out,
         )
+
+    def _said(self, text: str, tokens: int, now: datetime, exclude: Collection[str]) -> Recollection:
+        """Return what was said, and points of summaries, without what is kept for good."""
+        self._lake.index.check(self._embedder)
+        where = filter_of(
+            self._lake.calendar, now, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
+        )
+        return self._searching.recalled(text, tokens, where, exclude)
 
     @cached_property
     def _configuration(self) -> Configuration:
@@ -335,6 +360,26 @@ class MemoryReader:
         """What the agent knows, as facts with the time that they hold."""
         return self._graph
 
+    @property
+    def memories(self) -> ReaderMemories:
+        """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
+        return self._memories
+
+    def hot_index(self) -> HotIndex:
+        """Return the table of contents of what is kept for good, to be put into a system prompt: a line each."""
+        return self._memories.hot_index()
+
+    def search_archive(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        exclude: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[RecalledMemory]:
+        """Return cold memories, which nothing else finds; see :meth:`ReaderMemories.search_archive`."""
+        return self._memories.search_archive(query, max_results, exclude=exclude, now=now)
+
     def get(self, id: str, *, now: datetime | None = None) -> Hit | None:  # noqa: A002  # as in expand
         """Return one fact or summary by its id, or the turn of a message by the message's; None if there is none.
 
@@ -348,10 +393,12 @@ class MemoryReader:
             InputError: it is no id.
         """
         reference = Reference.parse(id)
+        if reference.what == MEMORY:
+            return self._kept(id)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=min(end, _clock(now)))
-        segments, masks, _ = self._candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)
             for row in rows.to_pylist():
@@ -372,11 +419,24 @@ class MemoryReader:
 
         return expand(self._lake, self._scope, id)
 
-    def _rank(
-        self, segments: list[Segment], masks: list[NDArray[np.bool_] | None], wanted: int, query: str
-    ) -> list[Scored]:
-        question = Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))
-        return score(question, segments, self._candidates.embedded(question.bare), masks, wanted, self._weights)
+    def _kept(self, id: str) -> Hit | None:  # noqa: A002  # as above
+        """Return a durable memory, or a version of one, as a hit."""
+        memory = self._memories.get(id)
+        if memory is None:
+            return None
+        return Hit(
+            id=id,
+            grain=DURABLE,
+            period=Reference.parse(memory.id).period.key,
+            kind=memory.kind.value,
+            content=memory.content,
+            starts_at=memory.created_at,
+            ends_at=memory.updated_at,
+            date=self._lake.calendar.day_of(memory.updated_at),
+            source_ids=memory.source_ids,
+            conversation_id=None,
+            score=0.0,
+        )
 
     def _hit(self, grain: Grain, choice: Choice) -> Hit:
         row = choice.row

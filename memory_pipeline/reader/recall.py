@@ -1,9 +1,12 @@
-"""Recall: what all grains remember of a question, within one budget of tokens, nothing told twice.
+"""Recall: what all of memory holds of a question, within one budget of tokens, nothing told twice.
 
 Facts and the points of summaries are scored together. A summary is made from all that its period holds, so a point is
 never recalled beside something of its own period, nor a fact beside a point that covers its hour. What was said comes
 before what was made of it: facts fill three quarters of the budget, then points tell of the periods of which nothing
 was taken yet, then facts fill the rest.
+
+Durable memories, and facts of the graph around what they name, go first, and may take three tenths of the budget; what
+they do not need is there for the others. One that says no more than what is shown anyway gives way to it.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN, count_tokens
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.reader.segment import Segment
@@ -28,8 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.graph import GraphFact
+    from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.selection import Choice
 
+#: In the place of a grain: of what is kept for good, and of facts of the graph.
+DURABLE: Final = "durable"
+GRAPH: Final = "graph"
+#: The share of the budget that these two may fill.
+_KEPT: Final = 0.3
 #: The share of the budget that facts may fill before summaries are asked.
 _FACTS_FIRST: Final = 0.75
 #: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
@@ -37,6 +49,7 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 _POINT: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
 )
+_SPEAKER: Final = re.compile(r"([^\W\d_][^:\n]{0,60}): ")
 #: A fact takes at least so many tokens, with its date: no more of them are considered than could be told.
 _LEAST_TOKENS: Final = 10
 #: So many points of each grain are considered.
@@ -48,26 +61,41 @@ class Recalled:
     """One thing recalled.
 
     Attributes:
-        id: of a fact, or of a point of a summary (``{summary id}#{n}``); :meth:`MemoryReader.expand` takes it.
-        grain, period: the partition that it lies in.
-        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins.
+        id: of a fact, of a point of a summary (``{summary id}#{n}``), of a durable memory, or of a fact of the graph;
+            :meth:`MemoryReader.expand` takes it.
+        grain: where it was found; ``durable`` of what is kept for good, ``graph`` of a fact of the graph.
+        period: the partition that it lies in.
+        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins; of a
+            durable memory, when it was last said, updated or confirmed.
         content: its text.
-        source_ids: messages of a fact; of a point, the point itself.
+        source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
         score: how well it fits the question.
+        kind: of a fact or a durable memory.
+        warning: what to tell with a durable memory that may have changed since.
     """
 
     id: str
-    grain: Grain
+    grain: Grain | Literal["durable", "graph"]
     period: str
     date: date
     content: str
     source_ids: tuple[str, ...]
     score: float
+    kind: str | None = None
+    warning: str | None = None
+
+    @property
+    def note(self) -> str:
+        """Where it comes from, unless it is what somebody said, and what to beware of."""
+        if self.grain == GRAPH:
+            return "graph"
+        if self.grain == DURABLE:
+            return f"{self.kind}; {self.warning}" if self.warning else f"{self.kind}"
+        return "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
 
     def __str__(self) -> str:
         """Return it as a line with its date and where it comes from."""
-        where = "" if self.grain is Grain.WORKING else f" ({self.grain} summary of {self.period})"
-        return f"[{self.date}] {self.content}{where}"
+        return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
 
 
 class Recollection(list[Recalled]):
@@ -92,7 +120,13 @@ def considered(budget: int) -> int:
     return min(max(budget // _LEAST_TOKENS, 20), 1_000)
 
 
-def choose(facts: Sequence[Recalled], points: Sequence[Recalled], calendar: Calendar, budget: int) -> Recollection:
+def choose(
+    facts: Sequence[Recalled],
+    points: Sequence[Recalled],
+    calendar: Calendar,
+    budget: int,
+    kept: Sequence[Recalled] = (),
+) -> Recollection:
     """Return what fits into a budget of tokens, best first.
 
     Args:
@@ -100,8 +134,36 @@ def choose(facts: Sequence[Recalled], points: Sequence[Recalled], calendar: Cale
         points: of summaries of any grain, best first.
         calendar: says which period lies in which.
         budget: tokens that the text of all together may take.
+        kept: durable memories and facts of the graph, best first.
     """
+    left = list(kept)
+    chosen = _chosen(facts, points, calendar, budget, left)
+    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_told(item, chosen)]:
+        left = [item for item in left if item not in told]
+        again = _chosen(facts, points, calendar, budget, left)
+        if not all(_is_told(item, again) for item in told):
+            break  # then what says the same would have no place
+        chosen = again
+    return Recollection(sorted(chosen, key=lambda item: (-item.score, item.id)))
 
+
+def _is_told(item: Recalled, chosen: Sequence[Recalled]) -> bool:
+    """Tell whether what was said, or made of it, tells all that is kept: by whole messages, or in the same words."""
+    others = [other for other in chosen if isinstance(other.grain, Grain)]
+    whole = {source for other in others if other.kind == FactKind.TURN for source in other.source_ids}
+    if item.source_ids and whole.issuperset(item.source_ids):
+        return True
+    words = item.content.casefold()
+    return any(words in other.content.casefold() for other in others)
+
+
+def _chosen(
+    facts: Sequence[Recalled],
+    points: Sequence[Recalled],
+    calendar: Calendar,
+    budget: int,
+    kept: Sequence[Recalled],
+) -> list[Recalled]:
     @cache
     def above(period: Period) -> frozenset[Period]:
         parent = calendar.parent(period)
@@ -115,22 +177,25 @@ def choose(facts: Sequence[Recalled], points: Sequence[Recalled], calendar: Cale
     def add(items: Iterable[Recalled], limit: float) -> None:
         nonlocal size
         for item in items:
-            period = Period(item.grain, item.period)
             cost = len(str(item).encode()) + 1
             if item.id in chosen or -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
                 continue
-            if not told.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
-                continue
+            if isinstance(item.grain, Grain):
+                period = Period(item.grain, item.period)
+                if not told.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
+                    continue
+                taken.update(above(period))
+                if item.grain is not Grain.WORKING:
+                    told.add(period)
             chosen[item.id] = item
             size += cost
-            taken.update(above(period))
-            if item.grain is not Grain.WORKING:
-                told.add(period)
 
-    add(facts, budget * _FACTS_FIRST)
+    add(kept, budget * _KEPT)
+    before = size / BYTES_PER_TOKEN
+    add(facts, before + (budget - before) * _FACTS_FIRST)
     add(points, budget)
     add(facts, budget)
-    return Recollection(sorted(chosen.values(), key=lambda item: (-item.score, item.id)))
+    return list(chosen.values())
 
 
 def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> list[Recalled]:
@@ -144,9 +209,47 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
             content=choice.row["content"],
             source_ids=tuple(choice.row["source_ids"]),
             score=round(choice.score, 4),
+            kind=choice.row["kind"],
         )
         for choice in choices
     ]
+
+
+def kept(memories: Iterable[RecalledMemory], calendar: Calendar) -> list[Recalled]:
+    """Return durable memories as what is recalled, then the facts around them, each once."""
+    items: dict[str, Recalled] = {}
+    facts: list[GraphFact] = []
+    for found in memories:
+        memory = found.memory
+        items[memory.id] = Recalled(
+            id=memory.id,
+            grain=DURABLE,
+            period=Reference.parse(memory.id).period.key,
+            date=calendar.day_of(memory.updated_at),
+            content=memory.content,
+            source_ids=memory.source_ids,
+            score=found.score,
+            kind=memory.kind.value,
+            warning=found.warning,
+        )
+        facts += found.facts
+    for fact in facts:
+        items[fact.id] = Recalled(
+            id=fact.id,
+            grain=GRAPH,
+            period=Reference.parse(fact.id).period.key,
+            date=fact.since,
+            content=f"{fact.source} {fact.label} {fact.target}",
+            source_ids=fact.evidence,
+            score=fact.score,
+        )
+    return list(items.values())
+
+
+def speaker_of(content: str) -> str | None:
+    """Return who says something that begins with a name and a colon; None where nobody does."""
+    match = _SPEAKER.match(content)
+    return None if match is None else match[1]
 
 
 class _Point(NamedTuple):

@@ -12,8 +12,9 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models, ReadingModels
-from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader import MemoryReader, ReaderMemories
 from memory_pipeline.reader.knowledge import Source
+from memory_pipeline.reader.searching import Searching
 from memory_pipeline_tests import memories, oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -55,9 +56,12 @@ def server() -> Iterator[OpenAIServer]:
 
 # Sources that fail.
 
+#: What each source is asked by.
+FAILING = {"memory": (Searching, "recalled"), "graph": (Graph, "search"), "durable": (ReaderMemories, "fitting")}
+
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])
-@pytest.mark.parametrize("source", ["memory", "graph"])
+@pytest.mark.parametrize("source", FAILING)
 def test_a_source_that_fails_is_told_and_the_others_serve(
     reader: MemoryReader, monkeypatch: pytest.MonkeyPatch, source: str, error: Exception
 ) -> None:
@@ -65,7 +69,7 @@ def test_a_source_that_fails_is_told_and_the_others_serve(
         raise error
 
     whole = ask(reader, documents=DOCUMENTS[:2], max_results=10)
-    owner, name = (MemoryReader, "recall") if source == "memory" else (Graph, "search")
+    owner, name = FAILING[source]
     monkeypatch.setattr(owner, name, failing)
     known = ask(reader, documents=DOCUMENTS[:2], max_results=10)
     assert set(known.troubles) == {source}
@@ -78,11 +82,11 @@ def test_a_source_that_fails_is_told_and_the_others_serve(
 
 
 def test_all_that_can_fail_fails_and_documents_are_there(reader: MemoryReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name in ((MemoryReader, "recall"), (Graph, "search")):
+    for owner, name in FAILING.values():
         monkeypatch.setattr(owner, name, lambda *_, **__: 1 // 0)
     known = ask(reader, documents=["Porto lies at the Douro."])
     assert known.block.splitlines()[2:-1] == ["From documents:", "- Porto lies at the Douro."]
-    assert set(known.troubles) == {"memory", "graph"}
+    assert set(known.troubles) == {"memory", "graph", "durable"}
     assert all("ZeroDivisionError" in reason for reason in known.troubles.values())
     assert ask(reader).block == ""
 
@@ -124,7 +128,7 @@ def test_what_is_switched_off_asks_nothing(lake: Lake, models: Models, monkeypat
     with OpenAIServer() as server:
         oracle.configure(lake, server, oracle.INJECTION.replace("rerank", "enabled: false, rerank"))
         write(lake, conversation(*SAID))
-        for owner, name in ((MemoryReader, "recall"), (Graph, "search")):
+        for owner, name in FAILING.values():
             monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("memory was searched"))
         assert ask(MemoryReader(lake, ACME, models.embedder), documents=DOCUMENTS).troubles.keys() == {"injection"}
         assert server.requests == []
@@ -264,7 +268,8 @@ def test_a_helper_that_breaks_in_its_own_way_is_told(name: str, told_as: str, er
         return Facts()
 
     said = [recalled(f"Anna: {SAID[0]}")]
-    known = injected(said, DOCUMENTS[:2], models=ReadingModels(**{name: Broken()}), search=search)
+    broken: Any = {name: Broken()}
+    known = injected(said, DOCUMENTS[:2], models=ReadingModels(**broken), search=search)
     assert len(known.parts) == 3
     assert known.troubles == {told_as: f"{type(error).__name__}: {error}"}
     assert searched == [None]  # without the helper's names, by rules

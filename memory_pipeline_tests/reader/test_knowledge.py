@@ -32,6 +32,8 @@ def test_the_block_names_its_sources_in_one_order() -> None:
     assert first.startswith("<recalled-memory ")
     assert last == first.replace("<", "</")
     assert lines == [
+        "What to keep in mind:",
+        "- the durable",
         "Known facts:",
         "- the graph",
         "Said before:",

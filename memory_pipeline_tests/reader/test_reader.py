@@ -240,7 +240,7 @@ def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, mode
             assert sorted(contents(reader, "parcel")) == sorted(expected)
         make_hours(root, models)
         for reader in open_readers:
-            assert reader._candidates._tail.segment() is None
+            assert reader._searching.candidates._tail.segment() is None
             assert contents(reader) == expected  # from the index
             assert sorted(contents(reader, "parcel")) == sorted(expected)
 
@@ -285,7 +285,7 @@ def held_rows(reader: MemoryReader) -> int:
             for field in fields(kept):
                 look(getattr(kept, field.name))
 
-    look(vars(reader._candidates._resident))
+    look(vars(reader._searching.candidates._resident))
     return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())
 
 

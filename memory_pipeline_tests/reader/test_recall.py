@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.selection import Models
-from memory_pipeline.reader import MemoryReader, Recalled
+from memory_pipeline.reader import MemoryReader, Recalled, Recollection
 from memory_pipeline.reader.recall import choose, considered, points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.memories import segment, summary
@@ -47,6 +48,12 @@ def item(period: Period, score: float = 1.0, text: str = "something", number: in
     return Recalled(name, period.grain, period.key, date(2024, 1, 1), text, (name,), score)
 
 
+def durable(
+    text: str, score: float, name: str, *sources: str, grain: Literal["durable", "graph"] = "durable"
+) -> Recalled:
+    return Recalled(name, grain, "2024-01-15T08", date(2024, 1, 1), text, sources, score, "fact")
+
+
 def test_facts_come_first_and_no_summary_of_their_periods(root: str, models: Models, reader: MemoryReader) -> None:
     filled(root, models)
     found = reader.recall("Where does Bruno live?", now=NOW)
@@ -60,7 +67,7 @@ def test_nothing_stands_beside_what_it_was_made_from(root: str, models: Models, 
     lake = filled(root, models)
     for budget in (30, 60, 120, 1_000):
         found = reader.recall("Bruno's violin on the ferry to Porto", budget, now=NOW)
-        periods = [Period(one.grain, one.period) for one in found]
+        periods = [Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)]
         for one in periods:
             above = [lake.calendar.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank]
             assert not set(above) & set(periods)
@@ -74,7 +81,7 @@ def test_what_only_summaries_remember_is_told_by_them(root: str, models: Models,
     lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found
-    assert {one.grain for one in found} <= set(SUMMARY_GRAINS)
+    assert {one.grain for one in found if isinstance(one.grain, Grain)} <= set(SUMMARY_GRAINS)
     assert any("moved to Porto" in one.content for one in found)
     point = next(one for one in found if "moved to Porto" in one.content)
     assert point.date == date(2024, 1, 15)
@@ -153,19 +160,67 @@ items = st.lists(
 )
 
 
-@given(items, st.integers(1, 400))
-def test_whatever_there_is_fits_and_is_told_once(records: list[Any], budget: int) -> None:
+lasting = st.lists(
+    st.tuples(st.sampled_from(["durable", "graph"]), st.floats(0, 9), st.text(max_size=80), st.integers(0, 5)),
+    max_size=8,
+)
+
+
+@given(items, lasting, st.integers(1, 400))
+def test_whatever_there_is_fits_and_is_told_once(records: list[Any], beside: list[Any], budget: int) -> None:
     listed = [item(CALENDAR.ancestor(hour, grain), score, text, n) for hour, grain, score, text, n in records]
     listed.sort(key=lambda one: (-one.score, one.id))
     facts = [one for one in listed if one.grain is Grain.WORKING]
     points = [one for one in listed if one.grain is not Grain.WORKING]
-    found = choose(facts, points, CALENDAR, budget)
+    kept = [durable(text, score, f"{grain}:{n}", grain=grain) for grain, score, text, n in beside]
+    found = choose(facts, points, CALENDAR, budget, kept)
     assert found.tokens <= budget
     assert len({one.id for one in found}) == len(found)
-    periods = {Period(one.grain, one.period) for one in found}
+    periods = {Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)}
     for one in periods:
         assert not periods & {CALENDAR.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank}
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    lasts = Recollection(one for one in found if not isinstance(one.grain, Grain))
+    assert lasts.tokens <= 0.3 * budget
+
+
+def test_what_is_kept_takes_its_share_and_no_more() -> None:
+    hours = [CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)) for hour in range(30)]
+    facts = [item(hour, 1, f"{place} " + "said " * 8) for place, hour in enumerate(hours)]
+    alone = choose(facts, [], CALENDAR, 200)
+    kept = [durable(f"{place} " + "kept " * 8, 5, f"m{place}") for place in range(9)]
+    found = choose(facts, [], CALENDAR, 200, kept)
+    assert 0 < Recollection(one for one in found if one.grain == "durable").tokens <= 60
+    assert sum(one.grain is Grain.WORKING for one in found) >= 0.6 * len(alone)
+    assert choose(facts, [], CALENDAR, 200, []) == alone
+    assert found.tokens > 180
+
+
+def test_what_is_told_by_what_was_said_gives_way() -> None:
+    hour = Period.parse("working", "2024-01-15T08")
+    turn = replace(item(hour, 1, "Anna: I moved to Porto. It rains."), kind="turn", source_ids=("m1",))
+    others = [
+        durable("Anna lives in Porto.", 5, "whole", "m1"),
+        durable("anna: i moved to porto.", 5, "words", "m7", "m8"),
+        durable("Anna lives_in Porto", 5, "graph", "m1", grain="graph"),
+    ]
+    assert choose([turn], [], CALENDAR, 1_000, others) == [turn]
+    more = durable("Anna lives in Porto.", 5, "more", "m1", "m2")
+    own = durable("Anna lives in Porto.", 5, "own")
+    sentence = replace(turn, kind="statement", content="Anna: It rains.")
+    assert choose([turn], [], CALENDAR, 1_000, [more, own]) == [more, own, turn]
+    assert choose([sentence], [], CALENDAR, 1_000, others[:1]) == [others[0], sentence]
+
+
+def test_nothing_gives_way_to_what_then_has_no_place() -> None:
+    """Were the memory left out, the long fact would fit, and the message that tells it would not."""
+    hour = Period.parse("working", "2024-01-15T08")
+    kept = durable("Anna lives in Porto.", 9, "kept", "m1")
+    long = replace(item(hour, 3, "x" * 200, 1), kind="turn", source_ids=("m0",))
+    turn = replace(item(hour, 2, "Anna: I moved to Porto." + " y" * 20, 2), kind="turn", source_ids=("m1",))
+    for budget in range(20, 140):
+        found = choose([long, turn], [], CALENDAR, budget, [kept])
+        assert kept in found or turn in found or len(str(kept)) > 0.3 * 4 * budget
 
 
 def test_points_know_their_day_and_who_said_them() -> None:

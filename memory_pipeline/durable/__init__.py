@@ -1,0 +1,7 @@
+"""One agent's durable memories as readers see them: what the pipeline has folded, and what the journal adds to it."""
+
+from memory_pipeline.durable.memories import DurableMemories, HotIndex
+from memory_pipeline.durable.snapshot import Header
+from memory_pipeline.durable.state import DurableState
+
+__all__ = ["DurableMemories", "DurableState", "Header", "HotIndex"]

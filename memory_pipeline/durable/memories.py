@@ -1,0 +1,324 @@
+"""Asks one agent's durable memories."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.durable.events import memory_reference
+from memory_pipeline.domain.durable.hot_index import HotEntry, hot_entries
+from memory_pipeline.domain.durable.memory import MemoryKind, Status, Temperature
+from memory_pipeline.domain.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.durable.snapshot import Header, Rows
+    from memory_pipeline.durable.state import DurableState
+
+    # Inside of the class, `list` is its method.
+    Found = list[Memory]
+    Headers = list[Header]
+
+#: Most memories that are returned at once.
+MAX_LISTED = 10_000
+#: Most headers that are looked at to choose from.
+HEADERS = 200
+
+
+class HotIndex(list[HotEntry]):
+    """The table of contents of what an agent keeps; as a text, a line each.
+
+    Attributes:
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.calls.count_tokens` does.
+    """
+
+    def __str__(self) -> str:
+        """Return all lines, ready for a system prompt."""
+        return "\n".join(map(str, self))
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the text."""
+        return count_tokens(str(self)) if self else 0
+
+
+class DurableMemories:
+    """What one agent keeps for good. It cannot reach another agent's.
+
+    What was written a moment ago is known too. Safe to use from several threads.
+
+    Args:
+        state: the newest memories of the agent.
+    """
+
+    def __init__(self, state: DurableState) -> None:
+        self._state = state
+
+    def get(self, id: str) -> Memory | None:  # noqa: A002  # the name that every store gives it
+        """Return a memory as it stands, whatever its status; None if there is none.
+
+        One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
+
+        Args:
+            id: of the memory; one of a version (``memory:…#2``) returns that version.
+
+        Raises:
+            InputError: it is no id of a memory.
+        """
+        own, version = reference_of(id)
+        if version is None:
+            return self._state.get(own)
+        return next((one for one in self._state.history(own) if one.version == version), None)
+
+    def history(self, id: str) -> tuple[Memory, ...]:  # noqa: A002  # as above
+        """Return all versions of a memory, oldest first; none if there is no such memory.
+
+        Raises:
+            InputError: it is no id of a memory.
+        """
+        return self._state.history(reference_of(id)[0])
+
+    def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
+        """Return the events that made a memory what it is, oldest first: of those merged into it too.
+
+        Raises:
+            InputError: it is no id of a memory.
+        """
+        own, _ = reference_of(id)
+        memory = self._state.get(own)
+        return self._state.events({own, *(() if memory is None else memory.merged_ids)})
+
+    def hot_index(self) -> HotIndex:
+        """Return the lines of what is to be loaded always, as the last night chose them, within its two caps.
+
+        What was written since then enters it with the next night; what was forgotten leaves it at once.
+        """
+        settings = self._state.settings
+        top = self._state.snapshot()
+        hot = top.headers(
+            lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
+            lambda header: header.is_recalled and header.temperature is Temperature.HOT,
+        )
+        index = HotIndex()
+        left = settings.hot_tokens
+        for entry in hot_entries(top.load([header.id for header in hot]).values()):
+            # A title may have become longer since the night.
+            if len(index) < settings.hot_entries and entry.tokens <= left:
+                index.append(entry)
+                left -= entry.tokens
+        return index
+
+    def headers(self, limit: int = HEADERS) -> list[Header]:
+        """Return the headers of the newest memories that are hot or warm, newest first; no contents are read.
+
+        Args:
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit)
+        return self._state.snapshot().headers(_recalled, lambda header: header.is_recalled, limit)
+
+    def list(
+        self,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        status: Status | str | None = Status.ACTIVE,
+        subject: str | None = None,
+        predicate: str | None = None,
+        object: str | None = None,  # noqa: A002  # the term's own name
+        user_id: str | None = None,
+        limit: int = 100,
+    ) -> Found:
+        """Return memories that fulfil all that is given, newest first.
+
+        Args:
+            kind: of the memory.
+            tag: a label that it has.
+            status: active, superseded, deprecated or archived; None for any.
+            subject: of the fact that it is, whatever its case.
+            predicate: likewise.
+            object: likewise.
+            user_id: whose preference it is.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit)
+        terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, None)
+        top = self._state.snapshot()
+        headers = top.headers(terms.mask, terms.fits, limit)
+        memories = top.load([header.id for header in headers])
+        return [memories[header.id] for header in headers if header.id in memories]
+
+    def matching(
+        self,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        status: Status | str | None = Status.ACTIVE,
+        subject: str | None = None,
+        predicate: str | None = None,
+        object: str | None = None,  # noqa: A002  # the term's own name
+        user_id: str | None = None,
+        key: str | None = None,
+    ) -> Headers:
+        """Return the headers of all memories that fulfil what is given, newest first; arguments as of :meth:`list`.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, key)
+        return self._state.snapshot().headers(terms.mask, terms.fits)
+
+    def about(self, subject: str, *, limit: int = 100) -> Found:
+        """Return the memories with a subject that count, cold ones too, newest first.
+
+        Args:
+            subject: a name, whatever its case.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        return self.list(subject=subject, limit=limit)
+
+    def preference(self, user_id: str, key: str, default: Any = None) -> Any:
+        """Return what a user has set under a name; `default` if nothing.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        return self._preferences(user_id, key).get(key, default)
+
+    def preferences(self, user_id: str) -> dict[str, Any]:
+        """Return all that a user has set, by its name, sorted.
+
+        Raises:
+            InputError: `user_id` is not accepted.
+        """
+        return self._preferences(user_id, None)
+
+    def resolved(self, id: str) -> str:  # noqa: A002  # as above
+        """Return the id under which a memory goes on: its own, or that of the one that took it in.
+
+        Raises:
+            InputError: it is no id of a memory.
+        """
+        return self._state.resolved(reference_of(id)[0])
+
+    def _preferences(self, user_id: str, key: str | None) -> dict[str, Any]:
+        found = self.matching(kind=MemoryKind.PREFERENCE, user_id=_text("user_id", user_id), key=key)
+        memories = self._state.snapshot().load([header.id for header in found if header.key is not None])
+        said = {one.key or "": one.value for one in memories.values() if one.value is not None}
+        return {name: json.loads(said[name]) for name in sorted(said)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What memories must fulfil, by attribute: a value, or a name as names are compared; None leaves it open."""
+
+    equal: Mapping[str, str | None]
+    called: Mapping[str, str | None]
+    tag: str | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: object,
+        tag: str | None,
+        status: object,
+        subject: str | None,
+        predicate: str | None,
+        value: str | None,
+        user_id: str | None,
+        key: str | None,
+    ) -> _Terms:
+        """Check what is asked for.
+
+        Raises:
+            InputError: something of it is not accepted.
+        """
+        return cls(
+            equal={
+                "kind": None if kind is None else MemoryKind.parse(kind).value,
+                "status": None if status is None else _status(status).value,
+                "predicate": None if predicate is None else snake_case(_text("predicate", predicate)),
+                "user_id": None if user_id is None else _text("user_id", user_id),
+                "key": None if key is None else _text("key", key),
+            },
+            called={
+                "subject": None if subject is None else name_key(_text("subject", subject)),
+                "object": None if value is None else name_key(_text("object", value)),
+            },
+            tag=None if tag is None else " ".join(_text("tag", tag).split()),
+        )
+
+    def mask(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows fulfil it."""
+        mask = np.ones(len(rows), np.bool_)
+        for name, value in self.equal.items():
+            mask &= True if value is None else rows.equal(name, value)
+        for name, value in self.called.items():
+            mask &= True if value is None else rows.called(name, value)
+        return mask if self.tag is None else mask & rows.tagged(self.tag)
+
+    def fits(self, header: Header) -> bool:
+        """Tell whether a memory fulfils it."""
+        return (
+            all(value is None or getattr(header, name) == value for name, value in self.equal.items())
+            and all(
+                value is None or ((said := getattr(header, name)) is not None and name_key(said) == value)
+                for name, value in self.called.items()
+            )
+            and (self.tag is None or self.tag in header.tags)
+        )
+
+
+def reference_of(text: object) -> tuple[str, int | None]:
+    """Return the id of a memory, and the number of the version that it names, if it does.
+
+    Raises:
+        InputError: it is no id of a memory.
+    """
+    own = memory_reference(text)
+    assert isinstance(text, str)  # noqa: S101  # else it were no id
+    _, _, version = text.partition("#")
+    return own, int(version) if version else None
+
+
+def _recalled(rows: Rows) -> NDArray[np.bool_]:
+    return rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
+
+
+def _status(value: object) -> Status:
+    try:
+        return Status(value)  # type: ignore[arg-type]  # whatever it is, it is one or not
+    except ValueError:
+        raise InputError(f"status {shown(value)} is unknown; accepted: {', '.join(Status)}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_TERM or not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a text of 1 to {MAX_TERM} characters")
+    return value
+
+
+def _count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LISTED:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {MAX_LISTED:,}")

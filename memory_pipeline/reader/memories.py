@@ -1,0 +1,264 @@
+"""Searches what an agent keeps for good: headers, a choice among them, and then what the chosen ones say.
+
+1. Which memories may be of use: the newest headers and, of a large memory, those that fit best.
+2. A model chooses some of them, if the configuration asks for one; else, and where it fails, those that fit best by
+   words and vectors are taken.
+3. What these say is read, with a warning where it may have changed, and with facts of the graph around what they name.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from memory_pipeline.domain.durable.freshness import warning
+from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.domain.ranking import Question
+from memory_pipeline.domain.triples import name_key
+from memory_pipeline.durable import DurableMemories
+from memory_pipeline.durable.memories import HEADERS
+from memory_pipeline.errors import InputError, ModelError
+from memory_pipeline.graph import MAX_HOPS
+from memory_pipeline.lake.filters import Filter
+from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, instant_of, label_of, query_of
+from memory_pipeline.reader.keeping import Found, Keeping, Pool, Ranked, Wanted
+from memory_pipeline.reader.recall import speaker_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.ports import Embedder, MemorySelector
+    from memory_pipeline.durable.state import DurableState
+    from memory_pipeline.graph import Graph, GraphFact
+
+_log = logging.getLogger(__name__)
+
+#: So many memories are recalled of a question, unless more are asked for.
+CHOSEN: Final = 5
+#: Facts of the graph that are told around one memory.
+_FACTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledMemory:
+    """A durable memory that was found.
+
+    Attributes:
+        memory: its newest version, whole.
+        score: how well it fits, to compare memories of one search.
+        warning: what to tell with it, where it may have changed since; None if nothing.
+        facts: of the graph, around what it names, the best first.
+    """
+
+    memory: Memory
+    score: float
+    warning: str | None
+    facts: tuple[GraphFact, ...] = ()
+
+    def __str__(self) -> str:
+        """Return what it says with its warning, and a line for each fact."""
+        note = f"; {self.warning}" if self.warning else ""
+        return "\n".join([f"{self.memory.content} ({self.memory.kind}{note})", *(f"  {fact}" for fact in self.facts)])
+
+
+class ReaderMemories(DurableMemories):
+    """What one agent keeps for good, and the search of it.
+
+    Args:
+        state: the newest memories of the agent.
+        embedder: what the pipeline uses.
+        graph: what the agent knows.
+        selector: returns what chooses memories by their headers; None where rules do.
+    """
+
+    def __init__(
+        self,
+        state: DurableState,
+        embedder: Embedder,
+        graph: Graph,
+        selector: Callable[[], MemorySelector | None] = lambda: None,
+    ) -> None:
+        super().__init__(state)
+        self._keeping = Keeping(state, embedder)
+        self._embedder = embedder
+        self._graph = graph
+        self._selector = selector
+
+    def search(
+        self,
+        query: str,
+        max_results: int = CHOSEN,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        exclude: Collection[str] = (),
+        hops: int = 1,
+        now: datetime | None = None,
+    ) -> list[RecalledMemory]:
+        """Return the memories that fit a query best, best first; cold ones are in the archive.
+
+        Args:
+            query: what to look for, at most 10,000 characters.
+            max_results: 1 to 100.
+            kind: only of this kind.
+            tag: only with this label.
+            exclude: ids of memories that are left out: those that were shown before.
+            hops: how far around what a memory names the graph is told, 0 (not at all) to 3.
+            now: the time until which is remembered, and from which ages count; the clock's if not given.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        count_of("hops", hops, 0, MAX_HOPS)
+        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        return self.chosen(wanted, query, hops, now)
+
+    def search_archive(
+        self,
+        query: str,
+        max_results: int = 10,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        exclude: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[RecalledMemory]:
+        """Return the cold memories that fit a query best: those that were superseded, archived, or had become stale.
+
+        No other search finds them. What was revoked is not among them: :meth:`history` tells of it. Arguments are those
+        of :meth:`search`.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        return self.told(self.ranked(wanted, now, Pool.ARCHIVE), now)
+
+    def chosen(self, wanted: Wanted, query: str, hops: int, now: datetime | None) -> list[RecalledMemory]:
+        """Return the memories that are recalled of a query: those that a model chooses, or that fit best.
+
+        Args:
+            wanted: what is looked for.
+            query: the same as a text, for the model.
+            hops: as of :meth:`search`.
+            now: likewise.
+        """
+        selector = self._selector()
+        found = self.ranked(wanted, now) if selector is None else self._selected(selector, wanted, query, now)
+        return self.told(found, now, hops, wanted.where)
+
+    def fitting(self, query: str, most: int, exclude: frozenset[str], now: datetime | None) -> list[RecalledMemory]:
+        """Return the memories that have to do with a query, what holds until it is revoked first; without the graph."""
+        wanted = Wanted(Question.of(query, ()), self.embedded([query])[0], most, exclude=exclude, only_fitting=True)
+        found = self.chosen(wanted, query, 0, now)
+        return sorted(found, key=lambda one: not one.memory.kind.is_standing)
+
+    def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> Found:
+        """Return the memories that fit best, as rules have it."""
+        return self._keeping.ranked(wanted, pool, None if now is None else instant_of(now))
+
+    def told(
+        self, ranked: Found, now: datetime | None, hops: int = 0, where: Filter | None = None
+    ) -> list[RecalledMemory]:
+        """Return memories that were found, read whole, as they stood at a time.
+
+        Args:
+            ranked: what was found, and in which state.
+            now: that time; the clock's if not given.
+            hops: how far around what they name the graph is told.
+            where: what the facts must fulfil; of what only messages and memories have, they have nothing.
+        """
+        at = _instant(now)
+        memories = ranked.top.load([one.id for one in ranked.memories])
+        found = []
+        for one in ranked.memories:
+            memory = memories.get(one.id)
+            if memory is not None:
+                facts = self._around(memory, hops, at, is_past=now is not None) if hops else ()
+                facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
+                found.append(RecalledMemory(memory, round(one.score, 4), warning(memory, at), facts))
+        return found
+
+    def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
+        """Return the vectors of texts; None where the embedder failed."""
+        return [None if np.isnan(vector[0]) else vector for vector in self._embedder.embed(texts)]
+
+    def _wanted(
+        self, query: str, most: int, kind: MemoryKind | str | None, tag: str | None, exclude: Collection[str]
+    ) -> Wanted:
+        text = query_of(query, "query")
+        if text is None:
+            raise InputError("query is blank; expected what to look for, list shows the newest without one")
+        count_of("max_results", most, 1, MAX_RESULTS)
+        kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
+        label = label_of("tag", tag)
+        return Wanted(
+            Question.of(text, ()),
+            self.embedded([text])[0],
+            most,
+            kinds,
+            where=None if label is None else Filter(tag=" ".join(label.split())),
+            exclude=ids_of("exclude", exclude),
+        )
+
+    def _selected(self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None) -> Found:
+        """Return the memories that a model chooses among their headers; where it fails, those that fit best."""
+        many = replace(wanted, most=HEADERS, only_fitting=False)
+        top, shown = self.ranked(many, now)
+        if len(shown) == HEADERS:
+            # There may be more: half of what is shown is what fits best, the rest is what is newest.
+            best = shown[: HEADERS // 2]
+            known = {one.id for one in best}
+            newest = self._keeping.newest(many, Pool.RECALLED, now).memories
+            shown = [*best, *(one for one in newest if one.id not in known)][:HEADERS]
+        headers = {one.id: header for one in shown if (header := top.header(one.id)) is not None}
+        ids, most = list(headers), min(wanted.most, CHOSEN)
+        try:
+            places = selector.select(query, list(map(str, headers.values())), most)
+        except Exception as error:  # noqa: BLE001  # whatever it is, words and vectors choose too
+            reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+            _log.warning("durable memories are chosen without a model: %s", reason)
+            return self.ranked(wanted, now)
+        scores = {one.id: one.score for one in shown}
+        chosen = dict.fromkeys(ids[place] for place in places if 0 <= place < len(ids))
+        return Found(top, [Ranked(own, scores[own]) for own in chosen][:most])
+
+    def _around(self, memory: Memory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
+        """Return the facts around what a memory names, without what it says itself."""
+        names = [name for name in (memory.subject, memory.object) if name]
+        facts = self._graph.search(
+            memory.content,
+            _FACTS + 1,
+            speaker=speaker_of(memory.content),
+            names=names or None,
+            hops=hops,
+            at=now if is_past else None,
+            now=now,
+        )
+        own = _triple(memory.subject, memory.predicate, memory.object)
+        return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own)[:_FACTS]
+
+
+def _passes(fact: GraphFact, where: Filter) -> bool:
+    others = (where.kind, where.person, where.conversation_id, where.tag, where.minimum_importance)
+    return (
+        all(term is None for term in others)
+        and (where.since is None or where.since <= fact.valid_from)
+        and (where.until is None or fact.valid_from <= where.until)
+    )
+
+
+def _triple(subject: str | None, predicate: str | None, value: str | None) -> tuple[str, str, str] | None:
+    """Return a fact of three terms as it is compared; None where one is missing."""
+    return (name_key(subject), predicate, name_key(value)) if subject and predicate and value else None
+
+
+def _instant(now: datetime | None) -> datetime:
+    return instant_of(datetime.now(UTC) if now is None else now)

@@ -1,0 +1,129 @@
+"""Searches of one agent's grains: what to choose from is found, ranked, and chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.ranking import Question, weights_for
+from memory_pipeline.reader import selection
+from memory_pipeline.reader.candidates import Candidates
+from memory_pipeline.reader.recall import POINTS, choose, considered, kept, recalled, together
+from memory_pipeline.reader.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.reader.memories import RecalledMemory
+    from memory_pipeline.reader.recall import Recollection
+    from memory_pipeline.reader.scoring import Scored
+    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.selection import Choice
+
+    Keep = Callable[[Question, NDArray[np.float32] | None], Iterable[RecalledMemory]]
+
+#: So many results are ranked at once; whoever turns to a later page has those before ranked first.
+_RANKED_AT_ONCE = 100
+
+
+class Searching:
+    """Searches facts and summaries. Safe to use from several threads.
+
+    Args:
+        lake: where.
+        scope: whose.
+        embedder: what the pipeline uses.
+        pending: the journal's tail.
+        resident_rows: how many rows of the index are held in memory.
+
+    Attributes:
+        candidates: what is chosen from.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: Pending, resident_rows: int) -> None:
+        self._calendar = lake.calendar
+        self._weights = weights_for(embedder.name)
+        self.candidates = Candidates(lake, scope, embedder, pending, resident_rows)
+
+    def newest(self, grain: Grain, where: Filter, wanted: int) -> tuple[list[Choice], int]:
+        """Return the newest rows of a grain, and how many pass."""
+        segments, masks, total = self.candidates.passing(grain, where, wanted, None)
+        return selection.newest(segments, masks, wanted), total
+
+    def best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
+        """Return the best, and how many there are. More of them begin with the fewer, so that pages are of one list.
+
+        How much is compared follows from how much is wanted. So that this changes no earlier page, a list is continued
+        by what a wider comparison finds besides.
+        """
+        chosen: dict[tuple[str, ...], Choice] = {}
+        at_once = _RANKED_AT_ONCE
+        while True:
+            segments, masks, total = self.candidates.passing(grain, where, at_once, query)
+            question = _question(segments, query)
+            scored = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, at_once)
+            count = at_once if chosen else min(at_once, wanted)
+            for choice in selection.best(segments, scored, count, self._weights, explain=explain):
+                if len(chosen) < at_once:
+                    chosen.setdefault(tuple(choice.row["source_ids"]), choice)
+            if at_once >= wanted or len(chosen) >= total:
+                return list(chosen.values())[:wanted], total
+            at_once *= 2
+
+    def recalled(
+        self,
+        text: str,
+        max_tokens: int,
+        where: Filter,
+        exclude: Collection[str] = (),
+        keep: Keep = lambda *_: (),
+    ) -> Recollection:
+        """Return what all grains remember of a question, with what is kept of it for good.
+
+        Args:
+            text: the question.
+            max_tokens: what the answer may take.
+            where: what all of it must fulfil.
+            exclude: ids of what is left out.
+            keep: returns durable memories that fit the question and its vector.
+        """
+        wanted = min(considered(max_tokens) + len(exclude), 1_000)
+        facts, masks, _ = self.candidates.passing(Grain.WORKING, where, wanted, text)
+        summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
+        segments = [*facts, *summaries.values()]
+        masks += [segment.mask(where) for segment in summaries.values()]
+        question = _question(segments, text)
+        vector = self.candidates.embedded(question.bare)
+        ranking = self._ranked(question, vector, segments, masks, wanted)
+        said = recalled(
+            Grain.WORKING, selection.best(facts, ranking[: len(facts)], wanted, self._weights), self._calendar
+        )
+        points = [
+            recalled(grain, selection.best([segment], [scored], POINTS, self._weights), self._calendar)
+            for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
+        ]
+        lists = (said, together(*points), kept(keep(question, vector), self._calendar))
+        said, told, lasting = ([item for item in items if item.id not in exclude] for items in lists)
+        return choose(said, told, self._calendar, max_tokens, lasting)
+
+    def _ranked(
+        self,
+        question: Question,
+        vector: NDArray[np.float32] | None,
+        segments: list[Segment],
+        masks: list[NDArray[np.bool_] | None],
+        wanted: int,
+    ) -> list[Scored]:
+        return score(question, segments, vector, masks, wanted, self._weights)
+
+
+def _question(segments: Iterable[Segment], query: str) -> Question:
+    return Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))

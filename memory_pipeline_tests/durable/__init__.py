@@ -1,0 +1,1 @@
+"""Tests of durable memories as readers see them."""

@@ -1,0 +1,473 @@
+"""Durable memories in what a reader returns: searched, recalled, imagined, warned of, and never told twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.errors import InputError, ModelError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.tables import Tables
+from memory_pipeline.models.selection import Models, ReadingModels
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.knowledge import Source
+from memory_pipeline_tests import building, memories
+from memory_pipeline_tests.building import ACME, conversation, run
+from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, remember, write
+from memory_pipeline_tests.reader.injecting import configure, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.reader import RecalledMemory
+
+TUESDAY = MONDAY + timedelta(days=1)
+NOON = MONDAY + timedelta(hours=4)
+
+
+def said(found: Sequence[RecalledMemory]) -> list[str]:
+    return [one.memory.content for one in found]
+
+
+def reading(lake: Lake, models: Models) -> MemoryReader:
+    return MemoryReader(Lake(lake.storage.uri), ACME, models.embedder)
+
+
+class Choosing:
+    """Chooses places that it is told, whatever is asked; an error is raised."""
+
+    def __init__(self, *places: int, error: Exception | None = None) -> None:
+        self._places = places
+        self._error = error
+        self.headers: list[str] = []
+
+    def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
+        self.headers = list(headers)
+        if self._error is not None:
+            raise self._error
+        return list(self._places)
+
+
+class Imagining:
+    """Imagines queries that it is told."""
+
+    def __init__(self, *queries: str, error: Exception | None = None) -> None:
+        self._queries = queries
+        self._error = error
+        self.messages: list[str] = []
+
+    def imagine(self, messages: Sequence[str], most: int) -> list[str]:
+        self.messages = list(messages)
+        if self._error is not None:
+            raise self._error
+        return list(self._queries)
+
+
+def helped(reader: MemoryReader, **helpers: Any) -> MemoryReader:
+    """Give a reader models that help."""
+    vars(reader)["_reading_models"] = replace(ReadingModels(), **helpers)
+    return reader
+
+
+# F3: headers.
+
+
+def test_headers_are_the_newest_warm_ones_and_no_content_is_read(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [remember(f"Fact number {number}.", minute(number)) for number in range(255)]
+    cold = [event(MemoryVerb.COOL, TUESDAY, one.memory_id, editor="upkeep") for one in told[200:205]]
+    land(lake, *told, upkeep=cold)
+    asked: list[set[str]] = []
+    read = Tables.read
+
+    def noting(self: Tables, spec: Any, keys: Any = None, **options: Any) -> Any:
+        if spec.name == "memories":
+            asked.append(set(options["columns"]))
+        return read(self, spec, keys, **options)
+
+    monkeypatch.setattr(Tables, "read", noting)
+    headers = reading(lake, models).memories.headers()
+    assert len(headers) == 200
+    newest = [one.memory_id for one in reversed(told) if one.memory_id not in {own.memory_id for own in cold}]
+    assert [one.id for one in headers] == newest[:200]
+    assert asked
+    assert not {"content", "vector"} & set().union(*asked)
+    assert str(headers[0]) == "Fact number 254. (fact): Fact number 254."
+
+
+# F4: selection.
+
+
+def kept(lake: Lake, count: int = 8) -> list[str]:
+    told = [remember(f"The price of item {number} is {number} euros.", minute(number)) for number in range(count)]
+    land(lake, *told)
+    return [one.memory_id for one in told]
+
+
+def test_a_model_chooses_among_headers_and_what_it_invents_is_ignored(lake: Lake, models: Models) -> None:
+    kept(lake)
+    choosing = Choosing(3, 99, 0, 3, -1, 1, 2, 4, 5, 6)
+    reader = helped(reading(lake, models), selector=choosing)
+    found = reader.memories.search("What is the price of item 2?", now=NOON)
+    assert [str(one.memory.title) for one in found] == [
+        choosing.headers[place].partition(" (fact)")[0] for place in (3, 0, 1, 2, 4)
+    ]
+    assert len(choosing.headers) == 8
+    assert helped(reader, selector=Choosing()).memories.search("What is the price?", now=NOON) == []
+
+
+def test_where_the_model_fails_the_order_is_that_of_words_and_vectors(lake: Lake, models: Models) -> None:
+    kept(lake)
+    reader = reading(lake, models)
+    alone = reader.memories.search("What is the price of item 2?", now=NOON)
+    assert alone[0].memory.content == "The price of item 2 is 2 euros."
+    for error in (ModelError("timeout", "too late"), RuntimeError("boom")):
+        failing = helped(reading(lake, models), selector=Choosing(error=error))
+        assert failing.memories.search("What is the price of item 2?", now=NOON) == alone
+        assert failing.recall("What is the price of item 2?", now=NOON) == reader.recall(
+            "What is the price of item 2?", now=NOON
+        )
+
+
+def test_of_a_large_memory_the_nearest_are_among_the_headers(lake: Lake, models: Models) -> None:
+    oldest = remember("Bruno is a dog from Porto.", MONDAY)
+    land(lake, oldest, *[remember(f"Fact number {number}.", minute(number + 1)) for number in range(300)])
+    choosing = Choosing(0)
+    found = helped(reading(lake, models), selector=choosing).memories.search("Bruno the dog", now=TUESDAY)
+    assert len(choosing.headers) == 200
+    assert said(found) == ["Bruno is a dog from Porto."]
+    assert any("Fact number 299." in header for header in choosing.headers)
+
+
+def test_what_was_shown_before_is_left_out(lake: Lake, models: Models) -> None:
+    ids = kept(lake)
+    reader = reading(lake, models)
+    for most in (1, 3, 8):
+        shown = [one.memory.id for one in reader.memories.search("price of item 2", most, now=NOON)]
+        rest = reader.memories.search("price of item 2", 8, exclude=shown, now=NOON)
+        assert {one.memory.id for one in rest} == set(ids) - set(shown)
+    first = reader.recall("price of item 2", now=NOON)
+    again = reader.recall("price of item 2", exclude=[one.id for one in first], now=NOON)
+    assert first
+    assert not {one.id for one in first} & {one.id for one in again}
+    choosing = Choosing(0, 1)
+    helped(reader, selector=choosing).memories.search("price", exclude=ids[:6], now=NOON)
+    assert len(choosing.headers) == 2
+
+
+@pytest.mark.parametrize("value", ["memory:x", [1], [None], ["\ud800"], ["x" * 300], 5, [["a"]]])
+def test_ids_that_are_none_are_named(reader: MemoryReader, value: Any) -> None:
+    with pytest.raises(InputError, match="exclude"):
+        reader.memories.search("x", exclude=value)
+    with pytest.raises(InputError, match="exclude"):
+        reader.recall("x", exclude=value)
+    with pytest.raises(InputError, match="exclude"):
+        reader.inject_knowledge("x", exclude=value)
+
+
+@pytest.fixture
+def reader(lake: Lake, models: Models) -> MemoryReader:
+    return reading(lake, models)
+
+
+# F5: what the chosen ones say, and the graph around.
+
+
+def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Models) -> None:
+    land(lake, remember("Anna works for Initech.", subject="Anna", predicate="works_for", object="Initech"))
+    tell(lake.storage.uri, "Anna", "works_for", "Initech")
+    tell(lake.storage.uri, "Initech", "based_in", "Oslo")
+    tell(lake.storage.uri, "Oslo", "lies_in", "Norway")
+    reader = reading(lake, models)
+    around = {
+        hops: [str(fact).partition(" (")[0] for fact in reader.memories.search("Anna's work", hops=hops)[0].facts]
+        for hops in (0, 1, 2)
+    }
+    assert around == {
+        0: [],
+        1: ["Initech based_in Oslo"],
+        2: ["Initech based_in Oslo", "Oslo lies_in Norway"],
+    }
+    assert [one.content for one in reader.recall("Anna's work", hops=2) if one.grain == "graph"] == around[2]
+    assert not [one for one in reader.recall("Anna's work", hops=0) if one.grain == "graph"]
+
+
+def test_a_memory_is_told_whole_with_its_kind(lake: Lake, models: Models) -> None:
+    long = "The policy has many words. " * 40
+    land(lake, remember(long.strip(), kind="rule", title="Policy", hook="what it says"))
+    [found] = reading(lake, models).memories.search("policy", now=NOON)
+    assert found.memory.content == long.strip()
+    assert str(found) == f"{long.strip()} (rule)"
+
+
+# F6: warnings.
+
+
+def test_what_is_old_is_warned_of_in_the_text(lake: Lake, models: Models) -> None:
+    land(
+        lake,
+        remember("Anna lives in Porto."),
+        remember("12 chairs are in stock in Porto.", is_point_in_time=True),
+        remember("Always greet Anna of Porto by name.", kind="instruction"),
+    )
+    reader = reading(lake, models)
+
+    def told(after: timedelta) -> dict[str, str]:
+        found = reader.recall("Anna, Porto and chairs", now=MONDAY + after)
+        return {one.content.split()[0]: str(one) for one in found}
+
+    fresh, older = told(timedelta(hours=23)), told(timedelta(hours=24))
+    assert fresh["Anna"] == "[2024-01-15] Anna lives in Porto. (fact)"
+    assert "yesterday" in older["Anna"]
+    assert "verify" in older["Anna"]
+    assert "23 hours ago" in fresh["12"]
+    assert "query the source again" in fresh["12"]
+    assert "12 days ago" in told(timedelta(days=12, hours=1))["Anna"]
+    assert told(timedelta(days=400))["Always"].endswith("(instruction)")
+    known = reader.inject_knowledge("Anna, Porto and chairs", now=MONDAY + timedelta(days=2))
+    assert "2 days ago" in known.block
+
+
+# F16, F17: cold ones, and others' ones.
+
+
+def test_cold_ones_are_found_in_the_archive_alone_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
+    names = ["warm", "cooled", "archived", "superseded", "revoked"]
+    told = {name: remember(f"Bruno's {name} toy.", minute(place)) for place, name in enumerate(names)}
+    ids = {name: one.memory_id for name, one in told.items()}
+    upkeep = [
+        event(MemoryVerb.COOL, TUESDAY, ids["cooled"], editor="upkeep"),
+        event(MemoryVerb.ARCHIVE, TUESDAY, ids["archived"], editor="upkeep"),
+        event(MemoryVerb.SUPERSEDE, TUESDAY, ids["superseded"], ids["warm"], editor="upkeep"),
+    ]
+    land(lake, *told.values(), upkeep=upkeep)
+    write(lake, event(MemoryVerb.FORGET, TUESDAY, ids["revoked"]))
+    reader = reading(lake, models)
+    now = TUESDAY + timedelta(hours=1)
+    assert said(reader.memories.search("Bruno's toy", 9, now=now)) == ["Bruno's warm toy."]
+    assert [one.content for one in reader.recall("Bruno's toy", now=now)] == ["Bruno's warm toy."]
+    assert reader.inject_knowledge("Bruno's toy", now=now).block.count("toy") == 1
+    archive = reader.search_archive("Bruno's toy", now=now)
+    assert sorted(said(archive)) == sorted(f"Bruno's {name} toy." for name in ("cooled", "archived", "superseded"))
+    assert archive[0].memory.status_reason is None
+    assert [one.status for one in reader.memories.history(ids["revoked"])] == ["deprecated"]
+    # Before that night, and before it was revoked, all were warm.
+    assert len(reader.memories.search("Bruno's toy", 9, now=NOON)) == 5
+    assert reader.search_archive("Bruno's toy", now=NOON) == []
+
+
+def test_no_search_reaches_another_agents_memories(lake: Lake, models: Models) -> None:
+    other = replace(ACME, agent_id="sales")
+    land(lake, remember("Bruno is a dog."))
+    land(lake, remember("Bruno is a dog.", scope=other), remember("Bruno's secret is 42.", minute(1), scope=other))
+    write(lake, remember("Bruno's other secret is 43.", minute(2), scope=other))
+    reader = reading(lake, models)
+    assert said(reader.memories.search("Bruno's secret", 50)) == ["Bruno is a dog."]
+    assert [one.content for one in reader.recall("Bruno's secret")] == ["Bruno is a dog."]
+    assert said(reader.imagine(["Bruno's secret"])) == ["Bruno is a dog."]
+    assert "secret" not in reader.inject_knowledge("What of Bruno?").block
+    stolen = remember("Bruno's secret is 42.", minute(1), scope=other).memory_id
+    assert reader.memories.get(stolen) is None
+    assert reader.get(stolen) is None
+    with pytest.raises(InputError, match="there is nothing by the id"):
+        reader.expand(stolen)
+
+
+# What was said, and what is kept of it, is told once; before a run and after it.
+
+
+def test_what_was_said_is_told_once_and_what_lasts_stays_when_it_is_gone(lake: Lake, models: Models) -> None:
+    texts = ["Please always answer me in French.", "I live in Porto.", "Nice weather today."]
+    building.write(lake, conversation(*texts))
+    reader = reading(lake, models)
+    now = datetime(2024, 1, 15, 12, tzinfo=UTC)
+    for _ in range(2):
+        told = [one.content for one in reader.recall("Where does Anna live, and in which language?", now=now)]
+        assert len(told) == len({text.casefold() for text in told})
+        assert sum("French" in text for text in told) == 1
+        assert [one.kind for one in reader.memories.list(kind="instruction")] == ["instruction"]
+        [kept] = reader.memories.list(kind="instruction")
+        assert kept.version == 1
+        block = reader.inject_knowledge("Which language does Anna want?", now=now).block
+        assert block.count("French") == 1
+        assert "What to keep in mind:\n- Anna: Please always answer me in French." in block
+        run(lake, models)
+    assert not lake.journal.pending()
+
+
+def test_standing_instructions_come_first_of_what_to_keep_in_mind(lake: Lake, models: Models) -> None:
+    land(
+        lake,
+        remember("Porto is Anna's home.", importance=1.0),
+        remember("Never send letters to Porto.", minute(1), kind="instruction", importance=0.1),
+    )
+    known = reading(lake, models).inject_knowledge("A letter for Anna in Porto", now=NOON)
+    assert [one.text for one in known.of(Source.DURABLE)] == ["Never send letters to Porto.", "Porto is Anna's home."]
+    assert known.parts[0].source is Source.DURABLE
+
+
+def test_filters_hold_for_what_is_kept(lake: Lake, models: Models) -> None:
+    land(
+        lake,
+        remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", tags=["home"]),
+        remember("Bruno lives in Porto.", minute(60 * 48), subject="Bruno", importance=0.9, predicate="lives_in"),
+    )
+    tell(lake.storage.uri, "Anna", "works_for", "Initech")
+    reader = reading(lake, models)
+    now = MONDAY + timedelta(days=9)
+
+    def found(**options: Any) -> list[str]:
+        return sorted(one.content for one in reader.recall("Who lives in Porto?", now=now, **options))
+
+    both = ["Anna lives in Porto.", "Anna works_for Initech", "Bruno lives in Porto."]
+    assert found() == both
+    assert found(person="bruno") == both[2:]
+    assert found(tag="home") == both[:1]
+    assert found(minimum_importance=0.8) == both[2:]
+    assert found(since=datetime(2024, 1, 16, 12, tzinfo=UTC)) == both[2:]
+    assert found(until=datetime(2024, 1, 15, 12, tzinfo=UTC)) == both[:1]
+    assert said(reader.memories.search("Porto", tag="home", now=now)) == both[:1]
+    assert said(reader.memories.search("Porto", kind="rule", now=now)) == []
+
+
+def test_relevance_decides_between_what_fits_alike(lake: Lake, models: Models) -> None:
+    land(
+        lake,
+        remember("Porto tip one.", importance=0.9, decay_rate=0.5),
+        remember("Porto tip two.", importance=0.5),
+    )
+    reader = reading(lake, models)
+    assert said(reader.memories.search("Porto tip", now=NOON)) == ["Porto tip one.", "Porto tip two."]
+    later = MONDAY + timedelta(days=10)
+    assert said(reader.memories.search("Porto tip", now=later)) == ["Porto tip two.", "Porto tip one."]
+
+
+def test_an_embedder_that_fails_leaves_words(lake: Lake) -> None:
+    land(lake, remember("Anna lives in Porto."))
+    write(lake, remember("Bruno lives in Faro.", minute(1)))
+    reader = MemoryReader(lake, ACME, memories.Embedder())
+    assert said(reader.memories.search("Porto", now=NOON))[0] == "Anna lives in Porto."
+    assert said(reader.memories.search("Faro", now=NOON))[0] == "Bruno lives in Faro."
+
+
+@pytest.mark.parametrize("query", ["", " \n", None, 5, "x" * 20_000, "\ud800"])
+def test_a_query_that_is_none_is_named(reader: MemoryReader, query: Any) -> None:
+    with pytest.raises(InputError, match="query"):
+        reader.memories.search(query)
+    with pytest.raises(InputError, match="query"):
+        reader.search_archive(query)
+
+
+# F12: imagining.
+
+
+def test_a_standing_instruction_is_found_without_being_named(lake: Lake, models: Models) -> None:
+    land(
+        lake,
+        remember("Always answer in French.", kind="instruction"),
+        remember("Flights are booked with an aisle seat.", minute(1), kind="preference"),
+        remember("The cellar was painted in 2019.", minute(2)),
+        remember("Initech is a client in Oslo.", minute(3)),
+    )
+    reader = reading(lake, models)
+    messages = [
+        {"role": "user", "name": "Anna", "content": "Can you book me a flight?"},
+        {"role": "assistant", "content": "Where to?"},
+        {"role": "user", "name": "Anna", "content": "To see Initech."},
+    ]
+    found = said(reader.imagine(messages, now=NOON))
+    assert found[0] == "Flights are booked with an aisle seat."
+    assert set(found) == {found[0], "Always answer in French.", "Initech is a client in Oslo."}
+    shown = [one.memory.id for one in reader.imagine(messages, now=NOON)]
+    assert reader.imagine(messages, exclude=shown, now=NOON) == []
+    assert len(reader.imagine(messages, 1, now=NOON)) == 1
+
+
+def test_a_model_imagines_and_where_it_fails_rules_do(lake: Lake, models: Models) -> None:
+    land(lake, remember("The cellar was painted in 2019."), remember("Initech is a client.", minute(1)))
+    imagining = Imagining("Who painted the cellar?")
+    reader = helped(reading(lake, models), imaginer=imagining)
+    messages: list[object] = [f"message {number}" for number in range(30)]
+    assert said(reader.imagine([*messages, "What of Initech?"], now=NOON))[0] == "The cellar was painted in 2019."
+    assert imagining.messages == [*(f"message {number}" for number in range(11, 30)), "What of Initech?"]
+    failing = helped(reading(lake, models), imaginer=Imagining(error=RuntimeError("boom")))
+    assert said(failing.imagine(["What of Initech?"], now=NOON)) == ["Initech is a client."]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [], "text", b"x", None, 5, {"content": "x"}, [None, 5, {}, {"content": 5}, {"content": "\ud800", "name": 3}],
+        ["\x00" * 50], ["x" * 10**6] * 30, [{"content": "Anna", "name": "\ud800"}],
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_imagining_never_raises(lake: Lake, models: Models, messages: Any) -> None:
+    land(lake, remember("Anna lives in Porto."))
+    reader = reading(lake, models)
+    assert isinstance(reader.imagine(messages), list)
+    assert reader.imagine(["Anna"], 0) == []
+    assert reader.imagine(["Anna"], exclude=5, now="soon") == []  # type: ignore[arg-type]
+    vars(reader)["_memories"] = None
+    assert reader.imagine(["Anna"]) == []
+
+
+# The hot index, preferences, ids.
+
+
+def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Models) -> None:
+    told = [remember(f"Rule number {number}.", minute(number), kind="rule", hook="so it is") for number in range(25)]
+    hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="upkeep") for one in told[:22]]
+    land(lake, *told, upkeep=hot)
+    reader = reading(lake, models)
+    index = reader.hot_index()
+    assert len(index) == 20
+    assert str(index).splitlines()[0] == "- Rule number 0. (rule): so it is"
+    assert index.tokens <= 3_000
+    write(lake, event(MemoryVerb.FORGET, TUESDAY + timedelta(hours=1), told[0].memory_id))
+    assert str(reader.hot_index()).splitlines()[0] == "- Rule number 1. (rule): so it is"
+    configure(lake, "defaults: {memories: {hot_tokens: 30}}")
+    tight = reading(lake, models).hot_index()
+    assert 0 < len(tight) < 5
+    assert tight.tokens <= 30
+
+
+def test_preferences_are_what_was_set_last(lake: Lake, models: Models) -> None:
+    def prefer(user: str, key: str, value: str, number: float) -> Any:
+        content = f"{user} has set {key} to {value}."
+        return remember(content, minute(number), kind="preference", user_id=user, key=key, value=value)
+
+    land(lake, prefer("anna", "tone", '"formal"', 0), prefer("bob", "tone", '"short"', 1))
+    write(lake, prefer("anna", "tone", '{"style": ["warm", 1, null]}', 2), prefer("anna", "beta", "false", 3))
+    kept = reading(lake, models).memories
+    assert kept.preference("anna", "tone") == {"style": ["warm", 1, None]}
+    assert kept.preferences("anna") == {"beta": False, "tone": {"style": ["warm", 1, None]}}
+    assert kept.preference("anna", "nothing", 7) == 7
+    assert kept.preferences("carla") == {}
+    own = next(one for one in kept.list(user_id="anna") if one.key == "beta")
+    write(lake, event(MemoryVerb.FORGET, minute(9), own.id))
+    assert kept.preferences("anna").keys() == {"tone"}
+
+
+def test_a_memory_is_got_and_walked_down_by_its_id(lake: Lake, models: Models) -> None:
+    building.write(lake, conversation("I live in Porto."))
+    run(lake, models)
+    reader = reading(lake, models)
+    [kept] = reader.memories.about("Anna")
+    hit = reader.get(kept.id)
+    assert hit is not None
+    assert (hit.grain, hit.kind, hit.content, hit.id) == ("durable", "fact", kept.content, kept.id)
+    node = reader.expand(kept.id)
+    assert (node.what, node.content) == ("memory", kept.content)
+    assert [source.what for source in node.sources] == ["message"]
+    write(lake, event(MemoryVerb.UPDATE, kept.updated_at + timedelta(hours=1), kept.id, content="Anna lives in Faro."))
+    first = reader.get(f"{kept.id}#1")
+    assert first is not None
+    assert first.content == kept.content
+    assert reader.get(kept.id).content == "Anna lives in Faro."  # type: ignore[union-attr]
+    assert reader.get(f"{kept.id}#9") is None
