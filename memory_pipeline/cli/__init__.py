@@ -14,9 +14,11 @@ from memory_pipeline.cli import (
     evaluating,
     expiring,
     graph,
+    memories,
     reading,
     running,
     serving,
+    upkeep,
     writing,
 )
 from memory_pipeline.cli.root import cli
@@ -32,9 +34,11 @@ __all__ = [
     "expiring",
     "graph",
     "main",
+    "memories",
     "reading",
     "running",
     "serving",
+    "upkeep",
     "writing",
 ]
 

@@ -11,8 +11,8 @@ def cli() -> None:
     """Long-term memory for AI agents, as a data pipeline.
 
     Conversations go into a journal (ingest), become facts and daily to yearly summaries (run), and are found again
-    (search, recall, inject, expand), as a graph of what is known, too (graph), and by other programs (mcp). Try
-    `memory-pipeline demo`.
+    (search, recall, inject, expand), as a graph of what is known, too (graph), and by other programs (mcp). What is
+    kept for good (memories) is put in order every night (upkeep). Try `memory-pipeline demo`.
 
     \b
     Settings: MEMORY_PIPELINE_ROOT      the lake, if --root is not given

@@ -26,9 +26,9 @@ def mcp(
 ) -> None:
     """Serve one agent's memory to an MCP client, on standard input and output.
 
-    Tools: search_memories, recall_memory, get_memory, graph_facts, list_summaries; with --allow-writing also
-    add_memory, add_fact and delete_fact. Summaries are resources: memory://summaries/weekly/2024-W03. In the settings
-    of a client:
+    Tools: search_memories, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
+    also add_memory, update_memory, delete_memory, add_fact and delete_fact. Resources: memory://hot-index, and
+    summaries as memory://summaries/weekly/2024-W03. In the settings of a client:
 
     \b
     {"mcpServers": {"memory": {"command": "memory-pipeline",

@@ -88,6 +88,17 @@ class Outcome:
     is_error: bool = False
 
 
+def writer_of(access: Access) -> MemoryWriter:
+    """Return what writes.
+
+    Raises:
+        InputError: nothing may be written.
+    """
+    if access.writer is None:
+        raise InputError("this memory is read-only")
+    return access.writer
+
+
 def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> Outcome:
     """Call a tool. Never raises: whatever is wrong is said to the model, without anything of the insides.
 

@@ -6,7 +6,8 @@
     store.search(("working",), query="Where does Anna live?", limit=5)
     store.get(("weekly",), "weekly:2024-W03:5f2c…")
 
-There is a namespace for each grain (``("working",)``, ``("daily",)``, …) and one for the graph (``("graph",)``).
+There is a namespace for each grain (``("working",)``, ``("daily",)``, …), one for what is kept for good
+(``("durable",)``), and one for the graph (``("graph",)``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from memory_pipeline.domain.durable.freshness import warning
+from memory_pipeline.domain.durable.memory import Status
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.recalled import mark
@@ -44,19 +47,21 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import MatchCondition, Op, Result
 
+    from memory_pipeline.domain.durable.memory import Memory
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader import Hit, MemoryReader
 
-#: The namespace of the graph.
+#: The namespaces of what is kept for good, and of the graph.
+DURABLE: Final = "durable"
 GRAPH: Final = "graph"
-_NAMESPACES: Final = (*(grain.value for grain in Grain), GRAPH)
+_NAMESPACES: Final = (*(grain.value for grain in Grain), DURABLE, GRAPH)
 #: Most results of one search of a reader, the last that it can reach, and days that it looks back: a century.
 _PAGE, _LAST, _ALL_DAYS = 100, 10_000, 36_525
-_MOST_FACTS = 10_000
+_MOST_FACTS = _MOST_KEPT = 10_000
 
 _READ_ONLY = (
-    "this store is read-only: memory is written as conversations, with memory_pipeline.writer.MemoryWriter.write, and "
-    "facts of the graph with MemoryWriter.graph"
+    "this store is read-only: memory is written as conversations, with memory_pipeline.writer.MemoryWriter.write, what "
+    "is kept for good with MemoryWriter.remember, and facts of the graph with MemoryWriter.graph"
 )
 
 
@@ -77,11 +82,14 @@ class MemoryStore(BaseStore):
     """One agent's memory, to read from. Safe to use from several threads.
 
     An item's key is the memory's id. Its value has ``content``, the text, and of a memory ``grain``, ``period``,
-    ``date``, ``kind``, ``conversation_id``, ``source_ids``, ``starts_at``, ``ends_at``; of a fact of the graph
-    ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``. Times are ISO 8601.
+    ``date``, ``kind``, ``conversation_id``, ``source_ids``, ``starts_at``, ``ends_at``; of what is kept for good
+    ``kind``, ``title``, ``subject``, ``predicate``, ``object``, ``importance``, ``confidence``, ``version``,
+    ``temperature``, ``status``, ``tags``, ``warning`` (where it may have changed), ``source_ids``; of a fact of the
+    graph ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``. Times are ISO
+    8601.
 
-    Searches without a query give the newest first, those with one the best; without a namespace, of all grains and the
-    graph together. Filters are compared with the values, before the limit is applied.
+    Searches without a query give the newest first, those with one the best; without a namespace, of all grains, what is
+    kept for good and the graph together. Filters are compared with the values, before the limit is applied.
 
     Args:
         reader: whose memory.
@@ -137,6 +145,8 @@ class MemoryStore(BaseStore):
             fact = self._reader.graph.fact(op.key)
             return None if fact is None else _of_fact(fact)
         try:
+            if name == DURABLE:
+                return self._kept(op.key)
             hit = self._reader.get(op.key, now=self._now())
         except InputError:
             return None  # no id of a memory
@@ -158,12 +168,41 @@ class MemoryStore(BaseStore):
     def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_Found]:
         """Return what one namespace has, as much as is wanted."""
         passing: list[_Found] = []
-        for found in self._facts(query) if name == GRAPH else self._hits(Grain(name), query, wishes, wanted):
+        for found in self._every(name, query, wishes, wanted):
             if all(_fits({**found.values, "content": found.content}.get(key), wish) for key, wish in wishes.items()):
                 passing.append(found)
                 if len(passing) == wanted:
                     break
         return passing
+
+    def _every(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_Found]:
+        if name == GRAPH:
+            return self._facts(query)
+        if name == DURABLE:
+            return self._memories(query)
+        return self._hits(Grain(name), query, wishes, wanted)
+
+    def _kept(self, key: str) -> _Found | None:
+        """Return what is kept by an id, cold or not, unless it was revoked."""
+        memory = self._reader.memories.get(key)
+        if memory is None or memory.id != key or memory.status is Status.DEPRECATED:
+            return None
+        return _of_memory(memory, warning(memory, self._now()))
+
+    def _memories(self, query: str | None) -> Iterator[_Found]:
+        """Yield what is kept for good and is not cold."""
+        now, shown = self._now(), list[str]()
+        if query is None:
+            every = self._reader.memories.list(limit=_MOST_KEPT)
+            yield from (_of_memory(memory, warning(memory, now)) for memory in every if memory.is_recalled)
+            return
+        while len(shown) <= _LAST - _PAGE:
+            page = self._reader.memories.search(query, _PAGE, exclude=shown, hops=0, now=now)
+            for found in page:
+                yield _of_memory(found.memory, found.warning, found.score)
+            shown += [found.memory.id for found in page]
+            if len(page) < _PAGE:
+                return
 
     def _hits(self, grain: Grain, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_Found]:
         filters: dict[str, Any] = {}
@@ -200,6 +239,8 @@ class MemoryStore(BaseStore):
     def _holds_any(self, name: str) -> bool:
         if name == GRAPH:
             return bool(self._reader.graph.facts(limit=1))
+        if name == DURABLE:
+            return bool(self._reader.memories.headers(limit=1))
         return bool(self._reader.search_memory(name, 0, _ALL_DAYS, 1, now=self._now()))
 
     def _item(self, found: _Found) -> Item:
@@ -227,7 +268,7 @@ class MemoryStore(BaseStore):
 
 def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
     values = {
-        "grain": hit.grain.value,
+        "grain": str(hit.grain),
         "period": hit.period,
         "date": hit.date.isoformat(),
         "kind": str(hit.kind),
@@ -237,7 +278,26 @@ def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
         "ends_at": hit.ends_at.isoformat(),
     }
     score = hit.score if is_scored else None
-    return _Found(hit.id, hit.grain.value, hit.content, values, hit.starts_at, hit.ends_at, score)
+    return _Found(hit.id, str(hit.grain), hit.content, values, hit.starts_at, hit.ends_at, score)
+
+
+def _of_memory(memory: Memory, why: str | None, score: float | None = None) -> _Found:
+    values = {
+        "kind": memory.kind.value,
+        "title": memory.title,
+        "subject": memory.subject,
+        "predicate": memory.predicate,
+        "object": memory.object,
+        "importance": memory.importance,
+        "confidence": memory.confidence,
+        "version": memory.version,
+        "temperature": memory.temperature.value,
+        "status": memory.status.value,
+        "tags": list(memory.tags),
+        "warning": why,
+        "source_ids": list(memory.source_ids),
+    }
+    return _Found(memory.id, DURABLE, memory.content, values, memory.created_at, memory.updated_at, score)
 
 
 def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _Found:

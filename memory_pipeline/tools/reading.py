@@ -16,6 +16,7 @@ from memory_pipeline.domain.recalled import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.results import Facts
 from memory_pipeline.tools.access import LEAST_TOKENS, Access, Tool
+from memory_pipeline.tools.durable import ARCHIVE, durable_text, is_durable, note_use
 from memory_pipeline.tools.parameters import Parameter
 from memory_pipeline.tools.texts import Entry, line, lines, told
 
@@ -43,7 +44,7 @@ URI = "memory://summaries/{grain}/{period}"
 
 def uri_of(hit: Hit) -> str:
     """Return the address of a summary at an MCP server."""
-    return URI.format(grain=hit.grain.value, period=hit.period)
+    return URI.format(grain=hit.grain, period=hit.period)
 
 
 def entry_of(hit: Hit, query: str | None = None) -> Entry:
@@ -104,14 +105,18 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
     if not found:
         return "Nothing of this is remembered, at any grain."
     entries: list[Entry] = []
+    kept: list[str] = []
     room = tokens * BYTES_PER_TOKEN - FRAME_BYTES - _HEAD
     for item in found:
-        where = "" if item.grain is Grain.WORKING else f" ({item.grain} summary of {item.period})"
-        entry = Entry(f"[{item.date}] ", line(item.content), f"{where} ({item.id})")
+        note = f" ({line(item.note)})" if item.note else ""
+        entry = Entry(f"[{item.date}] ", line(item.content), f"{note} ({item.id})")
         room -= entry.size
         if room < 0 and entries:
             break
         entries.append(entry)
+        if is_durable(item.id):
+            kept.append(item.id)
+    note_use(access, kept)
     until = access.reader.calendar.day_of(now)
     head = f"The best {len(entries)} memories of all grains until {until} that fit into {tokens:,} tokens:"
     return told(head, entries, tokens)
@@ -119,6 +124,8 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
 
 def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's name
     identifier = id.strip()
+    if is_durable(identifier):
+        return durable_text(access, identifier)
     try:
         node = access.reader.expand(identifier)
     except InputError:
@@ -214,12 +221,13 @@ def _evidence(fact: GraphFact) -> str:
 
 
 def _list(access: Access, *, grain: str, max_results: int) -> str:
-    hits = newest_summaries(access, Grain.parse(grain), max_results)
+    which = Grain.parse(grain)
+    hits = newest_summaries(access, which, max_results)
     if not hits:
         return f"There is no {grain} summary yet; one is made when its period has closed."
     entries = []
     for hit in hits:
-        period = Period(hit.grain, hit.period)
+        period = Period(which, hit.period)
         days = f"{period.first_day} to {period.end_day - timedelta(days=1)}"
         entries.append(Entry(f"{hit.period} ({days}) ", line(hit.content), f" ({uri_of(hit)})"))
     return told(f"The newest {len(hits)} {grain} summaries, each with its beginning:", entries, access.max_tokens)
@@ -324,8 +332,8 @@ def recall_tool(max_tokens: int) -> Tool:
         "recall_memory",
         "recall_memory",
         "Recall",
-        "Recall what is remembered of a question at any time and any grain, nothing told twice. Use it when you do not "
-        "know when something was; use search to look into certain days.",
+        "Recall what is remembered of a question: what is kept for good, and what was said at any time, at any grain, "
+        "nothing told twice. Use it when you do not know when something was; use search to look into certain days.",
         (
             Parameter("question", "string", "The question, in words.", is_required=True, least=1, most=_MOST_QUERY),
             Parameter(
@@ -343,4 +351,4 @@ def recall_tool(max_tokens: int) -> Tool:
 
 def reading_tools(max_tokens: int) -> list[Tool]:
     """Return the tools that read, whose answers take at most so many tokens."""
-    return [SEARCH, recall_tool(max_tokens), GET, FACTS, LIST]
+    return [SEARCH, recall_tool(max_tokens), ARCHIVE, GET, FACTS, LIST]

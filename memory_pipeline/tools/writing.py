@@ -1,51 +1,13 @@
-"""The tools that write: what the agent itself wants to be remembered, said as a message or as a fact of the graph."""
+"""The tools that write: what the agent itself wants to be kept for good, and facts of the graph."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.operations import MAX_TERM
-from memory_pipeline.errors import InputError
-from memory_pipeline.tools.access import Access, Tool
+from memory_pipeline.tools.access import Access, Tool, writer_of
+from memory_pipeline.tools.durable import FORGET, REMEMBER, UPDATE
 from memory_pipeline.tools.parameters import Parameter
-
-if TYPE_CHECKING:
-    from memory_pipeline.writer import MemoryWriter
-
-#: The conversation in which an agent tells itself what to remember.
-CONVERSATION: Final = "remembered"
-_MOST_TEXT = 10_000
-_CENTURY = 36_525
-#: Among so many of the newest it is looked whether a text is remembered already.
-_LOOKED_AT = 100
-
-
-def _writer(access: Access) -> MemoryWriter:
-    if access.writer is None:
-        raise InputError("this memory is read-only")
-    return access.writer
-
-
-def _remember(access: Access, *, text: str) -> str:
-    writer, now = _writer(access), access.clock()
-    known = _known(access, text)
-    if known is not None:
-        return f"This is remembered already, since {known}; nothing was added."
-    message = {"role": Role.ASSISTANT.value, "content": text, "timestamp": now.isoformat()}
-    receipt = writer.write({"conversation_id": CONVERSATION, "messages": [message]}, now=now)
-    if not receipt.message_ids:
-        return "Nothing was added: the text is what memory itself gave, and that is remembered already."
-    return f"Remembered on {access.reader.calendar.day_of(now)}; it can be found at once."
-
-
-def _known(access: Access, text: str) -> object:
-    """Return the day on which the agent told itself just this; None if it never did."""
-    # Without a query, so that no model is asked.
-    found = access.reader.search_memory(
-        "working", 0, _CENTURY, _LOOKED_AT, conversation_id=CONVERSATION, kind="turn", now=access.clock()
-    )
-    return next((hit.date for hit in found if hit.content.partition(": ")[2].strip() == text.strip()), None)
 
 
 def _add_fact(
@@ -57,7 +19,7 @@ def _add_fact(
     replaces: str | None,
     confidence: float,
 ) -> str:
-    graph, now = _writer(access).graph, access.clock()
+    graph, now = writer_of(access).graph, access.clock()
     if replaces and replaces.strip():
         graph.update(subject, predicate, object, replaces=replaces, confidence=confidence, now=now)
     else:
@@ -66,7 +28,7 @@ def _add_fact(
 
 
 def _delete_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
-    _writer(access).graph.delete(subject, predicate, object, now=access.clock())
+    writer_of(access).graph.delete(subject, predicate, object, now=access.clock())
     return "The fact no longer holds; graph_facts shows it with include_history."
 
 
@@ -76,17 +38,6 @@ def _term(name: str, description: str, *, is_required: bool = True) -> Parameter
 
 _SUBJECT = _term("subject", "Whom or what it is about: a name; User for the user, Agent for yourself.")
 _PREDICATE = _term("predicate", "The relation, in snake_case: lives_in, works_at, likes, has_sister.")
-
-REMEMBER = Tool(
-    "remember",
-    "add_memory",
-    "Remember",
-    "Remember something for later conversations: a preference, a decision, something learnt, in a sentence that can be "
-    "understood by itself, with names and dates. What is said in the conversation is remembered anyway.",
-    (Parameter("text", "string", "What to remember.", is_required=True, least=1, most=_MOST_TEXT),),
-    _remember,
-    "adds",
-)
 
 ADD_FACT = Tool(
     "remember_fact",
@@ -116,4 +67,4 @@ DELETE_FACT = Tool(
     "removes",
 )
 
-WRITING_TOOLS: Final = (REMEMBER, ADD_FACT, DELETE_FACT)
+WRITING_TOOLS: Final = (REMEMBER, UPDATE, FORGET, ADD_FACT, DELETE_FACT)

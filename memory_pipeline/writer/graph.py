@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission, timestamp_of
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.operations import Verb
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.writer.moments import Moments
 
 if TYPE_CHECKING:
     from datetime import date
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 #: The predicate by which an entity is added without saying more of it.
 KIND = "is_a"
-_MOMENT = timedelta(microseconds=1)
-#: So many times are remembered at which something was written.
-_REMEMBERED = 100
 _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
 
 
@@ -46,9 +43,7 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        #: Of the last times at which something was written: the next one that is free.
-        self._next: dict[datetime, datetime] = {}
-        self._lock = threading.Lock()
+        self._moments = Moments()
 
     def insert(
         self,
@@ -173,15 +168,12 @@ class GraphWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
-        with self._lock:
-            following = self._next.get(received_at, received_at)
+        with self._moments.at(received_at) as take:
             for place, change in enumerate(changes, start=1):
                 try:
                     _check_keys(change)
                     at = change.get("timestamp")
-                    if at is None:
-                        at, following = following, following + _MOMENT
-                    order = {"timestamp": at, "received_at": received_at, "turn": place}
+                    order = {"timestamp": take() if at is None else at, "received_at": received_at, "turn": place}
                     edit = Edit.from_record({**change, **self._own, **order})
                     admission.check(edit.event_at)
                 except InputError as error:
@@ -190,10 +182,6 @@ class GraphWriter:
                 edits.append(edit)
             self._lake.ensure()
             self._lake.journal.append(edits)
-            self._next.pop(received_at, None)
-            self._next[received_at] = following
-            if len(self._next) > _REMEMBERED:
-                del self._next[next(iter(self._next))]
         return [edit.id for edit in edits]
 
     @property

@@ -1,4 +1,4 @@
-"""Writes conversations into the journal."""
+"""Writes conversations into the journal; and, with what it inherits, what an agent keeps for good."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import DEFAULT_START, Settings
 from memory_pipeline.writer.known import landed_messages
+from memory_pipeline.writer.memories import DurableWriter
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.summaries import Summarizer
@@ -31,17 +32,15 @@ class Receipt:
     recalled: int = 0
 
 
-class MemoryWriter:
-    """Writes one agent's conversations.
+class MemoryWriter(DurableWriter):
+    """Writes one agent's conversations, and changes its durable memories and, as :attr:`graph`, its graph.
 
     A write is durable when it returns, and readers find it at once. A conversation may be written again with more
     messages: what is there already is not doubled.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date = DEFAULT_START) -> None:
-        self._lake = lake
-        self._scope = scope
-        self._start = start
+        super().__init__(lake, scope, start)
         self._known = _KnownMessages(lake, scope)
 
     @classmethod
@@ -145,11 +144,9 @@ class MemoryWriter:
     def graph(self) -> GraphWriter:
         """Changes the agent's graph: what it says itself, rather than what is said to it."""
         from memory_pipeline.graph import Graph
-        from memory_pipeline.graph.pending import Pending
         from memory_pipeline.writer.graph import GraphWriter
 
-        known = Graph(self._lake, self._scope, Pending(self._lake, self._scope))
-        return GraphWriter(self._lake, self._scope, self._start, known)
+        return GraphWriter(self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending))
 
     @property
     def _own(self) -> dict[str, str]:

@@ -326,3 +326,53 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'memory-pipeline[langgraph]'" in result.stdout
+
+
+# What is kept for good
+
+
+@pytest.fixture
+def keeping(root: str) -> MemoryStore:
+    writer = MemoryWriter(Lake(root), ACME)
+    writer.remember(
+        "Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", now=SOON - timedelta(days=3)
+    )
+    writer.remember("Always answer in Portuguese.", "instruction", importance=0.9, now=SOON - timedelta(days=2))
+    writer.forget(writer.remember("Anna likes tea.", now=SOON - timedelta(days=1)), now=SOON)
+    return store_on(root)
+
+
+def test_what_is_kept_for_good_is_items_too(keeping: MemoryStore) -> None:
+    items = keeping.search(("durable",))
+    assert contents(items) == ["Always answer in Portuguese.", "Anna lives in Porto."]
+    assert {item.score for item in items} == {None}
+    value = items[1].value
+    assert (value["kind"], value["object"], value["importance"], value["status"]) == ("fact", "Porto", 0.5, "active")
+    assert value["warning"].startswith("last heard 3 days ago")
+    assert items[0].value["warning"] is None
+    assert json.loads(json.dumps(items[1].dict()))["value"] == value
+    [found] = keeping.search(("durable",), query="Where does Anna live?", limit=1)
+    assert found.score is not None
+    assert found.value == value
+    for item in items:
+        got = keeping.get(("durable",), item.key)
+        assert got is not None
+        assert got.value == item.value
+        assert keeping.get(("working",), item.key) is None
+    assert contents(keeping.search(("durable",), filter={"kind": "instruction"})) == ["Always answer in Portuguese."]
+    assert keeping.list_namespaces() == [("durable",)]
+
+
+def test_what_was_revoked_is_no_item(keeping: MemoryStore, root: str) -> None:
+    [gone] = MemoryReader(Lake(root), ACME, default_models().embedder).memories.list(status="deprecated")
+    for key in (gone.id, f"{gone.id}#1", "memory:2024-01-15T08:" + "0" * 32, "../../etc/passwd"):
+        assert keeping.get(("durable",), key) is None
+
+
+def test_filters_on_what_is_kept_are_applied_before_the_limit(root: str) -> None:
+    writer = MemoryWriter(Lake(root), ACME)
+    told = [{"memory": "REMEMBER", "content": f"Anna has book {n}.", "tags": ["late"] * (n > 245)} for n in range(250)]
+    writer.change_memories(told, now=SOON - timedelta(days=1))
+    store = store_on(root)
+    assert len(store.search(("durable",), query="book", limit=1_000)) == 250
+    assert len(store.search(("durable",), query="book", filter={"tags": ["late"]}, limit=10)) == 4

@@ -111,12 +111,12 @@ def test_what_is_recalled_in_a_loop_is_not_remembered_again(litellm: Any, root: 
     tools = tools_on(root, may_write=True)
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("remember", {"text": "Anna wants short answers."})],
-        [("search_memory", {})],
+        [("recall_memory", {"question": "What does Anna want?"})],
     ]
     messages: Messages = []
     with ToolServer(rounds) as server:
         answer = ask(litellm, server, tools, messages, "Keep it short, please.")
-    assert "Agent: Anna wants short answers." in answer
+    assert "Anna wants short answers. (fact)" in answer
     # The agent writes down the whole conversation: tools are no memory, and the answer repeats what was recalled.
     said = [dict(message) for message in messages]
     at = SOON.isoformat()
@@ -124,10 +124,11 @@ def test_what_is_recalled_in_a_loop_is_not_remembered_again(litellm: Any, root: 
     writer = MemoryWriter(Lake(root), ACME)
     writer.write({"conversation_id": "loop", "messages": spoken}, now=SOON)
     run(Lake(root), default_models())
-    hits = MemoryReader(Lake(root), ACME, default_models().embedder).search_memory("working", 0, 365, 50, now=SOON)
-    assert sorted(hit.content for hit in hits) == [
-        "Agent: Anna wants short answers.",
-        "Agent: I found: Remembered on 2024-03-02; it can be found at once.",
+    reader = MemoryReader(Lake(root), ACME, default_models().embedder)
+    [memory] = reader.memories.list()
+    assert (memory.content, memory.version) == ("Anna wants short answers.", 1)
+    assert sorted(hit.content for hit in reader.search_memory("working", 0, 365, 50, now=SOON)) == [
+        f"Agent: I found: Remembered on 2024-03-02 ({memory.id}); recall_memory finds it at once.",
         "User: Keep it short, please.",
     ]
     assert without_recalled(tools.call("search_memory", {})) == ""

@@ -1,0 +1,194 @@
+"""The tools on what an agent keeps for good: to remember, correct and revoke it, and to search what is put away."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.durable.freshness import warning
+from memory_pipeline.domain.durable.memory import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
+from memory_pipeline.domain.identity import MEMORY, MESSAGE
+from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.errors import InputError
+from memory_pipeline.tools.access import Access, Tool, writer_of
+from memory_pipeline.tools.parameters import Parameter
+from memory_pipeline.tools.texts import Entry, line, lines, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memory_pipeline.domain.durable.memory import Memory
+
+#: Longest reason that is kept with a change, and longest id that is looked at.
+_MOST_REASON, _MOST_ID = 500, 200
+#: So many earlier versions of a memory are shown, and so many of the messages that it rests on.
+_VERSIONS, _SOURCES = 10, 3
+#: So much of a reason is shown, in characters.
+_MOST_SHOWN = 160
+_MOST_QUERY, _MOST_RESULTS = 2_000, 50
+
+_log = logging.getLogger(__name__)
+
+
+def is_durable(identifier: str) -> bool:
+    """Tell whether an id is a durable memory's."""
+    return identifier.startswith(f"{MEMORY}:")
+
+
+def note_use(access: Access, identifiers: Iterable[str]) -> None:
+    """Note that memories were shown, each once, which keeps them from fading; nothing if none may be written."""
+    own = list(dict.fromkeys(identifiers))
+    if access.writer is None or not own:
+        return
+    try:
+        access.writer.touch(own, now=access.clock())
+    except Exception:  # noqa: BLE001  # what was found is told all the same
+        _log.exception("that memories were of use could not be noted")
+
+
+def durable_text(access: Access, identifier: str) -> str:
+    """Return a durable memory with its versions and what it rests on.
+
+    Raises:
+        InputError: there is none by this id.
+    """
+    now, memories = access.clock(), access.reader.memories
+    memory = memories.get(identifier)
+    if memory is None:
+        raise InputError(f"nothing is kept by the id {identifier}")
+    newest = memories.get(memories.resolved(identifier))
+    note_use(access, [memory.id] if memory.is_active else [])
+    head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
+    entries = [Entry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
+    if (why := warning(memory, now)) is not None:
+        entries.append(Entry("  ", f"Take care: {why}."))
+    if newest is not None and newest.id != memory.id:
+        entries.append(Entry("It goes on in: ", line(newest.content), f" ({newest.id})"))
+    earlier = [one for one in memories.history(memory.id) if one.version < memory.version][-_VERSIONS:]
+    entries += [
+        Entry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
+        for one in reversed(earlier)
+    ]
+    said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SOURCES:]
+    hint = f"It rests on {', '.join(said)}." if said else f"It was written by {line(memory.editor)}."
+    return told(head, entries, access.max_tokens, hint)
+
+
+def _named(kind: MemoryKind) -> str:
+    return kind.value.replace("_", " ")
+
+
+def _standing(memory: Memory) -> str:
+    stands = memory.temperature.value if memory.is_active else memory.status.value
+    why = f" ({shortened(line(memory.status_reason), _MOST_SHOWN)})" if memory.status_reason else ""
+    return f"{stands}{why}, version {memory.version}"
+
+
+def _remember(access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool) -> str:
+    writer, now = writer_of(access), access.clock()
+    if not without_recalled(text).strip():
+        return "Nothing was added: the text is what memory itself gave, and that is remembered already."
+    made = writer.remember(text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now)
+    memory = access.reader.memories.get(made)
+    if memory is not None and memory.version > 1:
+        since = access.reader.calendar.day_of(memory.created_at)
+        return f"This was known already, since {since} ({made}); it counts as said again."
+    return f"Remembered on {access.reader.calendar.day_of(now)} ({made}); recall_memory finds it at once."
+
+
+def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
+    writer, now = writer_of(access), access.clock()
+    if text is None or not text.strip():
+        made = writer.confirm(id.strip(), reason=reason or None, now=now)
+        return f"It is noted that this is still so ({made})."
+    made = writer.update(id.strip(), text, reason=reason or None, now=now)
+    return f"Corrected ({made}); what it said before is kept as history."
+
+
+def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
+    count = writer_of(access).forget(id.strip(), reason=reason or None, now=access.clock())
+    return "It is revoked; no search finds it any more." if count else "It was revoked already."
+
+
+def _search_archive(access: Access, *, query: str, max_results: int) -> str:
+    now = access.clock()
+    found = access.reader.memories.search_archive(query, max_results, now=now)
+    if not found:
+        return "Nothing of this was put away."
+    entries = [
+        Entry(
+            f"[{one.memory.updated_at:%Y-%m-%d}] ",
+            line(one.memory.content),
+            f" ({_named(one.memory.kind)}, {_standing(one.memory)}) ({one.memory.id})",
+        )
+        for one in found
+    ]
+    head = f"{len(found)} memories that were put away, best first, each with the reason; they may no longer be true:"
+    return told(head, entries, access.max_tokens, "What still holds, update_memory brings back.")
+
+
+_ID = Parameter(
+    "id", "string", "Its id, memory:…, as recall_memory gives it.", is_required=True, least=1, most=_MOST_ID
+)
+_REASON = Parameter("reason", "string", "Why, in a few words.", most=_MOST_REASON)
+
+REMEMBER = Tool(
+    "remember",
+    "add_memory",
+    "Remember",
+    "Keep something for good: an instruction, a preference, a decision, something learnt, in a sentence that can be "
+    "understood by itself, with names and dates. What is said in the conversation is remembered anyway.",
+    (
+        Parameter("text", "string", "What to remember.", is_required=True, least=1, most=MAX_CONTENT),
+        Parameter(
+            "kind",
+            "string",
+            "What sort of thing it is: an instruction is what you were told always to do, a rule holds for everybody, "
+            "an observation is not sure.",
+            default=MemoryKind.FACT.value,
+            choices=tuple(kind.value for kind in MemoryKind),
+        ),
+        Parameter("title", "string", "What it is about, in a few words.", most=MAX_TITLE),
+        Parameter("is_snapshot", "boolean", "Whether it will soon change: a stock, a price, a status.", False),
+    ),
+    _remember,
+    "adds",
+)
+
+UPDATE = Tool(
+    "update_memory",
+    "update_memory",
+    "Correct or confirm a memory",
+    "Correct something that is kept for good, or say that it is still so. What it said before is kept as history.",
+    (
+        _ID,
+        Parameter("text", "string", "What it should say; leave out to confirm it as it is.", most=MAX_CONTENT),
+        _REASON,
+    ),
+    _update,
+    "adds",
+)
+
+FORGET = Tool(
+    "forget_memory",
+    "delete_memory",
+    "Revoke a memory",
+    "Revoke something that is kept for good, because it was wrong or is no longer wanted. Use update_memory where "
+    "something else is true instead.",
+    (_ID, _REASON),
+    _forget,
+    "removes",
+)
+
+ARCHIVE = Tool(
+    "search_archive",
+    "search_archive",
+    "Search the archive",
+    "Search what was put away because it is old, unused or contradicted, and which recall_memory does not show. Use it "
+    "when recall finds nothing, or to learn what was thought before.",
+    (
+        Parameter("query", "string", "What to look for, in words.", is_required=True, least=1, most=_MOST_QUERY),
+        Parameter("max_results", "integer", "How many memories at most.", 10, least=1, most=_MOST_RESULTS),
+    ),
+    _search_archive,
+)
