@@ -20,7 +20,20 @@ from benchmarks.measure import progress
 if TYPE_CHECKING:
     from benchmarks.measure import Table
 
-NAMES = ("ingest", "backfill", "search", "graph", "peers", "size", "models", "survival", "retention", "marts", "ticks")
+NAMES = (
+    "ingest",
+    "backfill",
+    "search",
+    "graph",
+    "peers",
+    "size",
+    "models",
+    "survival",
+    "retention",
+    "marts",
+    "ticks",
+    "upkeep",
+)
 _LIBRARIES = ("dagster", "deltalake", "lancedb", "litellm", "numpy", "pyarrow")
 
 

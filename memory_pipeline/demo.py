@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.durable.memory import shortened
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.lake import Lake
@@ -18,6 +21,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import hit_lines, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
 from memory_pipeline.steps.made import GrainRun
+from memory_pipeline.steps.upkept import Upkept
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:
@@ -34,6 +38,10 @@ _QUESTIONS = {
     Grain.QUARTERLY: "Where is the second shop?",
     Grain.YEARLY: "Which award did they win?",
 }
+#: Lines of the hot index, and things that nights did, that are shown; what chooses the index is told by the index.
+_HOT_LINES, _NIGHTS, _WIDTH = 8, 3, 115
+_OF_INDEX = (MemoryVerb.HEAT, MemoryVerb.CHILL)
+_MOMENT = timedelta(microseconds=1)
 #: Of whom the graph is asked.
 _SOMEBODY = "Ruben"
 
@@ -60,6 +68,9 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     for event in run_all(lake, settings, models, AFTERWARDS):
         if isinstance(event, GrainRun):
             say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
+        elif isinstance(event, Upkept):
+            changed = sum(night.changed for night in event.nights)
+            say(f"   {'upkeep':<10} {len(event.nights):>4} nights, {changed} changes of what is kept for good")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
     unchanged = " Nothing changed: it was all there." if before == after else ""
     say(f"   done in {time.monotonic() - started:.1f} s.{unchanged}\n")
@@ -83,18 +94,47 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     facts = reader.graph.facts_about(_SOMEBODY)
     say("\n".join(f"   {fact}" for fact in facts))
 
+    say("\n6. What it keeps for good: the hot index, ready for a system prompt")
+    hot = reader.hot_index()
+    say("\n".join(f"   {shortened(line, _WIDTH)}" for line in str(hot).splitlines()[:_HOT_LINES]))
+    if len(hot) > _HOT_LINES:
+        say(f"   … {len(hot)} lines, {hot.tokens} tokens in all")
+    say("\n   and what a night has done to other memories, and why")
+    nights = _nights(reader, lake)
+    for night in nights:
+        say(f"   {night['night']} {night['verb']}: {night['title']}\n     {night['reason']}")
+
     if as_json:
-        click.echo(to_json({"ingested": result, "found": found, "walk": walk, "facts": facts}))
+        shown = {"ingested": result, "found": found, "walk": walk, "facts": facts, "hot_index": hot, "nights": nights}
+        click.echo(to_json(shown))
         return
-    scope = f"--root {settings.root} --workspace {WORKSPACE} --agent {AGENT} --now {AFTERWARDS:%Y-%m-%d}"
+    agent = f"--root {settings.root} --workspace {WORKSPACE} --agent {AGENT}"
+    scope = f"{agent} --now {AFTERWARDS:%Y-%m-%d}"
     say(f"""
 Next:
    .venv/bin/memory-pipeline search "sourdough starter" {scope}
    .venv/bin/memory-pipeline inject "What may Ruben not eat?" {scope}
+   .venv/bin/memory-pipeline memories hot {agent}
    .venv/bin/memory-pipeline status --root {settings.root} --now {AFTERWARDS:%Y-%m-%d}
    .venv/bin/memory-pipeline sql memory_growth --run --root {settings.root}
    make dev                               the same in Dagster, on http://localhost:3000: assets, partitions, backfills
 """)
+
+
+def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
+    """Return what nights did to memories beside choosing the hot index; the newest first."""
+    found = [
+        {
+            "night": str(lake.calendar.day_of(event.event_at - _MOMENT)),
+            "verb": event.verb.value,
+            "title": memory.title,
+            "reason": event.reason or "",
+        }
+        for memory in reader.memories.list(status=None)
+        for event in reader.memories.explain(memory.id)
+        if event.is_upkeep and event.memory_id == memory.id and event.verb not in _OF_INDEX
+    ]
+    return sorted(found, key=lambda each: each["night"], reverse=True)[:_NIGHTS]
 
 
 def _walk(reader: MemoryReader, years: list[Hit]) -> Node | None:

@@ -63,6 +63,11 @@ def answer(body: Json) -> Json:
                 "entities": [who],
                 "date": None,
                 "messages": [int(number)],
+                "durable": "instruction" if said.startswith("Always") else "fact" if _LIVES.search(said) else None,
+                "point_in_time": False,
+                "subject": who if (lives := _LIVES.search(said)) else None,
+                "predicate": "lives in" if lives else None,
+                "object": lives.group(1) if lives else None,
             }
             for number, day, _, who, said in messages
         ]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = [
-    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "mcp", "eval", "status", "sql",
-    "config", "demo",
+    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "upkeep", "mcp", "eval",
+    "status", "sql", "config", "demo",
 ]  # fmt: skip
 
 
@@ -175,10 +175,14 @@ def test_an_error_is_one_line_and_exit_code_2(
 def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing() -> None:
     first = call("demo")
     assert first.exit_code == 0
-    for text in ("584 new messages", "working:", "yearly:", "down to what was said", "make dev"):
+    for text in ("584 new messages", "working:", "yearly:", "down to what was said", "the hot index", "make dev"):
         assert text in first.output
+    assert "(instruction): " in first.output
+    assert " ARCHIVE: " in first.output
     assert "Nothing changed" not in first.output
-    assert "Nothing changed" in call("demo").output
+    again = call("demo").output
+    assert "Nothing changed" in again
+    assert again.partition("\n6. ")[2] == first.output.partition("\n6. ")[2] != ""
 
 
 def test_a_configuration_is_shown_checked_and_put(filled: None, tmp_path: Path) -> None:

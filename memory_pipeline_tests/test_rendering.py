@@ -14,8 +14,10 @@ from memory_pipeline.domain.conversations import Rejection, Scope
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.reader import Hit
-from memory_pipeline.rendering import hit_lines, status_lines, to_json
+from memory_pipeline.rendering import hit_lines, status_lines, to_json, upkeep_line, upkeep_lines
+from memory_pipeline.steps.nights import NightStatus
 from memory_pipeline.steps.plan import GrainStatus
+from memory_pipeline.steps.upkept import Change, NightRun, Upkept
 
 AT = datetime(2024, 1, 15, 8, 3, tzinfo=UTC)
 
@@ -130,7 +132,76 @@ def test_a_terminal_gets_no_control_characters(hit: Hit) -> None:
     assert all(line.isprintable() for line in hit_lines([hostile]))
 
 
+def test_what_is_kept_for_good_says_so() -> None:
+    hit = dataclasses.replace(FACT, grain="durable", kind="rule", content="Refunds need\na receipt.")
+    assert list(hit_lines([hit])) == [
+        " 1. [2024-01-15] Refunds need a receipt.",
+        "    rule that is kept for good, id working:2024-01-15T08:0",
+    ]
+
+
+# --- upkeep ----------------------------------------------------------------------------------------------------------
+
+
+def done_with(*changes: Change, **numbers: object) -> Upkept:
+    night = NightRun(Period(Grain.DAILY, "2024-01-15"), agents=1, **numbers)  # type: ignore[arg-type]
+    return Upkept([night], list(changes), agents=1)
+
+
+def change(verb: str, title: str, other: str | None = None, reason: str = "so", night: str = "2024-01-15") -> Change:
+    return Change(Scope("w", "a"), Period(Grain.DAILY, night), verb, "m1", title, other and "m2", other, reason)
+
+
+def test_the_upkeep_tells_whose_what_and_why() -> None:
+    done = done_with(
+        change("HEAT", "Anna"), change("MERGE", "new", "old"), change("SUPERSEDE", "Porto", "Faro", night="2024-01-16")
+    )
+    assert list(upkeep_lines(done, dry_run=True)) == [
+        "w / a",
+        "  2024-01-15",
+        "    enters index  “Anna”",
+        "                  so",
+        "    merges        “old” into “new”",
+        "                  so",
+        "  2024-01-16",
+        "    loses         “Porto” to “Faro”",
+        "                  so",
+        "1 night, 1 agent: 1 entered the hot index, 1 merged, 1 lost to another; nothing was written",
+    ]
+    withdrawn = dataclasses.replace(change("COOL", "x"), is_withdrawn=True)
+    lines = list(upkeep_lines(done_with(withdrawn), dry_run=False))
+    assert lines[2] == "    cools         no longer: “x”"
+    assert lines[-1] == "1 night, 1 agent: 1 withdrawn (0.0 s)"
+    assert list(upkeep_lines(Upkept(), dry_run=True)) == ["no night is pending"]
+
+
+def test_what_memories_say_does_not_steer_the_terminal_nor_fill_it() -> None:
+    hostile = change("HEAT", "\x1b[2Jred\u202e" + "x" * 500, reason="word " * 100 + "\x1b[0m")
+    text = "\n".join(upkeep_lines(done_with(hostile, troubles=["w / a: \x1b[31m" + "y" * 500]), dry_run=True))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(len, text.splitlines())) < 200
+    assert text.count("word") == 100  # the reason is told to its end
+
+
+def test_failures_and_what_somebody_should_look_at_are_told() -> None:
+    done = done_with(troubles=["w / a: staleness: no model"], review=[f"memory {number}" for number in range(12)])
+    lines = list(upkeep_lines(done, dry_run=False))
+    assert lines[0] == "2024-01-15 FAILED, and is made again by the next run: w / a: staleness: no model"
+    assert lines[-2:] == ["  … and 2 more; --json lists all", "1 night, 1 agent: no changes (0.0 s)"]
+    assert upkeep_line(done).endswith("1 passes failed, and the next run tries again")
+
+
 # --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_nights_of_upkeep_stand_below_the_grains() -> None:
+    nights = [Period(Grain.DAILY, f"2024-01-{day}") for day in (15, 16, 17)]
+    found = NightStatus(made=nights[:2], pending=nights[1:], missing=nights[2:], troubled=nights[1:2], events=7)
+    lines = list(status_lines([status()], [], found))
+    assert lines[2].split() == ["upkeep", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
+    assert lines[3] == "pending: run `memory-pipeline run`"
+    assert lines[4].startswith("in 1 nights of upkeep a pass failed, the last one 2024-01-16")
 
 
 def test_an_empty_lake() -> None:

@@ -104,8 +104,8 @@ def _keys(rows: pl.DataFrame) -> list[str]:
 def has_sources(place: Place) -> Scan:
     """Find what rests on something that neither is there nor has expired.
 
-    Facts rest on messages, summaries on facts or finer summaries, facts of the graph on messages and edits. An offender
-    is a row.
+    Facts rest on messages, summaries on facts or finer summaries, facts of the graph on messages and edits, events of
+    durable memories on messages. An offender is a row.
     """
     citing = _CITING[place.spec.name]
 
@@ -139,6 +139,7 @@ _CITING = {
     "summaries": ("source_ids", "key_points"),
     "graph_facts": ("evidence",),
     "graph_operations": ("evidence_id",),
+    "memory_events": ("evidence",),
 }
 
 

@@ -6,11 +6,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import models_of
-from memory_pipeline.checks import content, coverage, index, rows, upkeep
+from memory_pipeline.checks import content, coverage, durable, index, rows, upkeep
 from memory_pipeline.checks.check import SAMPLE, Check, Offences, Severity
-from memory_pipeline.checks.tables import FOUND, KNOWN, OPERATIONS, REMEMBERED, SAID, SUMMARIZED
+from memory_pipeline.checks.tables import (
+    DECIDED,
+    DURABLE,
+    FOUND,
+    HAPPENED,
+    KEPT_UP,
+    KNOWN,
+    OPERATIONS,
+    REMEMBERED,
+    SAID,
+    SUMMARIZED,
+)
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +36,7 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 _COST_ASSET = "model_cost"
 
 _MAKE_AGAIN = "make the partitions again with `memory-pipeline run --from … --to …`"
+_KEEP = "`memory-pipeline upkeep` keeps them"
 _PENDING = "`memory-pipeline status` tells what is pending, `memory-pipeline run` makes it"
 
 
@@ -31,6 +44,8 @@ def all_checks() -> list[Check]:
     """Return all checks: of the assets in the order in which they are made, the tests of ``dbt_like_sql`` last."""
     return [
         *_of_tables(),
+        *_of_memories(),
+        *_of_nights(),
         *(check for grain in SUMMARY_GRAINS for check in _of_summaries(grain)),
         *(_of_index(grain) for grain in Grain),
         *_of_upkeep(),
@@ -48,15 +63,7 @@ def _of_tables() -> Iterator[Check]:
     assets: dict[str, list[Place]] = {MESSAGES_ASSET: [SAID], GRAPH_ASSET: [OPERATIONS, KNOWN]}
     assets |= {place.asset: [place] for place in REMEMBERED.values()}
     for asset, places in assets.items():
-        yield Check(
-            "schema",
-            asset,
-            _ERROR,
-            True,
-            "Files have the columns and types of the schema, and a value wherever there must be one.",
-            f"the files were written by something else: delete them, and {_MAKE_AGAIN}",
-            partial(rows.fits_schema, places=places),
-        )
+        yield _schema(asset, places, f"the files were written by something else: delete them, and {_MAKE_AGAIN}")
         yield Check(
             "unique_ids",
             asset,
@@ -107,6 +114,121 @@ def _of_tables() -> Iterator[Check]:
                 "an agent writes the same again and again: give its messages ids, or see what it sends",
                 content.repeats(),
             )
+
+
+def _schema(asset: str, places: list[Place], remedy: str) -> Check:
+    return Check(
+        "schema",
+        asset,
+        _ERROR,
+        True,
+        "Files have the columns and types of the schema, and a value wherever there must be one.",
+        remedy,
+        partial(rows.fits_schema, places=places),
+    )
+
+
+def _of_memories() -> Iterator[Check]:
+    """Yield what is looked at of durable memories, and of what they are folded from."""
+    remedy = f"{_PENDING}; what an agent did itself is only there: restore it from a copy"
+    yield _schema(MEMORIES_ASSET, [HAPPENED, DURABLE], remedy)
+    for name, place, what in (
+        ("unique_ids", DURABLE, "Each version of a durable memory stands once"),
+        ("unique_event_ids", HAPPENED, "Each event that memories are folded from stands once, and names its hour"),
+    ):
+        yield Check(name, MEMORIES_ASSET, _ERROR, True, f"{what}.", _MAKE_AGAIN, rows.unique_ids(place))
+    yield Check(
+        "level",
+        MEMORIES_ASSET,
+        _ERROR,
+        True,
+        "Durable memories are folded from all events that there are, of conversations, agents and nights.",
+        f"{_PENDING}; if nothing is pending, {_KEEP}",
+        durable.is_level,
+    )
+    yield Check(
+        "orphaned_sources",
+        MEMORIES_ASSET,
+        _ERROR,
+        True,
+        "The messages that events of durable memories rest on are there, or have expired.",
+        _MAKE_AGAIN,
+        coverage.has_sources(HAPPENED),
+    )
+    yield Check(
+        "fed_back_recall",
+        MEMORIES_ASSET,
+        _ERROR,
+        True,
+        "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
+        f"find the writer or the model that repeats it; then {_MAKE_AGAIN}",
+        content.feeds_back(DURABLE),
+    )
+
+
+def _of_nights() -> Iterator[Check]:
+    """Yield what is looked at of the upkeep of durable memories, and of what it leaves."""
+    yield _schema(UPKEEP_ASSET, [DECIDED, KEPT_UP], f"the files were written by something else: delete them; {_KEEP}")
+    for name, place, what in (
+        ("unique_ids", DECIDED, "Each thing that a night did stands once"),
+        ("one_row_an_agent", KEPT_UP, "Of each agent it stands once how far it was kept"),
+    ):
+        yield Check(name, UPKEEP_ASSET, _ERROR, True, f"{what}.", _KEEP, rows.unique_ids(place))
+    yield Check(
+        "explained",
+        UPKEEP_ASSET,
+        _ERROR,
+        False,
+        "Whatever a night did, it says why.",
+        f"the events were written by something else: delete them; {_KEEP}",
+        durable.explains(),
+    )
+    yield Check(
+        "duplicates",
+        UPKEEP_ASSET,
+        _ERROR,
+        False,
+        "No two active memories of one kind say the same once a night has passed over them.",
+        _KEEP,
+        durable.says_the_same(),
+    )
+    yield Check(
+        "contradictions",
+        UPKEEP_ASSET,
+        _ERROR,
+        False,
+        "Of predicates that hold one object no two active memories name different ones once a night has passed.",
+        f"{_KEEP}; `memory-pipeline memories about` shows them",
+        durable.contradicts(),
+    )
+    yield Check(
+        "nights",
+        UPKEEP_ASSET,
+        _WARNING,
+        False,
+        "Every night that ended more than a day ago was kept, with all that is known of its day by now.",
+        f"{_KEEP}; `memory-pipeline status` tells which nights are pending",
+        durable.is_behind,
+    )
+    yield Check(
+        "troubles",
+        UPKEEP_ASSET,
+        _WARNING,
+        False,
+        "No pass of an agent's upkeep has failed and waits for being made again.",
+        f"`memory-pipeline status` tells the reasons; {_KEEP} again",
+        durable.has_troubles,
+    )
+    yield Check(
+        "caps",
+        HOT_INDEX_ASSET,
+        _ERROR,
+        False,
+        "No hot index has more entries or tokens than `memories` in config/workspaces.yaml allows, nor one that is not "
+        "active.",
+        _KEEP,
+        durable.fits_caps(),
+    )
 
 
 def _of_summaries(grain: Grain) -> Iterator[Check]:

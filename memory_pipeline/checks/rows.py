@@ -53,7 +53,7 @@ def unique_ids(place: Place) -> Scan:
         named = (identifier for _, _, again, astray in seen for ids in (again, astray) for identifier in ids)
         return Offences(twice + elsewhere, tuple(islice(named, SAMPLE)), numbers)
 
-    return Scan(place, ("id", *dict.fromkeys([key, place.period])), see, conclude)
+    return Scan(place, ("id", *dict.fromkeys(filter(None, [key, place.period]))), see, conclude)
 
 
 def _names_its_period(place: Place) -> pl.Expr:

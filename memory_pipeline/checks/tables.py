@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.domain.identity import EVENT
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
+from memory_pipeline.steps.nights import UPKEEP_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +45,7 @@ class Place:
         grain: of the periods that they lie in.
         spec: the table.
         fixed: the values of its partition columns before the last.
-        period: the column that names a row's period.
+        period: the column that names a row's period; empty where rows are of none, and are always looked at.
     """
 
     asset: str
@@ -45,7 +57,7 @@ class Place:
 
     @property
     def is_by_period(self) -> bool:
-        """Tell whether a partition is a period; those of the graph are agents."""
+        """Tell whether a partition is a period; those of the graph and of durable memories are agents."""
         return self.spec.partition_by[-1] == "period"
 
 
@@ -56,6 +68,11 @@ SUMMARIZED = {
 }
 KNOWN = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
 OPERATIONS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
+#: Durable memories, what they are folded from, what their upkeep decided, and how far it has come.
+DURABLE = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
+HAPPENED = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
+DECIDED = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
+KEPT_UP = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
 
 #: The rows that a grain consists of.
 REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
@@ -81,7 +98,8 @@ def parts_of(
     sizes = lake.tables.sizes(place.spec, **place.fixed)
     wanted = look.keys(place.grain) if keys is None and place.is_by_period else keys
     present = sorted(sizes if wanted is None else sizes.keys() & set(wanted))
-    names = {*columns, place.period} if keys is None and not place.is_by_period else {*columns}
+    own = {place.period} - {""} if keys is None and not place.is_by_period else set()
+    names = {*columns, *own}
     batch: list[str] = []
     size = 0
     for key in present:

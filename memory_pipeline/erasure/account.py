@@ -10,9 +10,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.finding import AT_ONCE, hex_of
 from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, Removed, content_mark
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, TableSpec, owner_of
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP_EVENTS,
+    TableSpec,
+    owner_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,6 +38,7 @@ if TYPE_CHECKING:
 #: The tables of memory, those of summaries by grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
+    *((spec, {}) for spec in (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)),
     *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
 ]
 
@@ -93,12 +106,17 @@ class Account:
     def gone(self, lake: Lake, looker: Looker, salt: str) -> tuple[list[str], list[str]]:
         """Return the ids, and the digests of the texts, that nothing in the lake has any more; both sorted."""
         ids, texts = set(self.ids), set(self.texts)
+        # What an agent wrote to a memory that is no more, and that nobody has read yet, names that memory still.
+        for file in lake.journal.pending():
+            ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}
         for spec, fixed in _TABLES:
             # In partitions that were not made again, nothing that was removed is left; nor has it other agents' ids.
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
             owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
-            for rows in looker.parts(spec, ["id", "workspace_id", "agent_id"], keys=owners or keys, **fixed):
-                ids -= {hex_of(identifier) for identifier in rows["id"].to_pylist()}
+            named = {"id", "memory_id", "other_id"} & set(spec.schema.names)
+            for rows in looker.parts(spec, [*named, "workspace_id", "agent_id"], keys=owners or keys, **fixed):
+                for name in named:
+                    ids -= {hex_of(identifier) for identifier in rows[name].to_pylist() if identifier is not None}
         for column in _texts(lake) if texts else ():
             texts -= set(column.filter(pc.is_in(column, pa.array(sorted(texts), pa.string()))).to_pylist())
         return sorted(ids), sorted(content_mark(salt, text) for text in texts)
@@ -112,12 +130,18 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
 def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
     """Yield what memory says, and what is about to become memory."""
     for spec, fixed in _TABLES:
-        columns = {"content", "key_points"} & set(spec.schema.names)
+        columns = {"content", "title", "hook", "key_points", "changes"} & set(spec.schema.names)
         keys = lake.tables.keys(spec, **fixed) if columns else []
         for start in range(0, len(keys), AT_ONCE):
             rows = lake.tables.read(spec, keys[start : start + AT_ONCE], columns=columns, **fixed)
-            yield rows["content"]
+            for name in columns - {"key_points", "changes"}:
+                yield rows[name]
             if "key_points" in columns:
                 yield sentences_of(rows["key_points"])
+            if "changes" in columns:
+                said = [text for changes in rows["changes"].to_pylist() for text in texts_in(changes)]
+                yield pa.chunked_array([said], pa.string())
     for file in lake.journal.pending():
-        yield pa.chunked_array([[message.content for message in lake.journal.read(file).messages]], pa.string())
+        held = lake.journal.read(file)
+        said = [text for event in held.events for text in texts_of(event.changes.to_record())]
+        yield pa.chunked_array([[*(message.content for message in held.messages), *said]], pa.string())

@@ -15,11 +15,20 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.mentions import Mentions, words_of
+from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought
-from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import (
+    ANSWERS,
+    FACTS,
+    GRAPH_OPERATIONS,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP_EVENTS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -33,11 +42,15 @@ if TYPE_CHECKING:
 AT_ONCE = 2_000
 _SCOPE = ("workspace_id", "agent_id")
 _QUARANTINE = "journal/quarantine"
-#: The columns of each table in which a person may be named; of lists and operations all texts count.
+#: The columns that hold what rows rest on.
+_SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
+#: The columns of each table in which a person may be named; of lists, operations and JSON all texts count.
 _TEXTS = {
     MESSAGES.name: ("name", "content", "conversation_id", "source_id", "tags"),
-    FACTS.name: ("content", "speaker", "conversation_id", "entities", "tags", "operations"),
+    FACTS.name: ("content", "speaker", "conversation_id", "entities", "tags", "operations", "subject", "object"),
     GRAPH_OPERATIONS.name: ("subject", "predicate", "object", "conversation_id"),
+    MEMORY_EVENTS.name: ("changes", "editor", "reason", "conversation_id"),
+    UPKEEP_EVENTS.name: ("changes", "reason"),
     SUMMARIES.name: ("content", "entities"),
     ANSWERS.name: ("answer",),
 }
@@ -48,11 +61,11 @@ class Found:
     """What was found of a subject.
 
     Attributes:
-        rows: of each table, the ids of the matching rows of each partition; of the graph's operations, by owner.
+        rows: of each table, the ids of the matching rows of each partition; of operations and events, by owner.
         scopes: the agents that hold any of it.
         hours: keys of the hours that any of it lies in.
         files: pending journal files with any of it, and what else they hold.
-        pending: how many messages and edits in these files match.
+        pending: how many messages, edits and events in these files match.
         set_aside: paths of records in the quarantine.
         texts: what the rows say.
     """
@@ -79,7 +92,7 @@ class Found:
 
 
 def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
-    """Look through messages, facts and operations of the graph, the pending journal, and the quarantine.
+    """Look through messages, facts, operations of the graph, events of durable memories, the journal, the quarantine.
 
     Of the tables only files are read that `looker` has not read before.
 
@@ -93,11 +106,20 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
     messages = found.ids(MESSAGES)
     looker.note(found, FACTS, resting_on=messages)
     looker.note(found, GRAPH_OPERATIONS, resting_on=messages)
+    looker.note(found, MEMORY_EVENTS, resting_on=messages)
+    if subject.names and not looker.has_seen(UPKEEP_EVENTS):
+        # What the upkeep decided follows from the events; a model that it asked may have named somebody all the same.
+        # Once: what is decided anew may have a word in its reason that is a name as well.
+        looker.note(found, UPKEEP_EVENTS)
     for file in lake.journal.pending():
         if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
             continue
         held = lake.journal.read(file)
-        kept = held._replace(messages=forgotten.filter(held.messages), edits=forgotten.filter(held.edits))
+        kept = held._replace(
+            messages=forgotten.filter(held.messages),
+            edits=forgotten.filter(held.edits),
+            events=forgotten.filter(held.events),
+        )
         is_agent = subject.kind is SubjectKind.AGENT
         rejected = [one for one in held.rejected if not (is_agent or looker.sought.in_text(str(one.record)))]
         kept = kept._replace(rejected=rejected)
@@ -107,7 +129,7 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
             found.pending += gone
             found.scopes.add(file.scope)
             found.hours.add(file.hour.key)
-            found.texts |= {message.content for message in held.messages} - {one.content for one in kept.messages}
+            found.texts |= _contents(held) - _contents(kept)
     for entry in lake.storage.list(_QUARANTINE):
         if looker.holds(lake.storage.read(entry.path) or b""):
             found.set_aside.append(entry.path)
@@ -145,10 +167,11 @@ class Looker:
     def note(self, found: Found, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
         """Add the matching rows of a table whose rows were each said in an hour."""
         time = "sent_at" if spec is MESSAGES else "event_at"
-        source = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id"}.get(spec.name)
+        source = _SOURCES.get(spec.name)
         columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
         columns |= {*_TEXTS[spec.name], "user_id"} if self.subject.names else set()
-        columns |= {source} if source else {"received_at"}
+        columns |= {"changes"} | ({source} if source else {"received_at"})
+        columns &= set(spec.schema.names)
         for rows in self.parts(spec, columns, keys=self._unseen(spec)):
             matches = self.said(rows, spec)
             if source is not None and resting_on:
@@ -160,9 +183,16 @@ class Looker:
             for key, identifier in zip(own[spec.partition_by[-1]].to_pylist(), own["id"].to_pylist(), strict=True):
                 found.rows[spec.name][key].append(identifier)
             found.scopes |= {Scope(*ids) for ids in zip(*(own[name].to_pylist() for name in _SCOPE), strict=True)}
-            found.hours |= set(own["period"].to_pylist())
+            if "period" in own.column_names:
+                found.hours |= set(own["period"].to_pylist())
             if "content" in own.column_names:
                 found.texts |= set(own["content"].to_pylist())
+            if "changes" in own.column_names:
+                found.texts |= {said for changes in own["changes"].to_pylist() if (said := content_in(changes))}
+
+    def has_seen(self, spec: TableSpec) -> bool:
+        """Tell whether rows of a table were looked at before."""
+        return spec.name in self._seen
 
     def _unseen(self, spec: TableSpec) -> set[str] | None:
         """Return the partitions that have files which this has not returned before; None for all."""
@@ -218,15 +248,19 @@ class Looker:
         if "user_id" in rows.column_names:
             matches |= _bools(pc.is_in(rows["user_id"], pa.array(list(subject.names), pa.string())))
         for name in _TEXTS[spec.name]:
-            matches |= self.mentioned(rows[name])
+            matches |= self.mentioned(rows[name], self._named_in_changes if name == "changes" else None)
         return matches
+
+    def _named_in_changes(self, changes: str) -> bool:
+        return any(text in self.subject.names or self._mentions.mentioned_in(text) for text in texts_in(changes))
 
     def mentions(self, texts: Iterable[str]) -> bool:
         """Tell whether any of some texts mentions the person."""
         return any(map(self._mentions.mentioned_in, texts))
 
-    def mentioned(self, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-        """Tell of each text, or list of texts, whether it mentions the person."""
+    def mentioned(self, column: pa.ChunkedArray, names: Callable[[str], bool] | None = None) -> NDArray[np.bool_]:
+        """Tell of each text, or list of texts, whether it mentions the person; or whether `names` says so of a text."""
+        is_named = names or self._mentions.mentioned_in
         kind = column.type
         if pa.types.is_list(kind):
             found = np.zeros(len(column), np.bool_)
@@ -244,12 +278,18 @@ class Looker:
         found = _bools(pc.fill_null(maybe, fill_value=False))
         places = np.flatnonzero(found)
         for place, text in zip(places, column.take(pa.array(places)).to_pylist(), strict=True):
-            found[place] = self._mentions.mentioned_in(text)
+            found[place] = is_named(text)
         return found
 
 
 def _size(held: Contents) -> int:
-    return len(held.messages) + len(held.edits) + len(held.rejected)
+    return len(held.messages) + len(held.edits) + len(held.events) + len(held.rejected)
+
+
+def _contents(held: Contents) -> set[str]:
+    """Return what a file's messages and events say."""
+    remembered = (event.changes.content for event in held.events)
+    return {*(message.content for message in held.messages), *(content for content in remembered if content)}
 
 
 def _bools(values: pa.ChunkedArray) -> NDArray[np.bool_]:

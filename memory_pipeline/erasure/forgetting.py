@@ -17,11 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import Warehouse, models_of
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.erasure.account import Account
 from memory_pipeline.erasure.collections import forget_items
+from memory_pipeline.erasure.durable import (
+    agents_with_memories,
+    concerned,
+    enter_memories,
+    keep_again,
+    note_memories,
+    remove_memories,
+    remove_nights,
+    remove_unattached,
+)
 from memory_pipeline.erasure.finding import Found, Looker, counted, find
 from memory_pipeline.erasure.lances import agent_of
 from memory_pipeline.erasure.receipt import Receipt
@@ -42,7 +53,6 @@ from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.erasure import Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
@@ -80,7 +90,7 @@ class Survey:
 def survey(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> Survey:
     """Say what there is of a subject; changes nothing."""
     found = find(lake, Looker(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
-    ids = sorted(identifier for name in ("messages", "facts") for identifier in _ids(found, name))
+    ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
     return Survey(
         dict(counted(found)),
         tuple(sorted(found.scopes, key=lambda scope: scope.agent_id)),
@@ -136,9 +146,9 @@ def forget(
         hours |= found.hours
         tombstones = [replace(one, hours=tuple(sorted(hours))) for one in tombstones]
         lake.tombstones.put(tombstones)
-        scopes = found.scopes | (_agents(lake, subject) if is_resumed else set())
-        account.scopes |= scopes
-        _remove(lake, models, looker, found, scopes, hours, at, now, account, progress)
+        resumed = _agents(lake, subject) if is_resumed else set[Scope]()
+        account.scopes |= found.scopes | resumed
+        _remove(lake, models, looker, found, resumed, hours, at, now, account, progress)
         hours, is_resumed = set(), False
     else:
         raise LakeError(
@@ -179,36 +189,47 @@ def _remove(
     models: Models,
     looker: Looker,
     found: Found,
-    scopes: Collection[Scope],
+    resumed: Collection[Scope],
     hours: Collection[str],
     at: datetime,
     now: datetime,
     account: Account,
     progress: Callable[[str], None],
 ) -> None:
-    """Remove what was found, and make again what was derived from it."""
+    """Remove what was found, and make again what was derived from it.
+
+    The agents in `resumed` may lack what an interrupted run has removed, and hold what was derived from it.
+    """
     subject = looker.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
     remove_unread(lake, found, account)
     if subject.kind is SubjectKind.AGENT and subject.scope is not None:
         remove_answers(lake, looker, [subject.scope], {}, account)
         periods = ancestors(lake.calendar, hours, {})
+        remove_memories(lake, subject.scope, found, account)
         for grain, keys in remove_agent(lake, looker, subject.scope, found, account).items():
             periods[grain] |= keys
         _remove_index(lake, subject.scope, account)
         enter_removal(lake, periods)
+        keep_again(lake, models, [subject.scope], (), now, account)  # what it has said since
         return
     # What is derived goes before what it is derived from: until then it can be found, whoever interrupts this.
     days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
     scrubbed = scrub_summaries(lake, looker, found.ids(TABLES["facts"]), days, at, account)
-    scopes = {*scopes, *account.scopes}
+    scopes = {*found.scopes, *resumed, *account.scopes}
     touched = ancestors(lake.calendar, hours, scrubbed)
     note_summaries(looker, touched, account)
-    remove_answers(lake, looker, scopes, touched, account)
+    durable = concerned(found) | set(resumed)
+    memories = note_memories(lake, scopes, account)
+    remove_answers(lake, looker, scopes, touched, account, durable)
+    remove_nights(lake, durable, account)
     remove_rows(lake, found, account)
+    remove_unattached(lake, scopes, memories, account)
     progress(f"making {len(touched[Grain.WORKING]):,} hours and what rolls up from them again")
     remake(lake, models, touched, now, account)
     bring_level(lake, scopes, touched, models.embedder.dimension, account)
+    keep_again(lake, models, scopes, touched[Grain.WORKING], now, account)
+    enter_memories(lake, scopes, memories, account)
     account.touch(touched)
 
 
@@ -285,8 +306,9 @@ def _note_gone(lake: Lake, before: Mapping[str, int], account: Account) -> None:
 
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the agents that may hold the subject: those that have an index."""
-    return {scope for scope in lake.index.agents(subject.workspace_id) if subject.agent_id in (None, scope.agent_id)}
+    """Return the agents that may hold the subject: those that have an index, or durable memories."""
+    indexed = {scope for scope in lake.index.agents(subject.workspace_id) if subject.agent_id in (None, scope.agent_id)}
+    return indexed | agents_with_memories(lake, subject)
 
 
 def _configured(lake: Lake, subject: Subject) -> list[str]:

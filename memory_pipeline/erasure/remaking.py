@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.account import sentences_of
 from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.rows import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, owner_of
 from memory_pipeline.steps.graph import refold
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 400
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
+#: What of an hour's facts may outlive them.
+_OUTLIVING = (GRAPH_ASSET, MEMORIES_ASSET)
 #: The columns that the ledger's digests are made of.
 _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
@@ -128,7 +130,10 @@ def remark_expired(lake: Lake, looker: Looker, account: Account) -> None:
     for kept, through in latest.items():
         if kept is Kept.CONVERSATIONS:
             known = "the names in them" if subject.names else "the id of the conversation"
-            account.remark(f"messages up to {through} have expired: facts of that time could be told by {known} alone")
+            account.remark(
+                f"messages up to {through} have expired: facts and durable memories of that time could be told by "
+                f"{known} alone"
+            )
         elif kept.grain is Grain.WORKING and not subject.names:
             account.remark(
                 f"{kept} up to {through} have expired: what summaries of that time hold of the conversation cannot be "
@@ -155,15 +160,15 @@ def remake(
     """Make periods again that were made before, and have closed."""
     for grain, keys in touched.items():
         periods = [Period.parse(grain, key) for key in sorted(keys)]
-        assets = [table_asset(grain), *([MESSAGES_ASSET, GRAPH_ASSET] if grain is Grain.WORKING else [])]
+        assets = [table_asset(grain), *([MESSAGES_ASSET, *_OUTLIVING] if grain is Grain.WORKING else [])]
         made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
         again = [period for period in periods if period.key in made and _may_be_made(lake, period, now)]
         parts = [*make(lake, models, grain, again)]
         empty = {part.period for part in parts if part.asset == table_asset(grain) and not part.rows}
         if empty:
             # A step passes over hours that hold nothing and held nothing; what these held was removed before. Their
-            # graph is level with them, though it may hold what outlives them.
-            level = (part for part in parts if not part.rows or (part.asset == GRAPH_ASSET and part.period in empty))
+            # graph and durable memories are level with them, though they may hold what outlives them.
+            level = (part for part in parts if not part.rows or (part.asset in _OUTLIVING and part.period in empty))
             lake.ledger.record(part.entry for part in level)
         if again:
             account.remade[grain] |= set(again)
@@ -258,7 +263,7 @@ def _count_again(
     rows = lake.tables.read(spec, [period.key for period in periods], columns=_MARKS, **fixed)
     derived = {
         asset: lake.ledger.entries(asset, periods)
-        for asset in [index_asset(grain), *([GRAPH_ASSET] if grain is Grain.WORKING else [])]
+        for asset in [index_asset(grain), *(_OUTLIVING if grain is Grain.WORKING else [])]
     }
     for period, part in by_period(rows, periods).items():
         old = before[period.key]
@@ -269,7 +274,7 @@ def _count_again(
         for asset, entries in derived.items():
             entry = entries.get(period.key)
             if entry is not None and entry.input_digest == old.output_digest:
-                if asset == GRAPH_ASSET:
+                if asset in _OUTLIVING:
                     changed[asset, period.key] = replace(entry, input_digest=now)
                 else:
                     changed[asset, period.key] = replace(

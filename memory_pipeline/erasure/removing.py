@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.calls import Purpose
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.erasure.account import sentences_of
@@ -17,6 +18,7 @@ from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
+    MEMORY_EVENTS,
     MESSAGES,
     MODEL_CALLS,
     SUMMARIES,
@@ -38,22 +40,22 @@ _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
 
 def remove_unread(lake: Lake, found: Found, account: Account) -> None:
-    """Remove messages and edits from pending journal files, and records from the quarantine.
+    """Remove messages, edits and events from pending journal files, and records from the quarantine.
 
     What else a file holds is written to another one before it is deleted.
     """
     for file, kept in found.files.items():
         lake.journal.set_aside(kept.rejected)
-        lake.journal.append([*kept.messages, *kept.edits])
+        lake.journal.append([*kept.messages, *kept.edits, *kept.events])
         lake.journal.acknowledge([file])
-    account.take("journal", "messages, edits and broken lines in pending files", found.pending)
+    account.take("journal", "messages, edits, events and broken lines in pending files", found.pending)
     lake.storage.delete(found.set_aside)
     account.take("quarantine", "records", len(found.set_aside))
 
 
 def remove_rows(lake: Lake, found: Found, account: Account) -> None:
-    """Remove operations of the graph, facts and messages, in this order: what is derived from a row goes first."""
-    for spec in (GRAPH_OPERATIONS, FACTS, MESSAGES):
+    """Remove events, operations of the graph, facts and messages: what is derived from a row goes before it."""
+    for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
             ids = found.ids(spec)
@@ -100,23 +102,35 @@ def remove_agent(lake: Lake, looker: Looker, scope: Scope, found: Found, account
 
 
 def remove_answers(
-    lake: Lake, looker: Looker, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]], account: Account
+    lake: Lake,
+    looker: Looker,
+    scopes: Collection[Scope],
+    periods: Mapping[Grain, Collection[str]],
+    account: Account,
+    kept: Collection[Scope] = (),
 ) -> None:
     """Remove what models answered for some agents' periods, or for all of an agent's; and wherever it names a person.
 
-    What was spent on it stays known.
+    Of the agents in `kept` what was answered for the upkeep of their durable memories goes too, in the nights from the
+    first of the periods on. What was spent on it all stays known.
     """
     lake.calls.settle()
     is_agent = looker.subject.kind is SubjectKind.AGENT
-    owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
+    owners, keeping = (pa.array([owner_of(scope) for scope in some], pa.string()) for some in (scopes, kept))
     for grain in Grain:
         own = set(periods.get(grain, ()))
         gone: dict[str, list[str]] = {}
-        for rows in looker.parts(ANSWERS, ["period", "key", "workspace_id", "agent_id", "answer"], grain=grain.value):
-            asked = pc.is_in(pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~"), owners)
+        columns = ["period", "key", "workspace_id", "agent_id", "purpose", "answer"]
+        for rows in looker.parts(ANSWERS, columns, grain=grain.value):
+            whose = pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~")
+            asked = pc.is_in(whose, owners)
             if not is_agent:
                 asked = pc.and_(asked, pc.is_in(rows["period"], pa.array(sorted(own), pa.string())))
                 asked = pc.or_(asked, pa.chunked_array([pa.array(looker.said(rows, ANSWERS))]))
+                if grain is Grain.DAILY and own:
+                    of_nights = pc.and_(pc.is_in(whose, keeping), pc.greater_equal(rows["period"], min(own)))
+                    of_nights = pc.and_(of_nights, pc.not_equal(rows["purpose"], Purpose.SUMMARY.value))
+                    asked = pc.or_(asked, of_nights)
             for period, key in zip(*(rows.filter(asked)[name].to_pylist() for name in ("period", "key")), strict=True):
                 gone.setdefault(period, []).append(key)
         if gone:

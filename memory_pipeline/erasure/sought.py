@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, content_mark
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _NO_PERSONS = frozenset(
     partitionValues partition_by engineInfo engine operation schemaString
     """.split()
 )
+#: The field in which Delta's log, and its checkpoints, hold the names of columns.
+_SCHEMA = "schemaString"
+#: The column, and the key, with what an event says of a durable memory.
+_CHANGES = "changes"
 #: Columns and keys that tell when something was said, the first that is there counts.
 _TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
@@ -145,6 +150,8 @@ class Sought:
             if self.is_within_reach(whose) and not later:
                 found += self._in_ids(record)
             for key, value in record.items():
+                if key == _CHANGES and isinstance(value, Mapping) and self.is_within_reach(whose) and not later:
+                    found += self._in_mentions(texts_of(value), f"key {key}", key)
                 if isinstance(value, str):
                     free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
@@ -179,12 +186,18 @@ class Sought:
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
             own = within["conversation_id"].cast(pa.string())
             found["rows of the conversation"] += pc.sum(pc.equal(own, subject.conversation_id)).as_py() or 0
+        elif subject.kind is SubjectKind.CONVERSATION and "conversation_ids" in names:
+            all_of = pc.list_flatten(within["conversation_ids"]).cast(pa.string())
+            found["rows of the conversation"] += pc.sum(pc.equal(all_of, subject.conversation_id)).as_py() or 0
         elif subject.kind is SubjectKind.PERSON:
             if "user_id" in names:
                 users = pa.array(list(subject.names), pa.string())
                 found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
             for name, values in _leaves(self._said_by_then(within)):
-                found += self._in_mentions(values, f"column {name}", name.split(".", maxsplit=1)[0])
+                column = name.split(".", maxsplit=1)[0] if not name.endswith(f".{_SCHEMA}") else _SCHEMA
+                # A preference's name was chosen by an agent; keys of other tables are hashes.
+                is_chosen = column == "key" and "memory_id" in names
+                found += self._in_mentions(values, f"column {name}", "" if is_chosen else column)
         return +found
 
     def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
@@ -298,7 +311,8 @@ def _leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
     """Yield all columns of texts, of nested ones too, with the different texts that they hold."""
     for name in rows.column_names:
         for path, array in _texts(name, rows[name]):
-            yield path, [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]
+            texts = [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]
+            yield path, [said for text in texts for said in texts_in(text)] if path == _CHANGES else texts
 
 
 def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, Any]]:

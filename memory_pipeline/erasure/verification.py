@@ -13,12 +13,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memory_pipeline.erasure.lances import DELETED, LanceFolder, LanceReader
-from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.erasure.sought import ANYBODY, Sought
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Rows of a Parquet file that are looked at at a time.
 _ROWS = 20_000
+_WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
 _TABLE = re.compile(r"(?P<folder>vectordb/(?P<workspace>[^/]+)/(?P<name>[^/]+)\.lance)/.*")
 
 
@@ -127,15 +129,18 @@ def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = 
 
 
 def _searched(sought: Sought, path: str, data: bytes) -> Counter[str]:
-    read = _in_parquet(sought, data) if data[:4] == b"PAR1" else _in_text(sought, data)
+    read = _in_parquet(sought, path, data) if data[:4] == b"PAR1" else _in_text(sought, data)
     return sought.in_path(path) + sought.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 
-def _in_parquet(sought: Sought, data: bytes) -> Counter[str] | None:
+def _in_parquet(sought: Sought, path: str, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
+    # Of a table that is kept by the workspace, files do not say whose rows they hold; their folders do.
+    workspace = _WORKSPACE.search(path)
+    whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
         for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
-            found += sought.in_rows(pa.Table.from_batches([batch]))
+            found += sought.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
         return None  # cut off, say
     return found

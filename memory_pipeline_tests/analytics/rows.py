@@ -9,7 +9,16 @@ import pyarrow as pa
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
+from memory_pipeline.lake.schemas import (
+    EXPIRATIONS,
+    FACTS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    MODEL_CALLS,
+    SUMMARIES,
+    UPKEEP_EVENTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +101,43 @@ def call(
         "agent_id": agent, "purpose": "summary", "grain": grain, "period": period, "model": "m", "texts": 1,
         "tokens_in": 10, "tokens_out": 2, "cost": cost, "seconds": 0.25, "outcome": outcome,
     }  # fmt: skip
+
+
+def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool = True, **own: Any) -> Row:
+    """Return a version of a durable memory."""
+    at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
+    identifier = f"memory:2024-01-15T08:{number:032x}"
+    return {
+        "owner": f"acme~{agent}", "id": f"{identifier}#{version}", "memory_id": identifier, "version": version,
+        "is_newest": newest, "workspace_id": "acme", "agent_id": agent, "kind": "fact", "title": "t", "hook": "h",
+        "content": "Bruno is a dog.", "importance": 0.5, "confidence": 1.0, "decay_rate": 0.0, "access_count": 0,
+        "is_point_in_time": False, "temperature": "warm", "status": "active", "merged_ids": [], "source_ids": [],
+        "conversation_ids": [], "tags": [], "editor": "agent", "event_id": "e", "match_keys": [], "created_at": at,
+        "updated_at": at, "changed_at": at, "source_digest": "", **own,
+    }  # fmt: skip
+
+
+def event(number: int, verb: str, *, night: str | None = None, agent: str = "a", **own: Any) -> Row:
+    """Return what somebody did to a durable memory: in a night, the upkeep."""
+    at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
+    when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"night": night}
+    return {
+        "owner": f"acme~{agent}", "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",
+        "agent_id": agent, "verb": verb, "memory_id": f"memory:2024-01-15T08:{1:032x}", "changes": "{}",
+        "editor": "conversation", "evidence": [], "turn": 0, "place": 0, "event_at": at, **when, **own,
+    }  # fmt: skip
+
+
+def put_memories(lake: Lake, *rows: Row) -> None:
+    """Write versions of durable memories."""
+    put(lake, MEMORIES, rows)
+
+
+def put_events(lake: Lake, *rows: Row) -> None:
+    """Write events of durable memories, and of nights."""
+    for spec, name in ((MEMORY_EVENTS, "period"), (UPKEEP_EVENTS, "night")):
+        if own := [row for row in rows if name in row]:
+            put(lake, spec, own)
 
 
 def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:

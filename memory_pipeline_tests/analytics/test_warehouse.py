@@ -19,18 +19,24 @@ from memory_pipeline.lake.ledger import Entry
 from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES, TableSpec
 from memory_pipeline_tests.analytics.rows import (
     call,
+    event,
     fact,
+    memory,
     message,
     put,
     put_calls,
+    put_events,
     put_hours,
     put_mark,
+    put_memories,
     put_summaries,
     summary,
 )
 from memory_pipeline_tests.building import conversation, run, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memory_pipeline.models.selection import Models
 
 DAY = Period(Grain.DAILY, "2024-01-15")
@@ -171,6 +177,57 @@ def test_cost_is_told_by_the_day_of_asking_and_by_the_period_asked_for(empty: La
     assert (made["calls"], made["cost_usd"]) == (3, 1.25)
 
 
+def test_durable_memories_are_counted_as_they_stand(empty: Lake) -> None:
+    day = datetime(2024, 1, 15, 8, 30, tzinfo=UTC)
+    later, accessed = day + timedelta(days=2), day + timedelta(days=4)
+    put_memories(
+        empty,
+        memory(1, 1, newest=False, content="x" * 100, importance=1.0, temperature="hot"),
+        memory(2, 1, updated_at=later, changed_at=later, content="é", embed_model="test", access_count=3),
+        memory(1, 2, last_accessed_at=accessed, importance=0.7),
+        memory(1, 3, kind="rule", temperature="hot"),
+        memory(1, 4, status="archived", temperature="cold"),
+        memory(1, 1, agent="b"),
+    )
+    rows = {tuple(row[name] for name in ("agent_id", "kind", "status", "temperature")): row
+            for row in rows_of(empty, "durable_memory")}  # fmt: skip
+    assert list(rows) == [
+        ("a", "fact", "active", "warm"),
+        ("a", "fact", "archived", "cold"),
+        ("a", "rule", "active", "hot"),
+        ("b", "fact", "active", "warm"),
+    ]
+    warm = rows["a", "fact", "active", "warm"]
+    assert (warm["memories"], warm["versions"], warm["accesses"], warm["without_vector"]) == (2, 3, 3, 1)
+    assert (warm["characters"], warm["mean_importance"], warm["mean_confidence"]) == (
+        1 + len("Bruno is a dog."),
+        0.6,
+        1,
+    )
+    # Ages are as of what last happened to the agent: two days of the one, four of the other.
+    assert (warm["as_of"], warm["mean_age_days"]) == (accessed, 3.0)
+    assert rows["b", "fact", "active", "warm"]["mean_age_days"] == 0
+
+
+def test_changes_of_durable_memories_are_told_by_month_maker_and_verb(empty: Lake) -> None:
+    put_events(
+        empty,
+        event(1, "REMEMBER"),
+        event(2, "REMEMBER", memory_id="memory:2024-01-15T08:" + "2" * 32),
+        event(3, "REMEMBER", period="2024-02-01T23", is_edit=True),
+        event(4, "COOL", night="2024-01-31"),
+        event(5, "COOL", night="2024-01-30"),
+        event(6, "HEAT", night="2024-02-01", agent="b"),
+    )
+    names = ("month", "agent_id", "made_by", "verb", "events", "memories", "days")
+    assert [tuple(row[name] for name in names) for row in rows_of(empty, "memory_changes")] == [
+        ("2024-01", "a", "conversation", "REMEMBER", 2, 2, 1),
+        ("2024-01", "a", "upkeep", "COOL", 2, 1, 2),
+        ("2024-02", "a", "agent", "REMEMBER", 1, 1, 1),
+        ("2024-02", "b", "upkeep", "HEAT", 1, 1, 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("duration", "zone"),
     [("1mo", "UTC"), *((each, "Europe/Berlin") for each in ("48h", "30d", "6w", "6mo", "4q", "2y", FOREVER))],
@@ -242,13 +299,14 @@ def plant_stale_growth(lake: Lake) -> None:
     State(state.sql, made_digest(files), state.versions, state.inputs).write(lake.storage, name)
 
 
-OFFENCES = {
+OFFENCES: dict[str, Callable[[Lake], object]] = {
     "one_summary_for_each_agent_and_period": lambda lake: doubled(
         lake, SUMMARIES, [summary(lake, DAY, [], [])], grain="daily"
     ),
     "model_calls_have_unique_ids": lambda lake: put_calls(lake, call("2024-01-15T08", 1), call("2024-01-15T08", 1)),
     "cost_is_never_negative": lambda lake: put_calls(lake, call("2024-01-15T08", 1, -1.0)),
     "growth_adds_up": plant_stale_growth,
+    "one_newest_version_of_each_memory": lambda lake: put_memories(lake, memory(1), memory(3)),
 }
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline_tests.building import ACME, conversation, run, write
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
@@ -32,6 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
     lake = Lake(str(root))
     write(lake, *TALKS)
     run(lake, models)
+    keep_up(lake, models, pending_nights(lake, START, NOW), START)
     return root
 
 

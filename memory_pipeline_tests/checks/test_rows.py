@@ -9,7 +9,18 @@ import pyarrow.parquet as pq
 
 from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+    TableSpec,
+)
 from memory_pipeline_tests.building import NOW, hours
 from memory_pipeline_tests.checks.planting import look, plant
 
@@ -26,6 +37,10 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
     ("yearly_summaries", "unique_ids", SUMMARIES, "2024", {"grain": "yearly"}),
     ("graph_facts", "unique_ids", GRAPH_FACTS, "acme~support", {}),
     ("graph_facts", "unique_operation_ids", GRAPH_OPERATIONS, "acme~support", {}),
+    ("durable_memories", "unique_ids", MEMORIES, "acme~support", {}),
+    ("durable_memories", "unique_event_ids", MEMORY_EVENTS, "acme~support", {}),
+    ("memory_upkeep", "unique_ids", UPKEEP_EVENTS, "acme~support", {}),
+    ("memory_upkeep", "one_row_an_agent", UPKEEP, "acme", {}),
 ]
 
 
@@ -57,6 +72,12 @@ def test_a_look_at_some_periods_sees_these_alone(lake: Lake) -> None:
     some = look(lake, "working_facts", "unique_ids", periods=hours("2024-01-15T11", "2024-02-20T09"))
     assert some.numbers["rows"] == lake.tables.read(FACTS, ["2024-01-15T11", "2024-02-20T09"]).num_rows
     assert look(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
+    # What nights did is of days; how memories stand is of no period.
+    night = lake.tables.read(UPKEEP_EVENTS, ["acme~support"])["night"][0].as_py()
+    plant(lake, UPKEEP_EVENTS, "acme~support", lambda rows: rows.append(rows[0]))
+    assert not look(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed
+    assert look(lake, "memory_upkeep", "unique_ids", periods=hours(HOUR)).passed
+    assert look(lake, "durable_memories", "unique_ids", periods=hours(HOUR)).numbers["rows"] > 0
     assert look(lake, "working_facts", "unique_ids", periods=[Period.parse("daily", "2024-01-15")]).passed
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
+from memory_pipeline.domain.durable.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
+from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.edits import Edit
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
 
 if TYPE_CHECKING:
@@ -51,19 +56,71 @@ def edit(subject: str, target: str, at: str = "2024-01-15T08:40") -> Edit:
 EDITS = [edit("Anna", "Carl"), edit("Carl", "Dora")]
 
 
-def written(lake: Lake, is_wanted: Callable[[Message | Edit], bool] = lambda _: True) -> None:
-    """Put what is wanted of all conversations and edits into the journal."""
+def done(
+    verb: str,
+    at: str = "2024-01-15T08:50",
+    *,
+    to: str | None = None,
+    scope: Scope = ACME,
+    editor: str = AGENT,
+    reason: str | None = None,
+    **changes: Any,
+) -> MemoryEvent:
+    """Return what an agent did to its durable memories."""
+    when = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    return MemoryEvent.of(
+        scope, MemoryVerb(verb), when, Changes.of(changes), memory_id=to, editor=editor, reason=reason, received_at=when
+    )
+
+
+def memory_of(content: str, at: str = "2024-01-15T08:00", kind: str = "fact") -> str:
+    """Return the id of the memory that something said at some time becomes."""
+    return new_memory_id(ACME, Changes(MemoryKind(kind), content=content), datetime.fromisoformat(f"{at}+00:00"))
+
+
+#: What agents did to memories that only Anna's own words, or words about her, had made.
+UNATTACHED = [
+    done("BOOST", "2024-01-15T08:55", to=memory_of("Call Anna in the morning only.", kind="instruction")),
+    done("UPDATE", "2024-01-15T08:56", to=memory_of("Anna: My brother Bob lives in Berlin."), content="Bob has moved."),
+]
+ANNAS_EVENTS = [
+    *UNATTACHED,
+    done("REMEMBER", kind="instruction", content="Call Anna in the morning only."),
+    done("REMEMBER", kind="preference", content="u-17: tea is green", user_id="u-17", key="tea", value='"green"'),
+    done("REMEMBER", content="Dora likes tea, says Anna.", subject="Dora", predicate="likes", object="tea"),
+    done("REMEMBER", content="The warehouse closes at six in the evening.", editor="Anna"),
+]
+EVENTS = [
+    *ANNAS_EVENTS,
+    done("REMEMBER", content="Dora likes tea.", subject="Dora", predicate="likes", object="tea"),
+    done("REMEMBER", kind="rule", content="Refunds above 500 euros need a second signature."),
+    done("REMEMBER", kind="rule", content="Invoices are due within 30 days.", scope=SALES),
+    done("REMEMBER", "2024-01-20T10:00", content="The order of Initech stands at 40 units.", is_point_in_time=True),
+]
+
+#: Whatever agents write.
+Record = Message | Edit | MemoryEvent
+
+
+def written(lake: Lake, is_wanted: Callable[[Record], bool] = lambda _: True) -> None:
+    """Put what is wanted of all conversations, edits and events into the journal."""
     lake.ensure()
     admission = Admission(START, NOW, lake.calendar)
-    said: list[Message | Edit] = [message for talk in TALKS for message in read_messages(talk, admission).messages]
-    lake.journal.append([record for record in [*said, *EDITS] if is_wanted(record)])
+    said: list[Record] = [message for talk in TALKS for message in read_messages(talk, admission).messages]
+    lake.journal.append([record for record in [*said, *EDITS, *EVENTS] if is_wanted(record)])
 
 
-def built(lake: Lake, models: Models, is_wanted: Callable[[Message | Edit], bool] = lambda _: True) -> Lake:
-    """Make a lake of what is wanted."""
+def built(lake: Lake, models: Models, is_wanted: Callable[[Record], bool] = lambda _: True) -> Lake:
+    """Make a lake of what is wanted, and keep its durable memories."""
     written(lake, is_wanted)
-    run(lake, models)
+    kept(lake, models)
     return lake
+
+
+def kept(lake: Lake, models: Models) -> None:
+    """Make everything that is pending, and after it the nights."""
+    run(lake, models)
+    keep_up(lake, models, pending_nights(lake, START, NOW), START)
 
 
 def held(lake: Lake) -> dict[str, Any]:

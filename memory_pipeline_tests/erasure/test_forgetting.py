@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Message
+from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.mentions import Mentions
@@ -21,19 +22,22 @@ from memory_pipeline.lake.expirations import raise_marks
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.steps import make
 from memory_pipeline.steps.acknowledge import acknowledge
+from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, versions, write
-from memory_pipeline_tests.erasure.lakes import SALES, built, edit, held, written
+from memory_pipeline_tests.erasure.lakes import ANNAS_EVENTS, SALES, UNATTACHED, built, edit, held, kept, written
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.edits import Edit
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.erasure.lakes import Record
 
 ANNA = Subject.person("acme", ["Anna", "u-17"])
 CONVERSATION = Subject.conversation(ACME, "c4")
 
 
-def is_annas(record: Message | Edit) -> bool:
+def is_annas(record: Record) -> bool:
+    if isinstance(record, MemoryEvent):
+        return record in ANNAS_EVENTS
     if record.scope.workspace_id != "acme":
         return False
     if isinstance(record, Message):
@@ -41,7 +45,7 @@ def is_annas(record: Message | Edit) -> bool:
     return any("Anna" in (one.subject, one.object) for one in record.operations)
 
 
-def is_of_conversation(record: Message | Edit) -> bool:
+def is_of_conversation(record: Record) -> bool:
     return isinstance(record, Message) and (record.scope, record.conversation_id) == (ACME, "c4")
 
 
@@ -63,16 +67,17 @@ def test_what_stays_is_as_if_the_rest_had_never_been_said(lake: Lake, models: Mo
     assert held(lake) == held(never)
     assert [verify(lake, receipt).findings for receipt in receipts] == [[], [], []]
 
+    assert not pending_nights(lake, START, NOW)
     before = versions(lake)
-    run(lake, models)
+    kept(lake, models)
     assert versions(lake) == before
     again = forget(lake, models, ANNA, NOW)
     assert not again.remade
     assert {part.what for part in again.removed} == {"files"}
 
     # A writer that sends everything again, as after a restore, brings nothing back.
-    written(lake)
-    run(lake, models)
+    written(lake, lambda record: record not in UNATTACHED)
+    kept(lake, models)
     assert not lake.journal.pending()
     assert held(lake) == held(never)
     forget(lake, models, Subject.agent(SALES), NOW)  # the folder in which its journal files were
@@ -155,7 +160,8 @@ def test_whoever_is_interrupted_starts_over(
 
         return stopped
 
-    steps = ["remove_unread", "scrub_summaries", "remove_answers", "remove_rows", "remake", "bring_level", "_finish"]
+    steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "remake", "bring_level", "_finish"]
+    steps += ["remove_unattached", "keep_again"]
     for name in steps:
         with monkeypatch.context() as patch:
             patch.setattr(forgetting, name, stopping(getattr(forgetting, name)))

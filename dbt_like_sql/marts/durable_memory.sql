@@ -1,0 +1,57 @@
+-- What each agent keeps for good, and how it stands.
+-- Row: one agent, kind, status and temperature.
+-- Owner: team:memory
+-- Columns:
+--   workspace_id - Workspace.
+--   agent_id - Agent.
+--   kind - fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or tool_output.
+--   status - active, superseded, deprecated or archived.
+--   temperature - hot (in the hot index), warm (recalled) or cold (archive search alone).
+--   memories - How many there are.
+--   versions - Of them together, the newest ones included.
+--   characters - Of what they say now.
+--   accesses - How often they were used.
+--   mean_importance - 0 to 1, as it was set.
+--   mean_confidence - 0 to 1.
+--   as_of - When something last happened to any memory of the agent.
+--   mean_age_days - From when they were last said, updated or confirmed, until as_of.
+--   without_vector - Those that can be found by their words alone.
+WITH held AS MATERIALIZED (
+    SELECT
+        owner, memory_id, is_newest, workspace_id, agent_id, kind, status, temperature, characters, access_count,
+        importance, confidence, updated_at, changed_at, last_accessed_at, reviewed_at, embed_model
+    FROM stg_memories
+),
+counted AS (
+    SELECT owner, memory_id, count(*) AS versions
+    FROM held
+    GROUP BY owner, memory_id
+),
+agents AS (
+    SELECT owner, max(greatest(changed_at, updated_at, last_accessed_at, reviewed_at)) AS as_of
+    FROM held
+    GROUP BY owner
+)
+SELECT
+    h.workspace_id,
+    h.agent_id,
+    h.kind,
+    h.status,
+    h.temperature,
+    count(*) AS memories,
+    sum(c.versions)::BIGINT AS versions,
+    sum(h.characters)::BIGINT AS characters,
+    sum(h.access_count)::BIGINT AS accesses,
+    round(avg(h.importance), 6)::DOUBLE AS mean_importance,
+    round(avg(h.confidence), 6)::DOUBLE AS mean_confidence,
+    a.as_of,
+    round(avg(epoch(a.as_of) - epoch(h.updated_at)) / 86400, 6)::DOUBLE AS mean_age_days,
+    count(*) FILTER (h.embed_model IS NULL) AS without_vector
+FROM held AS h
+JOIN counted AS c ON c.owner = h.owner AND c.memory_id = h.memory_id
+JOIN agents AS a ON a.owner = h.owner
+WHERE h.is_newest
+GROUP BY h.workspace_id, h.agent_id, h.kind, h.status, h.temperature, a.as_of
+ORDER BY
+    h.workspace_id, h.agent_id, h.kind, list_position(['active', 'superseded', 'deprecated', 'archived'], h.status),
+    list_position(['hot', 'warm', 'cold'], h.temperature)

@@ -1,0 +1,5 @@
+-- How far the durable memories of agents were kept in order.
+-- Row: one agent.
+-- Owner: team:memory
+SELECT workspace_id, agent_id, id AS owner, through, due, len(days) AS days, method, troubles
+FROM upkeep

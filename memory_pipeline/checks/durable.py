@@ -1,0 +1,210 @@
+"""Whether durable memories are what their events make of them, and are kept in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from memory_pipeline.checks.check import SAMPLE, Offences, Scan
+from memory_pipeline.checks.tables import DECIDED, DURABLE, agent_names
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.durable.hot_index import HotEntry
+from memory_pipeline.domain.durable.memory import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import FIRST_YEAR, Period
+from memory_pipeline.domain.triples import name_key
+from memory_pipeline.lake.memory_rows import events_digest
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.steps.nights import pending_nights
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from memory_pipeline.checks.check import Look
+
+#: Agents whose events are read at a time.
+_AT_ONCE = 500
+#: A night is kept within this time of its end; who looks later than that should know that nobody keeps them.
+LONGEST_WAIT = timedelta(days=1)
+_AGENT = ("workspace_id", "agent_id")
+#: What contradicts another where it says something else of the same.
+_STATEMENTS = (MemoryKind.FACT.value, MemoryKind.OBSERVATION.value)
+
+
+def is_level(look: Look) -> Offences:
+    """Find agents whose memories are not folded from the events that there are. An offender is an agent."""
+    tables = look.lake.tables
+    owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
+    # What is not level is looked at again: a run may have been between its two commits.
+    stale = _stale(look, _stale(look, owners))
+    numbers = {"agents": len(owners), "stale": len(stale)}
+    return Offences.of((owner.replace("~", "/") for owner in sorted(stale)), numbers)
+
+
+def _stale(look: Look, owners: Collection[str]) -> list[str]:
+    """Return those of the owners whose memories are not level with their events."""
+    listed, tables = sorted(owners), look.lake.tables
+    found = []
+    for start in range(0, len(listed), _AT_ONCE):
+        some = listed[start : start + _AT_ONCE]
+        ids: defaultdict[str, list[str]] = defaultdict(list)
+        remembering = set()
+        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+            rows = tables.read(spec, some, columns=["owner", "id", "verb"])
+            for owner, identifier, verb in zip(
+                *(rows[name].to_pylist() for name in ("owner", "id", "verb")), strict=True
+            ):
+                ids[owner].append(identifier)
+                if verb == MemoryVerb.REMEMBER.value:
+                    remembering.add(owner)
+        rows = tables.read(MEMORIES, some, columns=["owner", "source_digest"])
+        folded: defaultdict[str, set[str]] = defaultdict(set)
+        for owner, digest in zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True):
+            folded[owner].add(digest)
+        for owner in some:
+            # Of events that remember nothing, there are no memories, and so no row that could tell of them.
+            expected = {events_digest(ids[owner])} if owner in remembering else set()
+            if folded[owner] != expected:
+                found.append(owner)
+    return found
+
+
+def says_the_same() -> Scan:
+    """Find active memories of one kind that say the same, though a night has passed since they last changed."""
+
+    def see(look: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+        known: dict[tuple[str, ...], tuple[str, str]] = {}
+        names = []
+        standing = _standing(look, part)
+        for owner, identifier, kind, content, user_id, key, target in standing.select(
+            "owner", "memory_id", "kind", "content", "user_id", "key", "object"
+        ).iter_rows():
+            said = (owner, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
+            own = name_key(target or "")
+            other, others = known.setdefault(said, (identifier, own))
+            # Of one subject two objects are two things to say, in whatever words.
+            if other != identifier and (own == others or "" in (own, others)):
+                names.append(identifier)
+        return len(standing), names
+
+    columns = ("memory_id", "content", "subject", "predicate", "object", "user_id", "key", *_STANDING)
+    return Scan(DURABLE, columns, see, _concluded)
+
+
+def contradicts() -> Scan:
+    """Find active memories that say something else of the same than another, though a night has passed since."""
+
+    def see(look: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+        stated = _standing(look, part).filter(
+            pl.col("kind").is_in(_STATEMENTS), pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null())
+        )
+        known: dict[tuple[str, str, str], str] = {}
+        names = []
+        for owner, workspace_id, agent_id, identifier, subject, predicate, target in stated.select(
+            "owner", *_AGENT, "memory_id", "subject", "predicate", "object"
+        ).iter_rows():
+            if look.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
+                own = name_key(target)
+                if known.setdefault((owner, name_key(subject), predicate), own) != own:
+                    names.append(identifier)
+        return len(stated), names
+
+    columns = ("memory_id", "subject", "predicate", "object", *_STANDING)
+    return Scan(DURABLE, columns, see, _concluded)
+
+
+#: What tells whether a memory counts and has been kept.
+_STANDING = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
+
+
+def _standing(look: Look, part: pl.DataFrame) -> pl.DataFrame:
+    """Return the memories that recall shows, of agents in order, that have not changed since these were last kept."""
+    kept = pl.DataFrame(
+        list(_kept_until(look).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
+    )
+    recalled = part.filter(
+        pl.col("is_newest"),
+        pl.col("status") == Status.ACTIVE.value,
+        pl.col("temperature") != Temperature.COLD.value,
+    )
+    kept_since = recalled.join(kept, on="owner", maintain_order="left")
+    return kept_since.filter(pl.col("changed_at") < pl.col("until"))
+
+
+def _kept_until(look: Look) -> dict[str, datetime]:
+    """Return up to when agents were kept: those whose last night was without trouble."""
+    rows = look.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
+    calendar = look.lake.calendar
+    return {
+        owner: calendar.bounds(Period(Grain.DAILY, through))[1]
+        for owner, through, troubles in zip(
+            *(rows[name].to_pylist() for name in ("id", "through", "troubles")), strict=True
+        )
+        if not troubles
+    }
+
+
+def _concluded(_: Look, seen: list[tuple[int, list[str]]]) -> Offences:
+    names = [name for _, own in seen for name in own]
+    return Offences.of(names, {"memories": sum(rows for rows, _ in seen)})
+
+
+def fits_caps() -> Scan:
+    """Find agents whose hot index has more entries or more tokens than is configured, or an entry that does not count.
+
+    An offender is an agent.
+    """
+
+    def see(look: Look, part: pl.DataFrame) -> tuple[int, int, list[str]]:
+        hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
+        names, most = [], 0
+        for (workspace_id, agent_id), own in hot.group_by(_AGENT, maintain_order=True):
+            settings = look.configuration.memories(Scope(str(workspace_id), str(agent_id))).upkeep_settings
+            tokens = sum(_tokens(*line) for line in own.select("kind", "title", "hook").iter_rows())
+            most = max(most, tokens)
+            lost = own.filter(pl.col("status") != Status.ACTIVE.value)
+            if len(own) > settings.hot_entries or tokens > settings.hot_tokens or len(lost):
+                names.append(f"{workspace_id}/{agent_id}, {len(own)} entries, {tokens} tokens, {len(lost)} not active")
+        return len(hot), most, names
+
+    def conclude(_: Look, seen: list[tuple[int, int, list[str]]]) -> Offences:
+        numbers = {
+            "entries": sum(rows for rows, *_ in seen),
+            "most_tokens": max((most for _, most, _ in seen), default=0),
+        }
+        return Offences.of((name for *_, own in seen for name in own), numbers)
+
+    return Scan(DURABLE, (*_AGENT, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude)
+
+
+def _tokens(kind: str, title: str, hook: str) -> int:
+    line = HotEntry("", MemoryKind(kind), " ".join(title.split()), shortened(hook, MAX_HOOK), 0)
+    return count_tokens(f"{line}\n")
+
+
+def explains() -> Scan:
+    """Find events of the upkeep that do not say why."""
+
+    def see(_: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+        return len(part), part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")["id"].to_list()
+
+    return Scan(DECIDED, ("id", "reason"), see, _concluded)
+
+
+def is_behind(look: Look) -> Offences:
+    """Find nights that ended more than a day ago and were not kept. An offender is a night."""
+    nights = pending_nights(look.lake, date(FIRST_YEAR, 1, 1), look.now - LONGEST_WAIT)
+    return Offences(len(nights), tuple(night.key for night in nights[:SAMPLE]), {"nights": len(nights)})
+
+
+def has_troubles(look: Look) -> Offences:
+    """Find agents of whose last night a pass failed."""
+    rows = pl.DataFrame(pl.from_arrow(look.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
+    troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)
+    return Offences.of(agent_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})

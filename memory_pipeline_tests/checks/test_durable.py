@@ -1,0 +1,163 @@
+"""Durable memories that are not level with their events, say the same, contradict each other, or are not kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.durable.hot_index import hot_entries
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.memory_rows import row_to_memory
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline_tests.building import NOW
+from memory_pipeline_tests.checks.planting import look, plant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.checks import Finding
+    from memory_pipeline.lake import Lake
+
+OWNER = "acme~support"
+LEVEL = ("durable_memories", "level")
+Rows = list[dict[str, Any]]
+
+
+def twin(rows: Rows, **changes: Any) -> None:
+    """Add a memory like the first one that is active, as if it had been made by somebody else."""
+    first = next(row for row in rows if row["is_newest"] and row["status"] == "active" and row["subject"])
+    other = f"{first['memory_id'][:-32]}{'0' * 32}"
+    rows.append({**first, "id": f"{other}#1", "memory_id": other, "version": 1, "match_keys": [], **changes})
+
+
+def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> Finding:
+    """Return what a check finds when memories are changed; then they are as before."""
+    before = lake.tables.read(MEMORIES, [OWNER])
+    plant(lake, MEMORIES, OWNER, change)
+    finding = look(lake, *check)
+    lake.tables.replace(MEMORIES, [OWNER], before)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("spec", "change"),
+    [
+        (MEMORY_EVENTS, lambda rows: rows.pop()),
+        (MEMORY_EVENTS, list.clear),
+        (UPKEEP_EVENTS, lambda rows: rows.pop()),
+        (MEMORIES, list.clear),
+        (MEMORIES, lambda rows: rows[0].update(source_digest="0" * 32)),
+    ],
+)
+def test_memories_that_are_not_folded_from_their_events_are_found(
+    lake: Lake, spec: Any, change: Callable[[Rows], Any]
+) -> None:
+    assert look(lake, *LEVEL).numbers == {"agents": 1, "stale": 0}
+    plant(lake, spec, OWNER, change)
+    finding = look(lake, *LEVEL)
+    assert (finding.offenders, finding.sample) == (1, ("acme/support",))
+
+
+def test_events_that_remember_nothing_make_no_memory(lake: Lake) -> None:
+    lost = lake.tables.read(MEMORY_EVENTS, [OWNER]).to_pylist()[:1]
+    rows = pa.Table.from_pylist(
+        [{**row, "owner": "acme~idle", "agent_id": "idle", "verb": "FORGET"} for row in lost], MEMORY_EVENTS.schema
+    )
+    lake.tables.replace(MEMORY_EVENTS, ["acme~idle"], rows)
+    assert look(lake, *LEVEL).passed
+
+
+def test_an_event_whose_message_is_gone_is_found(lake: Lake) -> None:
+    check = ("durable_memories", "orphaned_sources")
+    assert look(lake, *check).numbers["citations"] > 0
+    plant(lake, MESSAGES, "2024-01-15T08", list.clear)
+    assert look(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS, [OWNER]).num_rows
+
+
+def test_memories_that_say_the_same_are_found_once_a_night_has_passed(lake: Lake) -> None:
+    check = ("memory_upkeep", "duplicates")
+    assert look(lake, *check).numbers["memories"] > 0
+    first = next(row for row in lake.tables.read(MEMORIES, [OWNER]).to_pylist() if row["subject"])
+    shouted = f"The {first['content'].upper()}!"
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"content": shouted}, 1),
+        ({"content": shouted, "object": None}, 1),
+        ({"content": shouted, "object": "Rome"}, 0),  # two objects are two things to say
+        ({"content": shouted, "kind": "observation"}, 0),
+        ({"content": shouted, "status": "superseded"}, 0),
+        ({"content": shouted, "temperature": "cold"}, 0),
+        ({"content": shouted, "is_newest": False}, 0),
+        ({"content": shouted, "user_id": "u", "key": "k"}, 0),
+        ({"content": shouted, "changed_at": NOW}, 0),  # the night has not passed yet
+        ({"content": f"Not {shouted}"}, 0),
+    ]
+    for changes, count in cases:
+        assert found(lake, check, partial(twin, **changes)).offenders == count, changes
+    # Of an agent whose last night failed it says nothing: another check does.
+    plant(lake, MEMORIES, OWNER, lambda rows: twin(rows, content=shouted))
+    plant(lake, UPKEEP, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
+    assert look(lake, *check).passed
+    troubles = look(lake, "memory_upkeep", "troubles")
+    assert (troubles.offenders, troubles.numbers) == (1, {"agents": 1, "troubled": 1})
+    assert troubles.sample[0].startswith("acme/support 2024-")
+
+
+def test_memories_that_contradict_each_other_are_found(lake: Lake) -> None:
+    check = ("memory_upkeep", "contradictions")
+    terms = {"kind": "fact", "subject": "Anna", "predicate": "lives_in", "object": "Porto"}
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"subject": "ANNA", "object": "Rome"}, 1),
+        ({"object": "porto"}, 0),
+        ({"predicate": "likes", "object": "Rome"}, 0),
+        ({"subject": "Bob", "object": "Rome"}, 0),
+        ({"kind": "plan", "object": "Rome"}, 0),
+        ({"object": None}, 0),
+    ]
+    for changes, count in cases:
+
+        def contradict(rows: Rows, own: dict[str, Any] = changes) -> None:
+            twin(rows, content="She lives there.", **terms)
+            twin(rows, **{**terms, "id": "x#1", "memory_id": "x", "content": "Or elsewhere.", **own})
+
+        assert found(lake, check, contradict).offenders == count, changes
+
+
+def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
+    check = ("hot_index", "caps")
+    fine = look(lake, *check)
+    assert fine.numbers["entries"] > 0
+    lines = [str(entry) for entry in hot_entries(row_to_memory(row) for row in lake.tables.read(MEMORIES).to_pylist())]
+    assert fine.numbers == {"entries": len(lines), "most_tokens": sum(count_tokens(f"{line}\n") for line in lines)}
+    lost = found(lake, check, lambda rows: twin(rows, temperature="hot", status="superseded"))
+    assert lost.sample[0].startswith(f"acme/support, {len(lines) + 1} entries, ")
+    assert lost.sample[0].endswith(", 1 not active")
+    for setting in ("hot_entries: 1", "hot_tokens: 10"):
+        lake.storage.write(CONFIGURATION, f"defaults: {{memories: {{{setting}}}}}".encode())
+        assert look(lake, *check).offenders == 1
+
+
+def test_what_a_night_did_without_a_reason_is_found(lake: Lake) -> None:
+    plant(lake, UPKEEP_EVENTS, OWNER, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
+    assert look(lake, "memory_upkeep", "explained").offenders == 2
+
+
+def test_nights_that_nobody_kept_are_found_after_a_day(lake: Lake) -> None:
+    check = ("memory_upkeep", "nights")
+    assert look(lake, *check).passed
+    last = max(lake.ledger.entries("memory_upkeep"))
+    ended = lake.calendar.bounds(Period(Grain.DAILY, last).next())[1]
+    assert look(lake, *check, now=ended + timedelta(hours=23)).passed
+    finding = look(lake, *check, now=ended + timedelta(hours=25))
+    assert finding.sample == (Period(Grain.DAILY, last).next().key,)
+    # A day of which something became known later is to be kept again.
+    key, entry = next(pair for pair in lake.ledger.entries("durable_memories").items() if pair[1].rows)
+    lake.ledger.record([replace(entry, output_digest="0" * 32)])
+    assert look(lake, *check).sample == (key[:10],)

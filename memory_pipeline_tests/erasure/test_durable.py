@@ -1,0 +1,222 @@
+"""Forgetting and durable memories: events, nights, and what is folded from both."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.erasure import Receipt, forget, survey, verify
+from memory_pipeline.erasure.changes import content_in, texts_in
+from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS, owner_of
+from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
+from memory_pipeline_tests.erasure.lakes import OTHER, SALES, done, held, kept, memory_of
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+ANNA = Subject.person("acme", ["Anna", "u-17"])
+TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)
+
+
+def memories(lake: Lake, scope: Any = ACME) -> dict[str, dict[str, Any]]:
+    """Return the newest version of each memory of an agent, by what it says."""
+    rows = lake.tables.read(MEMORIES, [owner_of(scope)]).to_pylist()
+    return {row["content"]: row for row in rows if row["is_newest"]}
+
+
+def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
+    """Return what an agent's nights did."""
+    return Counter(lake.tables.read(UPKEEP_EVENTS, [owner_of(scope)])["verb"].to_pylist())
+
+
+def assert_verified(lake: Lake, receipt: Receipt) -> None:
+    result = verify(lake, receipt)
+    assert not [*map(str, result.findings), *result.unsearched]
+
+
+def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, models: Models) -> None:
+    # Of two memories that say the same a night had made one, which names Anna; it was told why.
+    (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
+    assert memories(lake)[merged]["status"] == "active"
+    assert verbs(lake)["MERGE"] == 1
+    counts = survey(lake, ANNA, NOW).counts
+    assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
+    receipt = forget(lake, models, ANNA, NOW)
+    after = memories(lake)
+    assert after["Dora likes tea."]["status"] == "active"
+    assert after["Dora likes tea."]["merged_ids"] == []
+    rows = (str(row) for spec in TABLES for row in lake.tables.read(spec).to_pylist() if row["workspace_id"] == "acme")
+    assert not any("Anna" in row or "Bob" in row for row in rows)
+    assert verbs(lake)["MERGE"] == 0
+    assert verbs(lake)["HEAT"] > 0  # the nights were made again
+    assert not pending_nights(lake, START, NOW)
+    removed = {(part.place, part.what): part for part in receipt.removed}
+    assert removed["memory_events", "rows"].count == 8 + 2
+    assert removed["memory_events", "rows"].partitions == (owner_of(ACME),)
+    assert removed["memories", "rows"].count >= 8
+    assert removed["upkeep_events", "rows"].count > 0
+    assert memories(lake, OTHER)["Dora: Anna works at Initech."]["status"] == "active"
+    assert_verified(lake, receipt)
+
+
+def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models) -> None:
+    scope = replace(SALES, agent_id="notes")
+    lake.journal.append([done("REMEMBER", content="The key to the safe is with the porter.", scope=scope)])
+    kept(lake, models)
+    assert verbs(lake, scope)["HEAT"] == 1
+    lake.journal.append([done("REMEMBER", "2024-03-01T10:00", content="The safe was moved upstairs.", scope=scope)])
+    before = held(lake)
+    receipt = forget(lake, models, Subject.agent(scope), NOW)
+    assert {part.place for part in receipt.removed} >= {spec.name for spec in TABLES} | {"journal"}
+    for spec in TABLES:
+        assert not any(row["agent_id"] == "notes" for row in lake.tables.read(spec).to_pylist())
+    own = {spec.name for spec in TABLES}
+    assert {name: rows for name, rows in held(lake).items() if name not in own} == {
+        name: rows for name, rows in before.items() if name not in own
+    }
+    assert_verified(lake, receipt)
+
+
+def test_what_two_conversations_said_outlives_one_of_them(lake: Lake, models: Models) -> None:
+    said = "I prefer window seats on long flights."
+    write(lake, conversation(said, name="Dora", at="2024-02-01T08:00", conversation_id="c8"))
+    write(lake, conversation(said, "I prefer Quetzal Airways.", name="Dora", at="2024-02-02T08:00",
+                             conversation_id="c9"))  # fmt: skip
+    kept(lake, models)
+    both = memories(lake)[f"Dora: {said}"]
+    assert (both["version"], both["conversation_ids"]) == (2, ["c8", "c9"])
+    # An agent's own work on what only the forgotten conversation said goes with it; on what both said, it stays.
+    alone = memories(lake)["Dora: I prefer Quetzal Airways."]["memory_id"]
+    lake.journal.append([
+        done("UPDATE", "2024-02-03T08:00", to=alone, content="Dora flies with Quetzal."),
+        done("BOOST", "2024-02-03T08:01", to=both["memory_id"]),
+    ])  # fmt: skip
+    kept(lake, models)
+    lake.journal.append([done("CONFIRM", "2024-02-04T08:00", to=alone), done("CONFIRM", to=both["memory_id"])])
+
+    receipt = forget(lake, models, Subject.conversation(ACME, "c9"), NOW)
+    left = memories(lake)[f"Dora: {said}"]
+    assert (left["version"], left["conversation_ids"], left["memory_id"]) == (1, ["c8"], both["memory_id"])
+    assert left["importance"] > both["importance"]
+    assert not any("Quetzal" in content for content in memories(lake))
+    assert [event.memory_id for file in lake.journal.pending() for event in lake.journal.read(file).events] == [
+        both["memory_id"]
+    ]
+    assert_verified(lake, receipt)
+
+
+def test_words_of_this_package_are_nobodys_name(lake: Lake, models: Models) -> None:
+    before = held(lake)
+    person = Subject.person("acme", ["Key", "Tags", "Remember"])
+    assert not survey(lake, person, NOW).counts
+    assert_verified(lake, forget(lake, models, person, NOW))
+    # Reasons of nights have it: they are made again, once.
+    forget(lake, models, Subject.person("acme", ["Importance"]), NOW)
+    assert held(lake) == before
+
+
+def test_what_waits_in_the_journal_and_answers_for_later_nights_go(lake: Lake, models: Models) -> None:
+    asked = {
+        "grain": "daily", "workspace_id": "acme", "agent_id": "support", "model": "m", "prompt_version": "p",
+        "tokens_in": 7, "tokens_out": 1, "cost": 0.5, "answer": "One content of two.",
+    }  # fmt: skip
+    rows = [
+        {**asked, "key": key * 32, "period": period, "purpose": purpose, **own}
+        for key, period, purpose, own in [
+            ("1", "2024-01-14", "upkeep", {}),
+            ("2", "2024-01-20", "upkeep", {}),
+            ("3", "2024-01-20", "summary", {}),
+            ("4", "2024-01-20", "upkeep", {"agent_id": "idle"}),
+            ("5", "2024-01-14", "upkeep", {"answer": "Anna likes tea, and Dora does.", "agent_id": "idle"}),
+        ]
+    ]
+    table = pa.Table.from_pylist(rows, schema=ANSWERS.schema)
+    lake.tables.replace(ANSWERS, ["2024-01-14", "2024-01-20"], table, grain="daily")
+    lake.journal.append(
+        [
+            done("REMEMBER", "2024-02-01T08:00", content="Ask ANNA first."),
+            done("REMEMBER", "2024-02-01T08:01", kind="preference", content="x", user_id="u-17", key="k", value="1"),
+            done("REMEMBER", "2024-02-01T08:02", content="Ask Bob first.", reason="Anna is away"),
+            done("REMEMBER", "2024-02-01T08:03", content="Ask Carl first."),
+            done("FORGET", "2024-02-01T08:04", to=memory_of("Dora likes tea.")),
+        ]
+    )
+    receipt = forget(lake, models, ANNA, NOW)
+    left = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
+    assert sorted(event.changes.content or event.verb for event in left) == ["Ask Carl first.", "FORGET"]
+    assert {part.count for part in receipt.removed if part.place == "journal"} == {3}
+    assert_verified(lake, receipt)
+    assert sorted(row["key"][0] for row in lake.tables.read(ANSWERS, grain="daily").to_pylist()) == ["1", "3", "4"]
+
+
+def test_an_upkeep_that_is_under_way_brings_nothing_back(lake: Lake, models: Models) -> None:
+    lake.journal.append([
+        done("REMEMBER", "2024-02-01T08:00", content="Eve likes jam.", subject="Eve", predicate="likes", object="jam"),
+        done("REMEMBER", "2024-02-01T08:01", content="Eve likes jam, says Anna.", subject="Eve", predicate="likes",
+             object="jam"),
+    ])  # fmt: skip
+    run(lake, models)
+    receipts: list[Receipt] = []
+
+    class Forgetting(RuleCurator):
+        def merge(self, *arguments: Any) -> str:
+            if not receipts:
+                receipts.append(forget(Lake(lake.storage.uri), models, ANNA, NOW))
+            return super().merge(*arguments)
+
+    keep_up(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, NOW), START)
+    assert receipts
+    # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
+    for path in Path(lake.storage.uri).rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    assert "Eve likes jam." in memories(lake)
+    assert_verified(lake, forget(lake, models, ANNA, NOW))
+    for spec in TABLES:
+        for row in lake.tables.read(spec).to_pylist():
+            assert row["workspace_id"] == "other" or "Anna" not in str(row)
+
+
+def test_verification_finds_what_is_left_of_memories_and_events() -> None:
+    at = NOW.replace(year=2027)
+    person, talk = Sought(ANNA, at), Sought(Subject.conversation(ACME, "c4"), at)
+    scope = {"workspace_id": ["acme"], "agent_id": ["support"]}
+
+    def found(sought: Sought, **columns: list[Any]) -> bool:
+        return bool(sought.in_rows(pa.table({**scope, **columns})))
+
+    assert found(person, changes=['{"kind":"fact","content":"Ask \\u0041nna"}'])
+    assert found(person, changes=['{"tags":["anna"]}'])
+    assert not found(person, changes=['{"kind":"anna"}'])
+    assert found(person, memory_id=["memory:x"], key=["Anna's tea"])
+    assert not found(person, key=["Anna"])  # of answers: a hash
+    assert found(person, user_id=["u-17"])
+    assert found(person, status_reason=["“Anna likes tea” says the same"])
+    assert found(talk, conversation_ids=[["c1", "c4"]])
+    assert not found(talk, conversation_ids=[["c1", "c40"]])
+    line = {"workspace_id": "acme", "agent_id": "support", "memory": "UPDATE", "timestamp": "2024-01-15T08:00+00:00"}
+    assert person.in_record({**line, "changes": {"key": "birthday of Anna"}})
+    assert person.in_record({**line, "changes": {"user_id": "u-17"}})
+    assert not person.in_record({**line, "changes": {"key": "birthday of Bob"}})
+    assert not person.in_record({**line, "workspace_id": "other", "changes": {"content": "Anna"}})
+
+
+def test_texts_of_changes_are_their_values() -> None:
+    assert texts_in('{"kind":"fact","content":"a","tags":["b","c"],"importance":0.5,"value":"{\\"d\\":1}"}') == [
+        "a", "b", "c", '{"d":1}',
+    ]  # fmt: skip
+    for broken in ("", "{", "[" * 100_000, "no JSON"):
+        assert texts_in(broken) == [broken]
+        assert content_in(broken) is None
+    assert content_in('{"content":"a"}') == "a"
+    assert [content_in(text) for text in ('["a"]', '{"content":1}', "{}")] == [None] * 3
