@@ -56,8 +56,8 @@ def shown(value: object, limit: int = 80) -> str:
     """Return `value` as an error message may show it: quoted, printable, and short even if it is huge."""
     try:
         text = value if isinstance(value, str) else repr(value)
-    except ValueError:  # Python writes no number of more than a few thousand digits
-        text = f"a {type(value).__name__} too long to be written"
+    except (ValueError, RecursionError):  # a number of more than a few thousand digits, lists in lists in lists
+        text = f"a {type(value).__name__} too large to be written"
     head = text[: limit + 1]
     quoted = ascii(head[:limit]) if isinstance(value, str) else head[:limit]
     return quoted if len(text) <= limit else f"{quoted}… ({len(text):,} characters)"

@@ -8,7 +8,7 @@
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - Grain of the memory that they were sent for.
---   purpose - extraction, summary or embedding.
+--   purpose - extraction, summary, upkeep or embedding.
 --   model - Model that was asked.
 --   calls - Requests; one that served several agents counts for the first of them.
 --   failed - Those without a usable answer.

@@ -69,7 +69,9 @@ def test_the_schedule_runs_all_of_them_and_tells_what_is_wrong(definitions: dg.D
 
 def test_a_run_that_makes_partitions_does_not_speak_for_the_others(definitions: dg.Definitions, root: str) -> None:
     plant(Lake(root), FACTS, "2024-01-15T08", lambda rows: rows.append(rows[0]))
-    selection = dg.AssetSelection.assets("messages", "working_facts", "graph_facts", "working_index")
+    selection = dg.AssetSelection.assets(
+        "messages", "working_facts", "graph_facts", "durable_memories", "working_index"
+    )
     job = dg.define_asset_job("some", selection=selection)
     own = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
     tags = dict.fromkeys(("dagster/asset_partition_range_start", "dagster/asset_partition_range_end"), "2024-01-16T00")

@@ -2,7 +2,8 @@
 
 They are the default, and they are no more than they seem. :class:`DeterministicExtractor` cuts messages into
 sentences and knows some English cue words; :class:`HashingEmbedder` sees shared spelling, not shared meaning;
-:class:`ExtractiveSummarizer` chooses sentences and writes none; :class:`RuleCurator` puts them after one another. Each puts its name into every row it makes.
+:class:`ExtractiveSummarizer` chooses sentences and writes none; :class:`RuleCurator` puts them after one another. Each
+puts its name into every row it makes.
 """
 
 from memory_pipeline.models.deterministic.curation import RuleCurator
