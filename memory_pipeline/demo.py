@@ -99,8 +99,9 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     say("\n".join(f"   {shortened(line, _WIDTH)}" for line in str(hot).splitlines()[:_HOT_LINES]))
     if len(hot) > _HOT_LINES:
         say(f"   … {len(hot)} lines, {hot.tokens} tokens in all")
-    say("\n   and what a night has done to other memories, and why")
     nights = _nights(reader, lake)
+    if nights:
+        say("\n   and what a night has done to other memories, and why")
     for night in nights:
         say(f"   {night['night']} {night['verb']}: {night['title']}\n     {night['reason']}")
 

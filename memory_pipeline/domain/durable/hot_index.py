@@ -82,7 +82,7 @@ def hot_entries(memories: Iterable[Memory]) -> list[HotEntry]:
 
 
 def hot_lines(memories: Iterable[Memory]) -> list[str]:
-    """Return the lines of the hot index: ``- Anna (fact): She lives in Porto.``."""
+    """Return the lines of the hot index: ``- Anna (fact): She lives in Porto.``, without titles that hooks tell."""
     return [str(entry) for entry in hot_entries(memories)]
 
 
@@ -141,4 +141,5 @@ def _score(memory: Memory) -> float:
 
 
 def _line(title: str, kind: MemoryKind, hook: str) -> str:
-    return f"- {title} ({kind}): {hook}"
+    # A title that was made of the same words as the hook would only say them twice.
+    return f"- {hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"- {title} ({kind}): {hook}"

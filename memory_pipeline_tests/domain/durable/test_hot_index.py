@@ -100,7 +100,7 @@ def test_what_holds_until_it_is_revoked_outlasts_months_and_comes_first() -> Non
     events = facts(30)
     _, memories = kept([rule, *events], similar=nothing_alike)
     assert rule.memory_id in hot(memories)
-    assert hot_lines(memories.newest.values())[0] == "- Never deploy on a Friday. (rule): Never deploy on a Friday."
+    assert hot_lines(memories.newest.values())[0] == "- Never deploy on a Friday. (rule)"
     assert len(hot(memories)) == 20
 
 
