@@ -12,6 +12,7 @@ from memory_pipeline.checks.check import SAMPLE, Offences, Scan
 from memory_pipeline.checks.tables import DECIDED, DURABLE, agent_names
 from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.durable.contradictions import RIVALS
 from memory_pipeline.domain.durable.events import MemoryVerb
 from memory_pipeline.domain.durable.hot_index import HotEntry
 from memory_pipeline.domain.durable.memory import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
@@ -33,8 +34,6 @@ _AT_ONCE = 500
 #: A night is kept within this time of its end; who looks later than that should know that nobody keeps them.
 LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
-#: What contradicts another where it says something else of the same.
-_STATEMENTS = (MemoryKind.FACT.value, MemoryKind.OBSERVATION.value)
 
 
 def is_level(look: Look) -> Offences:
@@ -102,20 +101,22 @@ def contradicts() -> Scan:
 
     def see(look: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
         stated = _standing(look, part).filter(
-            pl.col("kind").is_in(_STATEMENTS), pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null())
+            pl.col("kind").is_in([kind.value for kind in RIVALS]),
+            pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
         )
-        known: dict[tuple[str, str, str], str] = {}
+        known: dict[tuple[object, ...], str] = {}
         names = []
-        for owner, workspace_id, agent_id, identifier, subject, predicate, target in stated.select(
-            "owner", *_AGENT, "memory_id", "subject", "predicate", "object"
+        for owner, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
+            "owner", *_AGENT, "memory_id", "subject", "predicate", "object", "kind", "is_point_in_time"
         ).iter_rows():
             if look.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
                 own = name_key(target)
-                if known.setdefault((owner, name_key(subject), predicate), own) != own:
+                of_what = (owner, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
+                if known.setdefault(of_what, own) != own:
                     names.append(identifier)
         return len(stated), names
 
-    columns = ("memory_id", "subject", "predicate", "object", *_STANDING)
+    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", *_STANDING)
     return Scan(DURABLE, columns, see, _concluded)
 
 

@@ -312,9 +312,7 @@ class DurableState:
             said = {}
             for path, file in files.items():
                 known = self._said.get(path)
-                said[path] = (
-                    (*file.events, *events_of(file.facts, lambda _: self.settings.kinds)) if known is None else known
-                )
+                said[path] = (*file.events, *events_of(file.facts, lambda _: self.settings)) if known is None else known
             self._said = said
             return {event.id: event for path in sorted(said) for event in said[path]}
 

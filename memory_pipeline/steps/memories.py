@@ -8,8 +8,6 @@ in one commit of each table. Nothing of it expires: what conversations said that
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -215,12 +213,7 @@ def _unfinished(lake: Lake, owners: Collection[str]) -> dict[str, int]:
 
 def _said(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
     """Return what facts say that is to be kept, as their agents' settings have it."""
-    settings = lru_cache(maxsize=None)(configuration.memories)
-    found = [
-        replace(fact, is_point_in_time=True) if settings(fact.scope).point_in_time else fact
-        for fact in rows_to_facts(facts)
-    ]
-    return events_of(found, lambda scope: settings(scope).kinds)
+    return events_of(rows_to_facts(facts), configuration.memories)
 
 
 def _forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> list[str]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.durable.events import MemoryVerb
-from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.domain.durable.memory import ENDED, MemoryKind
 from memory_pipeline.domain.durable.night import named
 from memory_pipeline.domain.triples import name_key
 
@@ -17,24 +17,49 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.durable.night import Draft
     from memory_pipeline.domain.triples import Vocabulary
 
-_KINDS = frozenset([MemoryKind.FACT, MemoryKind.OBSERVATION])
+#: Kinds that can contradict each other, by what they have in common: what is true, what is liked, what is asked for.
+RIVALS = {
+    MemoryKind.FACT: "fact",
+    MemoryKind.OBSERVATION: "fact",
+    MemoryKind.PREFERENCE: "preference",
+    MemoryKind.INSTRUCTION: "instruction",
+}
 
 
 def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     """Supersede what contradicts a fact, or what was said later.
 
-    Two contradict each other if they say different objects of one subject and a predicate that holds one at a time.
+    Two contradict each other if they say different objects of one subject and a predicate that holds one at a time, or
+    if one says that the other holds no longer. How things stand at one moment does not end what lasts.
     """
-    groups: defaultdict[tuple[str, str], list[Memory]] = defaultdict(list)
+    end(draft)
+    groups: defaultdict[tuple[str, str, str], list[Memory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
-        if memory.kind in _KINDS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
-            groups[name_key(memory.subject), memory.predicate].append(memory)
-    for (_, predicate), group in sorted(groups.items()):
+        if memory.kind in RIVALS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
+            groups[name_key(memory.subject), memory.predicate, RIVALS[memory.kind]].append(memory)
+    for (_, predicate, _), group in sorted(groups.items()):
         if len(group) > 1 and vocabulary.holds_one(predicate):
-            winner, *others = sorted(group, key=_strength, reverse=True)
-            for loser in others:
+            ranked = sorted(group, key=_strength, reverse=True)
+            # How things stand for a moment does not end what lasts, which holds again once the moment has gone cold.
+            lasting = next((memory for memory in ranked if not memory.is_point_in_time), ranked[0])
+            for loser in ranked:
+                winner = ranked[0] if loser.is_point_in_time else lasting
                 if name_key(loser.object or "") != name_key(winner.object or ""):
                     draft.act(MemoryVerb.SUPERSEDE, loser, _reason(winner, loser, predicate), other=winner)
+
+
+def end(draft: Draft) -> None:
+    """Supersede what was said to hold no more, and what said so of something that was said again since."""
+    said: defaultdict[tuple[str, str, str], list[Memory]] = defaultdict(list)
+    for memory in draft.memories.newest.values():
+        if memory.is_recalled and memory.subject and memory.predicate and memory.object:
+            terms = name_key(memory.subject), memory.predicate.removeprefix(ENDED), name_key(memory.object)
+            said[terms].append(memory)
+    for _, group in sorted(said.items()):
+        last = max(group, key=lambda memory: (memory.updated_at, memory.id))
+        for memory in sorted(group, key=lambda memory: memory.id):
+            if (memory.predicate or "").startswith(ENDED) != (last.predicate or "").startswith(ENDED):
+                draft.act(MemoryVerb.SUPERSEDE, memory, f"{named(last)} was said later", other=last)
 
 
 def _strength(memory: Memory) -> tuple[bool, datetime, str]:

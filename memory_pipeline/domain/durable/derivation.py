@@ -6,10 +6,10 @@ Facts go with their hour, and may be made again; their events are derived from t
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from memory_pipeline.domain.durable.events import CONVERSATION, Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.memory import MAX_CONTENT, title_of
+from memory_pipeline.domain.durable.memory import ENDED, MAX_CONTENT, title_of
 from memory_pipeline.domain.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.domain.words import word_set
@@ -30,33 +30,54 @@ _NOUNS: Final = word_set(
     phone_number price profession pronouns relationship_status spouse status surname time_zone timezone version weight
     """
 )
+#: Predicates that need a verb: "Anna is allergic to …".
+_STATES: Final = word_set(
+    """
+    afraid_of allergic_to also_known_as based_in born_in born_on called dating divorced_from employed_by engaged_to
+    fond_of interested_in intolerant_to known_as located_in married_to named owned_by related_to responsible_for
+    """
+)
 _NOUN_PREFIXES: Final = ("favourite_", "favorite_", "current_", "main_", "primary_", "preferred_")
 #: Longest tag of an event, and most of them.
 _LONGEST_TAG, _MOST_TAGS = 100, 50
 
 
-def events_of(
-    facts: Iterable[Fact], kinds: Callable[[Scope], frozenset[MemoryKind]] | None = None
-) -> list[MemoryEvent]:
+class Keeping(Protocol):
+    """What an agent's settings say of what it keeps."""
+
+    @property
+    def kinds(self) -> frozenset[MemoryKind]:
+        """The kinds that it may have; a fact of another kind stays working memory."""
+        ...
+
+    @property
+    def point_in_time(self) -> bool:
+        """Whether all that it is told says how things stand at one moment."""
+        ...
+
+
+def events_of(facts: Iterable[Fact], settings: Callable[[Scope], Keeping] | None = None) -> list[MemoryEvent]:
     """Return what conversations said that is to be kept: one REMEMBER for each fact that is durable.
 
     Pure: the same facts give the same events, in the facts' order.
 
     Args:
         facts: of any agents and hours.
-        kinds: returns the kinds that an agent may have; a fact of another kind stays working memory. All if not given.
+        settings: returns an agent's; if not given, any kind is kept as it is.
     """
-    allowed: dict[Scope, frozenset[MemoryKind]] = {}
+    known: dict[Scope, Keeping] = {}
     events: list[MemoryEvent] = []
     for fact in facts:
         if fact.durable is None:
             continue
-        if kinds is not None:
-            if fact.scope not in allowed:
-                allowed[fact.scope] = kinds(fact.scope)
-            if fact.durable not in allowed[fact.scope]:
+        is_snapshot = fact.is_point_in_time
+        if settings is not None:
+            if fact.scope not in known:
+                known[fact.scope] = settings(fact.scope)
+            if fact.durable not in known[fact.scope].kinds:
                 continue
-        changes = _changes(fact)
+            is_snapshot |= known[fact.scope].point_in_time
+        changes = _changes(fact, is_snapshot=is_snapshot)
         if changes is not None:
             events.append(
                 MemoryEvent.of(
@@ -86,10 +107,12 @@ def triple_in_words(subject: str, predicate: str, thing: str) -> str:
     relation = predicate.removeprefix("has_")
     if relation and (relation != predicate or predicate in _NOUNS or predicate.startswith(_NOUN_PREFIXES)):
         return f"{name}'s {relation.replace('_', ' ')} is {thing}"
-    return f"{name} {predicate.replace('_', ' ')} {thing}"
+    ended = predicate.removeprefix(ENDED)
+    verb = "is " if ended in _STATES else ""
+    return f"{name} {verb}{predicate.replace('_', ' ')} {thing}"
 
 
-def _changes(fact: Fact) -> Changes | None:
+def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
     """Return what a fact says of a memory; None of one that says nothing but what was recalled, or nothing legible."""
     content, speaker = _legible(fact.content), f"{_legible(fact.speaker)}: "
     prefix = speaker if content.startswith(speaker) else ""
@@ -102,7 +125,7 @@ def _changes(fact: Fact) -> Changes | None:
         "content": f"{prefix}{said}"[:MAX_CONTENT],
         "importance": fact.importance,
         "confidence": fact.confidence,
-        "is_point_in_time": fact.is_point_in_time or None,
+        "is_point_in_time": is_snapshot or None,
         "tags": [tag for tag in map(_line, fact.tags) if 0 < len(tag) <= _LONGEST_TAG][:_MOST_TAGS] or None,
     }
     terms = (_line(fact.subject or ""), snake_case(_line(fact.predicate or "")), _line(fact.object or ""))

@@ -15,6 +15,7 @@ from memory_pipeline.domain.durable.memory import (
     hook_of,
     match_key,
     sentences,
+    signs,
     title_of,
 )
 from memory_pipeline.domain.durable.night import named
@@ -65,7 +66,8 @@ class _Look:
     """What can tell a memory from another that is near it."""
 
     setting: tuple[str | None, str | None]
-    tells: tuple[frozenset[str], frozenset[str]]
+    tells: tuple[frozenset[str], frozenset[str], frozenset[str]]
+    words: tuple[str, ...]
     keys: frozenset[str]
     subject: str | None
     object: str | None
@@ -138,7 +140,7 @@ class _Looks:
         if look is None:
             keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
-            look = _Look((memory.user_id, memory.key), _tells(memory.content), keys, subject, thing)
+            look = _Look((memory.user_id, memory.key), _tells(memory.content), _own_words(memory), keys, subject, thing)
             self._known[version] = look
         return look
 
@@ -151,9 +153,11 @@ class _Looks:
             return True  # One user has one preference of a name.
         if first.tells != second.tells:
             return False
-        return not first.keys.isdisjoint(second.keys) or not (
-            _differ(first.subject, second.subject) or _differ(first.object, second.object)
-        )
+        if not first.keys.isdisjoint(second.keys):
+            return True
+        if one.kind.is_standing and not (_within(first.words, second.words) or _within(second.words, first.words)):
+            return False  # Who is to do what to whom: near vectors do not tell.
+        return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
 
 
 def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, looks: _Looks) -> None:
@@ -245,12 +249,23 @@ def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
+def _own_words(memory: Memory) -> tuple[str, ...]:
+    return tuple(stem(word) for word in spaced(plain(memory.content)).split() if word not in STOP_WORDS)
+
+
+def _within(few: tuple[str, ...], many: tuple[str, ...]) -> bool:
+    """Tell whether all words of one text come in another, in their order."""
+    rest = iter(many)
+    return all(word in rest for word in few)
+
+
 def _words(text: str) -> str:
     """Return the words of a text as they are compared."""
-    return " ".join(word for word in spaced(plain(text)).split() if word not in _ARTICLES) or text
+    words = " ".join(word for word in spaced(plain(text)).split() if word not in _ARTICLES)
+    return " ".join((words, *signs(text))) if words else text
 
 
-def _tells(content: str) -> tuple[frozenset[str], frozenset[str]]:
+def _tells(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the numbers and dates of a text, and what it denies: the words of its clauses after a negation."""
     numbers, denied = set[str](), set[str]()
     denies = False
@@ -265,7 +280,7 @@ def _tells(content: str) -> tuple[frozenset[str], frozenset[str]]:
             numbers.add(form)
         elif denies and token not in STOP_WORDS:
             denied.add(form)
-    return frozenset(numbers), frozenset(denied)
+    return frozenset(numbers), frozenset(denied), frozenset(signs(content))
 
 
 def _tokens(content: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -26,7 +27,11 @@ IMPORTANCE, CONFIDENCE, DECAY_RATE = 0.5, 1.0, 0.0
 #: Words without which a sentence says the same.
 _ARTICLES = frozenset(["a", "an", "the"])
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+#: How the predicate of a fact begins that says of another that it holds no more.
+ENDED = "no_longer_"
 _CUT = "…"
+#: Signs without which a text says something else: C# and C++, € and $, -5 and 5, 1.5 and 15.
+_SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
 class MemoryKind(StrEnum):
@@ -184,7 +189,12 @@ def match_key(kind: MemoryKind, content: str) -> str:
     text without words, all of it counts.
     """
     words = [word for word in spaced(plain(content)).split() if word not in _ARTICLES]
-    return digest(kind.value, words or content)
+    return digest(kind.value, words or content, *signs(content))
+
+
+def signs(text: str) -> tuple[str, ...]:
+    """Return the signs of a text that tell it from another with the same words, in order."""
+    return tuple(sign for sign in text if unicodedata.category(sign) in ("Sc", "Sm")) + tuple(_SIGNS.findall(text))
 
 
 def preference_key(user_id: str, key: str) -> str:

@@ -5,7 +5,8 @@ The first of these that fits decides; whatever fits none stays working memory:
 1. an *instruction*: what a user asks of an agent for good ("Always quote prices in euros", "call me Annie");
 2. a *rule*: what everybody is to do ("The policy is …", "Every invoice must be signed");
 3. a *decision* ("We have decided to …");
-4. a triple by a predicate that lasts: a *preference* where users say what they like, or else a *fact*;
+4. a triple by a predicate that lasts, or that it holds no longer: a *preference* where users say what they like, or
+   else a *fact*;
 5. a *preference* in other words ("My favourite bread is rye");
 6. what names or numbers something ("The alarm code is 4411"), a *fact*;
 7. how things stand at one moment ("We have 40 sacks in stock"), an *observation* that is soon no longer so;
@@ -13,7 +14,7 @@ The first of these that fits decides; whatever fits none stays working memory:
    *observation*;
 9. what an agent is told to remember, a *fact*.
 
-Of what an assistant says only rules, decisions and regularities count, as observations: it mostly repeats, or guesses.
+What an assistant says is not durable: it mostly repeats, or guesses. What it has learnt it can keep itself.
 What is asked for once ("Remind me tomorrow"), wishes, compliments, guesses ("that must be nice") and events are not
 durable; see :mod:`.durable_cues`, which holds the words.
 """
@@ -23,8 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.domain.durable.memory import ENDED, MemoryKind
 from memory_pipeline.domain.operations import Verb
 from memory_pipeline.domain.triples import Vocabulary
 from memory_pipeline.models.deterministic import durable_cues as cues
@@ -66,7 +66,6 @@ class Durable:
 
 def durable_in(
     sentence: Sentence,
-    role: Role,
     speaker: str,
     operations: Callable[[Sentence], Sequence[Operation]],
     *,
@@ -77,14 +76,12 @@ def durable_in(
     Pure.
 
     Args:
-        sentence: no question, and in nobody else's words.
-        role: who says it, a user or an assistant.
+        sentence: of a user, no question, and in nobody else's words.
         speaker: as triples name who says it.
         operations: returns what a sentence of the same message changes in the graph.
         has_date: whether it names a day.
     """
-    judging = _Judging(sentence, speaker, operations, has_date)
-    found = judging.of_assistant() if role is Role.ASSISTANT else judging.of_user()
+    found = _Judging(sentence, speaker, operations, has_date).found()
     is_meant = (
         found is not None and not cues.NOT_MEANT.search(sentence.text) and not cues.CONDITION.match(sentence.text)
     )
@@ -104,8 +101,8 @@ class _Judging:
         self._has_date = has_date
         self._has_cue = not cues.WORDS.isdisjoint(sentence.parts)
 
-    def of_user(self) -> Durable | None:
-        """Return as what it is kept if a user says it."""
+    def found(self) -> Durable | None:
+        """Return as what it is kept."""
         if not self._has_cue:
             return self._said_of_one()
         judges = (
@@ -113,13 +110,6 @@ class _Judging:
             self._standing_now, self._regularity, self._supposed, self._reminder,
         )  # fmt: skip
         return next((found for judge in judges if (found := judge()) is not None), None)
-
-    def of_assistant(self) -> Durable | None:
-        """Return as what it is kept if an assistant says it."""
-        is_any = self._has_cue and (
-            _decides(self._text) or _is_policy(self._text, self._has_date) or self._regularity() is not None
-        )
-        return Durable(MemoryKind.OBSERVATION, is_supposed=True) if is_any else None
 
     @property
     def _is_present(self) -> bool:
@@ -140,10 +130,17 @@ class _Judging:
     def _said_of_one(self) -> Durable | None:
         triple = self._triple(self._sentence, _lasts)
         if triple is None:
-            return None
+            return self._ended()
         is_now = cues.NOW.search(self._text) is not None and self._is_present
         kind = MemoryKind.PREFERENCE if _is_liking(triple[1]) else MemoryKind.FACT
         return Durable(kind, is_point_in_time=is_now and triple[1] in cues.CHANGING, triple=triple)
+
+    def _ended(self) -> Durable | None:
+        """Return that something which lasts has come to an end: "I no longer live in Porto"."""
+        for one in self._operations(self._sentence):
+            if one.verb is Verb.DELETE and _lasts(one) and one.object and not _is_liking(one.predicate):
+                return Durable(MemoryKind.FACT, triple=(one.subject, f"{ENDED}{one.predicate}", one.object))
+        return None
 
     def _preference(self) -> Durable | None:
         is_one = not self._has_date and cues.PREFERENCE.search(self._text) is not None and self._is_present
@@ -171,7 +168,7 @@ class _Judging:
         if reminder is None or not SECOND_PERSON.isdisjoint(self._sentence.parts):
             return None
         rest = Sentence.of(self._text[reminder.end() :])
-        return _Judging(rest, self._speaker, self._operations, has_date=False).of_user() or Durable(MemoryKind.FACT)
+        return _Judging(rest, self._speaker, self._operations, has_date=False).found() or Durable(MemoryKind.FACT)
 
     def _triple(self, sentence: Sentence, is_meant: Callable[[Operation], bool]) -> tuple[str, str, str] | None:
         """Return the triple that a sentence asserts; of several the first of which there can be one only."""

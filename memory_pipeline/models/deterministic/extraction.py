@@ -120,9 +120,8 @@ class DeterministicExtractor:
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if id(sentence) in own and not _asks(sentence):
-                speaker = message.name or "User"
-                durable = durable_in(sentence, message.role, speaker, said, has_date=bool(mentions))
+            if message.role is Role.USER and id(sentence) in own and not _asks(sentence):
+                durable = durable_in(sentence, message.name or "User", said, has_date=bool(mentions))
             # What is to be kept is remembered, too, where it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue

@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
 from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
@@ -315,12 +314,10 @@ def _speakers(passage: Passage) -> list[str]:
 
 
 def _kept(made: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
-    """Return a fact with what is durable of it; what users did not say themselves is but an observation."""
+    """Return a fact with what is durable of it: nothing, where no user says so. Agents mostly repeat, or guess."""
     kind = found.kept_as
-    if kind is None:
+    if kind is None or not any(message.role is Role.USER for message in cited):
         return made
-    if not any(message.role is Role.USER for message in cited):
-        kind = MemoryKind.OBSERVATION
     subject, predicate, thing = _terms(found, made) or (None, None, None)
     return replace(
         made, durable=kind, is_point_in_time=found.point_in_time, subject=subject, predicate=predicate, object=thing

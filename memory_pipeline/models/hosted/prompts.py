@@ -34,8 +34,8 @@ people and things by their names, "User" for a user without a name, "Agent" for 
 - `durable` says as what a fact is kept for good, until somebody revokes it. "instruction": what users ask {agent} to \
 do always, or never. "rule": what everybody is to do. "preference": what users like, or want. "decision": what was \
 decided. "procedure": how something is done. "fact": what is so for long, such as where one lives or what one is \
-allergic to. "observation": such a thing that is only supposed, or that nobody but {agent} says. It is null for \
-everything else: what is asked for once, what happened, plans, moods, small talk. Where in doubt, it is null.
+allergic to. "observation": such a thing that is only supposed. It is null for everything else: what is asked for \
+once, what happened, plans, moods, small talk, what nobody but {agent} says. Where in doubt, it is null.
 - `point_in_time` is true where a fact says how things stand at one moment: a balance, what is in stock.
 - `subject`, `predicate` and `object` say a durable fact as an operation does, if it says one thing of one; else they \
 are null.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.durable.memory import Status, Temperature
+from memory_pipeline.domain.durable.memory import MemoryKind, Status, Temperature
 from memory_pipeline.domain.triples import Vocabulary
 from memory_pipeline_tests.domain.durable.histories import do, remember
 from memory_pipeline_tests.domain.durable.nights import kept, night, nothing_alike
@@ -104,3 +104,31 @@ def test_all_but_the_winner_are_superseded_by_it() -> None:
         for n in range(6)
     ]
     assert superseded(*events) == {event.memory_id: events[-1].memory_id for event in events[:-1]}
+
+
+def test_how_things_stand_for_a_moment_does_not_end_what_lasts() -> None:
+    berlin = remember(
+        "Anna is in Berlin now.", 1, subject="Anna", predicate="lives_in", object="Berlin", is_point_in_time=True
+    )
+    faro = remember(
+        "Anna is in Faro now.", 2, subject="Anna", predicate="lives_in", object="Faro", is_point_in_time=True
+    )
+    assert superseded(PORTO, berlin) == {}
+    assert superseded(PORTO, berlin, faro) == {berlin.memory_id: faro.memory_id}
+    assert superseded(replace(berlin, event_at=PORTO.event_at), LISBON) == {berlin.memory_id: LISBON.memory_id}
+
+
+def test_what_holds_no_longer_counts_no_longer_until_it_is_said_again() -> None:
+    ended = remember("Anna left Porto.", 1, subject="Anna", predicate="no_longer_lives_in", object="porto")
+    assert superseded(PORTO, ended) == {PORTO.memory_id: ended.memory_id}
+    again = remember("Anna lives in Porto again.", 2, subject="Anna", predicate="lives_in", object="Porto")
+    assert superseded(PORTO, ended, again) == {PORTO.memory_id: again.memory_id, ended.memory_id: again.memory_id}
+
+
+@pytest.mark.parametrize("kind", ["preference", "instruction"])
+def test_of_preferences_and_instructions_with_one_value_the_newer_counts(kind: str) -> None:
+    annie = remember("Call me Annie.", 0, kind=kind, subject="Anna", predicate="is_called", object="Annie")
+    ann = remember("Call me Ann.", 1, kind=kind, subject="Anna", predicate="is_called", object="Ann")
+    assert superseded(annie, ann) == {annie.memory_id: ann.memory_id}
+    fact = replace(ann, changes=replace(ann.changes, kind=MemoryKind.FACT))
+    assert superseded(annie, fact) == {}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.domain.conversations import Message, Scope
 from memory_pipeline.domain.durable.derivation import events_of, triple_in_words
 from memory_pipeline.domain.durable.events import CONVERSATION, Changes, MemoryVerb
@@ -86,15 +87,33 @@ def test_a_snapshot_is_one() -> None:
 def test_kinds_that_an_agent_may_not_have_stay_working_memory() -> None:
     asked: list[Scope] = []
 
-    def kinds(scope: Scope) -> frozenset[MemoryKind]:
+    def settings(scope: Scope) -> MemoriesSettings:
         asked.append(scope)
-        return frozenset([MemoryKind.RULE] if scope.agent_id == "support" else MemoryKind)
+        return MemoriesSettings(kinds=frozenset([MemoryKind.RULE] if scope.agent_id == "support" else MemoryKind))
 
     other = Scope("acme", "sales")
     facts = [durable("a"), durable("b", durable=MemoryKind.RULE), durable("c", scope=other), durable("d", scope=other)]
-    assert [event.changes.content for event in events_of(facts, kinds)] == ["b", "c", "d"]
+    assert [event.changes.content for event in events_of(facts, settings)] == ["b", "c", "d"]
     assert len(asked) == 2
     assert len(events_of(facts)) == 4
+
+
+def test_what_an_agent_is_told_of_moments_alone_is_a_snapshot() -> None:
+    (event,) = events_of([durable("a")], lambda _: MemoriesSettings(point_in_time=True))
+    assert event.changes.is_point_in_time
+
+
+@pytest.mark.parametrize(
+    ("triple", "words"),
+    [
+        (("Anna", "allergic_to", "nuts"), "Anna is allergic to nuts"),
+        (("Anna", "no_longer_allergic_to", "nuts"), "Anna is no longer allergic to nuts"),
+        (("Anna", "no_longer_works_at", "Acme"), "Anna no longer works at Acme"),
+        (("User", "married_to", "Tom"), "The user is married to Tom"),
+    ],
+)
+def test_a_triple_reads_as_a_sentence(triple: tuple[str, str, str], words: str) -> None:
+    assert triple_in_words(*triple) == words
 
 
 def test_the_same_facts_give_the_same_events_whenever_they_are_made() -> None:

@@ -339,3 +339,18 @@ def test_what_comes_out_does_not_depend_on_the_order_of_what_is_remembered() -> 
         assert (done.events, after.newest) == expected
     assert expected is not None
     assert len(expected[0]) > 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Always forward invoices from Maria to Tom.", "Always forward invoices from Tom to Maria."),
+        ("Always book flights before trains.", "Always book trains before flights."),
+        ("Always answer in English.", "Always answer in French."),
+    ],
+)
+def test_instructions_are_one_only_if_one_says_what_the_other_does(one: str, other: str) -> None:
+    first = remember(one, 0, kind="instruction")
+    assert not merges(first, remember(other, 1, kind="instruction"))
+    assert merges(first, remember(f"Please {one[0].lower()}{one[1:]}", 1, kind="instruction"))
+    assert merges(remember(one, 0), remember(other, 1))

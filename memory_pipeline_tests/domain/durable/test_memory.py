@@ -118,3 +118,18 @@ def test_a_triple_is_compared_without_case() -> None:
     assert len({triple_key(home) for home in homes}) == 1
     assert homes[0].version_id == f"{homes[0].id}#1"
     assert str(homes[0]) == "Anna lives in Porto."
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Anna writes C++.", "Anna writes C#."),
+        ("It costs 100 $.", "It costs 100 €."),
+        ("Kept at -5 degrees.", "Kept at 5 degrees."),
+        ("An order is > 50.", "An order is < 50."),
+        ("A dose is 1.5 mg.", "A dose is 1 5 mg."),
+        ("Blood type A+.", "Blood type A-."),
+    ],
+)
+def test_f11_signs_tell_texts_apart(one: str, other: str) -> None:
+    assert match_key(MemoryKind.FACT, one) != match_key(MemoryKind.FACT, other)

@@ -162,6 +162,7 @@ def check(memories: Memories) -> None:
             assert one.content != other.content
         if {one.kind, other.kind} <= {MemoryKind.FACT, MemoryKind.OBSERVATION} and one.object and other.object:
             is_one = _triple(one)[:2] == _triple(other)[:2] and VOCABULARY.holds_one(one.predicate or "")
+            is_one = is_one and one.is_point_in_time == other.is_point_in_time  # a moment does not end what lasts
             assert not is_one or _triple(one) == _triple(other), "two that count contradict each other"
     hot = [memory for memory in recalled if memory.temperature is Temperature.HOT]
     assert all(map(is_eligible, hot))

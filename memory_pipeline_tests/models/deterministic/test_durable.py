@@ -173,8 +173,6 @@ PASSING = [
     "I'm tired.",
     "The train is late.",
     "I might live in Porto.",
-    "I used to live in Porto.",
-    "I don't live in Porto any more.",
     "Remember that day in Rome.",
     "Remember that the meeting is tomorrow.",
     "Do you live in Porto?",
@@ -252,16 +250,6 @@ PASSING = [
     "Once upon a time nobody was allowed to sing.",
     "I dreamed that I live in Rome.",
 ]
-#: What an assistant may say and be taken for an observation of it, and what not.
-ASSISTANTS: dict[str, MemoryKind | None] = {
-    "The policy is that refunds take thirty days.": MemoryKind.OBSERVATION,
-    "We decided to close on Mondays.": MemoryKind.OBSERVATION,
-    "I'll always remember that.": None,
-    "I live in the cloud.": None,
-    "Always preheat the oven.": None,
-    "You should always wear gloves.": None,
-    "Noted: you live in Porto.": None,
-}
 
 
 def facts_of(text: str, role: Role = Role.USER, name: str | None = "Anna") -> list[Fact]:
@@ -282,19 +270,22 @@ def test_what_was_meant_for_once_stays_working_memory() -> None:
     assert {sentence: kinds_of(sentence) for sentence in PASSING} == {sentence: [] for sentence in PASSING}
 
 
+@pytest.mark.parametrize("text", ["I used to live in Porto.", "I don't live in Porto any more."])
+def test_what_has_come_to_an_end_is_a_fact_that_ends_another(text: str) -> None:
+    (fact,) = facts_of(text)
+    assert fact.durable is MemoryKind.FACT
+    assert (fact.subject, fact.predicate, fact.object) == ("Anna", "no_longer_lives_in", "Porto")
+
+
 def test_how_things_stand_now_is_a_snapshot() -> None:
     found = {sentence: facts_of(sentence) for sentence in SNAPSHOTS}
     assert {sentence: facts[0].durable for sentence, facts in found.items()} == SNAPSHOTS
     assert all(facts[0].is_point_in_time for facts in found.values())
 
 
-def test_of_an_assistant_little_counts_and_nothing_for_sure() -> None:
-    found = {sentence: kinds_of(sentence, Role.ASSISTANT) for sentence in ASSISTANTS}
-    assert found == {sentence: [] if kind is None else [kind] for sentence, kind in ASSISTANTS.items()}
-    (fact,) = facts_of("The policy is that refunds take thirty days.", Role.ASSISTANT, name=None)
-    assert fact.confidence < facts_of("The policy is that refunds take thirty days.")[0].confidence
-    instructions = [*KEPT[MemoryKind.INSTRUCTION], *KEPT[MemoryKind.PREFERENCE]]
-    assert not any(kinds_of(sentence, Role.ASSISTANT) for sentence in instructions)
+def test_what_an_assistant_says_is_not_durable() -> None:
+    said_by_users = [sentence for own in KEPT.values() for sentence in own]
+    assert not any(kinds_of(sentence, Role.ASSISTANT) for sentence in said_by_users)
 
 
 def test_tools_and_systems_say_nothing_durable() -> None:

@@ -188,7 +188,7 @@ def test_what_a_model_holds_to_be_durable_is_kept(lake: Lake, server: OpenAIServ
     assert '"point_in_time"' in question
 
 
-def test_what_no_user_says_is_at_most_an_observation() -> None:
+def test_what_no_user_says_is_not_durable() -> None:
     said = passage("user Anna: Hello.", "assistant: Always quote with tax.", "user Anna: Good.")
     given = answer(
         fact("Prices are quoted with tax.", messages=[2], durable="instruction"),
@@ -197,7 +197,7 @@ def test_what_no_user_says_is_at_most_an_observation() -> None:
     )
     [extraction], _ = scripted(given, said)
     assert {one.content: one.durable for one in found(extraction)} == {
-        "Prices are quoted with tax.": MemoryKind.OBSERVATION,
+        "Prices are quoted with tax.": None,
         "Quotes have tax.": MemoryKind.RULE,
         "Quotes are long.": None,
     }
