@@ -26,6 +26,11 @@ RIVALS = {
 }
 
 
+#: What some predicates assert, or deny.
+_LIKING = {"loves": "likes", "dislikes": "likes", "hates": "likes"}
+_DENYING = frozenset(["dislikes", "hates"])
+
+
 def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     """Supersede what contradicts a fact, or what was said later.
 
@@ -50,16 +55,24 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
 
 def end(draft: Draft) -> None:
     """Supersede what was said to hold no more, and what said so of something that was said again since."""
-    said: defaultdict[tuple[str, str, str], list[Memory]] = defaultdict(list)
+    said: defaultdict[tuple[str, str, str], list[tuple[Memory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled and memory.subject and memory.predicate and memory.object:
-            terms = name_key(memory.subject), memory.predicate.removeprefix(ENDED), name_key(memory.object)
-            said[terms].append(memory)
-    for _, group in sorted(said.items()):
-        last = max(group, key=lambda memory: (memory.updated_at, memory.id))
-        for memory in sorted(group, key=lambda memory: memory.id):
-            if (memory.predicate or "").startswith(ENDED) != (last.predicate or "").startswith(ENDED):
-                draft.act(MemoryVerb.SUPERSEDE, memory, f"{named(last)} was said later", other=last)
+            predicate, holds = _stance(memory.predicate)
+            said[name_key(memory.subject), predicate, name_key(memory.object)].append((memory, holds))
+    for _, group in sorted(said.items(), key=lambda entry: entry[0]):
+        last, holds = max(group, key=lambda entry: (entry[0].updated_at, entry[0].id))
+        for memory, held in sorted(group, key=lambda entry: entry[0].id):
+            if held != holds:
+                reason = f"{named(last)} denies it, and what was said later counts"
+                draft.act(MemoryVerb.SUPERSEDE, memory, reason, other=last)
+
+
+def _stance(predicate: str) -> tuple[str, bool]:
+    """Return what a predicate asserts or denies, and whether it asserts it."""
+    plain = predicate.removeprefix(ENDED)
+    holds = (plain in _DENYING) == (plain != predicate)
+    return _LIKING.get(plain, plain), holds
 
 
 def _strength(memory: Memory) -> tuple[bool, datetime, str]:

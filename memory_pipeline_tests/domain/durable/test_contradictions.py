@@ -132,3 +132,15 @@ def test_of_preferences_and_instructions_with_one_value_the_newer_counts(kind: s
     assert superseded(annie, ann) == {annie.memory_id: ann.memory_id}
     fact = replace(ann, changes=replace(ann.changes, kind=MemoryKind.FACT))
     assert superseded(annie, fact) == {}
+
+
+def test_who_likes_a_thing_now_no_longer_dislikes_it() -> None:
+    hates = remember("I hate cilantro.", 0, kind="preference", subject="Anna", predicate="hates", object="cilantro")
+    loves = remember("I love cilantro.", 1, kind="preference", subject="Anna", predicate="likes", object="Cilantro")
+    parsley = remember("I like parsley.", 1, kind="preference", subject="Anna", predicate="likes", object="parsley")
+    assert superseded(hates, loves, parsley) == {hates.memory_id: loves.memory_id}
+    bored = remember(
+        "I like it no more.", 2, kind="preference", subject="Anna", predicate="no_longer_likes", object="cilantro"
+    )
+    assert superseded(loves, bored, parsley) == {loves.memory_id: bored.memory_id}
+    assert superseded(hates, bored) == {}
