@@ -10,7 +10,6 @@ import click
 
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.durable.events import MemoryVerb
 from memory_pipeline.domain.durable.memory import shortened
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
@@ -38,9 +37,8 @@ _QUESTIONS = {
     Grain.QUARTERLY: "Where is the second shop?",
     Grain.YEARLY: "Which award did they win?",
 }
-#: Lines of the hot index, and things that nights did, that are shown; what chooses the index is told by the index.
+#: Lines of the hot index, and things that nights did, that are shown.
 _HOT_LINES, _NIGHTS, _WIDTH = 8, 3, 115
-_OF_INDEX = (MemoryVerb.HEAT, MemoryVerb.CHILL)
 _MOMENT = timedelta(microseconds=1)
 #: Of whom the graph is asked.
 _SOMEBODY = "Ruben"
@@ -99,9 +97,8 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     say("\n".join(f"   {shortened(line, _WIDTH)}" for line in str(hot).splitlines()[:_HOT_LINES]))
     if len(hot) > _HOT_LINES:
         say(f"   … {len(hot)} lines, {hot.tokens} tokens in all")
+    say("\n   and what the last nights have done, and why")
     nights = _nights(reader, lake)
-    if nights:
-        say("\n   and what a night has done to other memories, and why")
     for night in nights:
         say(f"   {night['night']} {night['verb']}: {night['title']}\n     {night['reason']}")
 
@@ -123,7 +120,7 @@ Next:
 
 
 def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
-    """Return what nights did to memories beside choosing the hot index; the newest first."""
+    """Return what the last nights did to memories, the newest first."""
     found = [
         {
             "night": str(lake.calendar.day_of(event.event_at - _MOMENT)),
@@ -133,7 +130,7 @@ def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
         }
         for memory in reader.memories.list(status=None)
         for event in reader.memories.explain(memory.id)
-        if event.is_upkeep and event.memory_id == memory.id and event.verb not in _OF_INDEX
+        if event.is_upkeep and event.memory_id == memory.id
     ]
     return sorted(found, key=lambda each: each["night"], reverse=True)[:_NIGHTS]
 

@@ -177,8 +177,8 @@ def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing(
     assert first.exit_code == 0
     for text in ("584 new messages", "working:", "yearly:", "down to what was said", "the hot index", "make dev"):
         assert text in first.output
-    assert "(instruction): " in first.output
-    assert " ARCHIVE: " in first.output
+    assert "(instruction)" in first.output
+    assert " HEAT: " in first.output
     assert "Nothing changed" not in first.output
     again = call("demo").output
     assert "Nothing changed" in again

@@ -287,8 +287,9 @@ def update(
 def forget(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **filters: Any) -> None:
     """Revoke one memory by its ID, or all for which every option holds.
 
-    They stay in the history, and nothing else finds them. To take somebody's words off the disk, use
-    `memory-pipeline forget`.
+    They stay in the history, and are no longer kept for good: no search of memories finds them, nor does recall find
+    what was said in the same words. Other searches of conversations do; `memory-pipeline forget` removes somebody's
+    words from them, and off the disk.
     """
     count = _writer(root, workspace_id, agent_id).forget(filters.pop("id"), **filters)
     click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from memory_pipeline.domain.conversations import MAX_ID, Message, Role, Scope
-from memory_pipeline.domain.durable.events import MemoryEvent
+from memory_pipeline.domain.durable.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.mentions import phrases_of, words_of, words_of_name
@@ -35,6 +35,9 @@ _ROLES = frozenset([*Role, "agent", "the user", "the agent", "the assistant"])
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Phrases that are remembered at least; then they are hashed again.
 _REMEMBERED = 200_000
+
+#: What is done to memories in words of its own; of other events all words are a note.
+SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
 
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
@@ -228,7 +231,8 @@ class Forgotten:
     def covers(self, record: Message | Edit | MemoryEvent) -> bool:
         """Tell whether a message, an edit or an event is forgotten: it matches, and is not from after the forgetting.
 
-        Of what an event rests on nothing is known here but its conversation.
+        Of what an event rests on nothing is known here but its conversation. Who did it, and why, does not count: see
+        :meth:`taken`.
         """
         if record.scope.workspace_id not in self._marks:
             return False
@@ -240,8 +244,8 @@ class Forgotten:
                 record.scope,
                 record.event_at,
                 conversation_id=record.conversation_id,
-                user_id=record.changes.user_id,
-                texts=_texts_of(record),
+                user_id=record.changes.user_id if record.verb in SAYING else None,
+                texts=_texts_of(record.changes) if record.verb in SAYING else (),
             )
         return self.reaches(
             record.scope,
@@ -255,13 +259,32 @@ class Forgotten:
             ],
         )
 
+    def taken(self, record: _Record) -> _Record | None:
+        """Return a record as memory may take it: None of one that is forgotten.
+
+        An event whose note alone names a forgotten person is taken without the note: what was revoked stays revoked.
+        """
+        if self.covers(record):
+            return None
+        if isinstance(record, MemoryEvent) and self._names_in_note(record):
+            return cast("_Record", without_note(record))
+        return record
+
+    def _names_in_note(self, event: MemoryEvent) -> bool:
+        own = _texts_of(event.changes) if event.verb not in SAYING else []
+        texts = [event.reason or "", "" if event.editor in {CONVERSATION, UPKEEP} else event.editor, *own]
+        user_id = event.changes.user_id if event.verb not in SAYING else None
+        return self.reaches(event.scope, event.event_at, user_id=user_id, texts=texts)
+
     def covers_text(self, scope: Scope, text: str, at: datetime) -> bool:
         """Tell whether a text of an agent's memory, said at a time, mentions a forgotten person."""
         return self.reaches(scope, at, texts=[text])
 
     def filter(self, records: Sequence[_Record]) -> list[_Record]:
-        """Return the records that are not forgotten, in their order."""
-        return [record for record in records if not self.covers(record)] if self._marks else list(records)
+        """Return the records that are not forgotten, in their order, as memory may take them."""
+        if not self._marks:
+            return list(records)
+        return [taken for record in records if (taken := self.taken(record)) is not None]
 
     def reaches(
         self,
@@ -366,12 +389,21 @@ class _Marks:
         return False
 
 
-def _texts_of(event: MemoryEvent) -> list[str]:
-    """Return all that an event says."""
-    said = event.changes
+def without_note(event: MemoryEvent) -> MemoryEvent:
+    """Return an event that does the same, and tells neither who did it nor why."""
+    changes = event.changes if event.verb in SAYING else Changes(amount=event.changes.amount)
+    return MemoryEvent.of(
+        event.scope, event.verb, event.event_at, changes, memory_id=event.memory_id, turn=event.turn,
+        place=event.place, other_id=event.other_id, evidence=event.evidence, conversation_id=event.conversation_id,
+        received_at=event.received_at,
+    )  # fmt: skip
+
+
+def _texts_of(said: Changes) -> list[str]:
+    """Return all that an event says of its memory."""
     texts = [
-        event.editor, event.reason, said.title, said.hook, said.content, said.subject, said.predicate, said.object,
-        said.user_id, said.key, said.value, *(said.tags or ()),
+        said.title, said.hook, said.content, said.subject, said.predicate, said.object, said.user_id, said.key,
+        said.value, *(said.tags or ()),
     ]  # fmt: skip
     return [text for text in texts if text]
 

@@ -107,7 +107,12 @@ def _update(access: Access, *, id: str, text: str | None, reason: str | None) ->
 
 def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
     count = writer_of(access).forget(id.strip(), reason=reason or None, now=access.clock())
-    return "It is revoked; no search finds it any more." if count else "It was revoked already."
+    if not count:
+        return "It was revoked already."
+    return (
+        "It is revoked, and no longer kept for good. What was said in conversations can still be found; "
+        "`memory-pipeline forget` removes that."
+    )
 
 
 def _search_archive(access: Access, *, query: str, max_results: int) -> str:

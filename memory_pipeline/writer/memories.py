@@ -169,8 +169,9 @@ class DurableWriter:
     ) -> int:
         """Revoke a memory, or all that pass a filter; return how many.
 
-        They stay in the history, and nothing else finds them, not even a search of the archive. To remove somebody's
-        words from the disk is what ``memory-pipeline forget`` is for.
+        They stay in the history, and are no longer kept for good: no search of memories finds them, not even of the
+        archive, nor does recall find what was said in the same words. A message that says more, and other searches of
+        conversations, still tell it; to remove somebody's words is what ``memory-pipeline forget`` is for.
 
         Args:
             id: of the memory.

@@ -88,10 +88,13 @@ ANNAS_EVENTS = [
     done("REMEMBER", kind="instruction", content="Call Anna in the morning only."),
     done("REMEMBER", kind="preference", content="u-17: tea is green", user_id="u-17", key="tea", value='"green"'),
     done("REMEMBER", content="Dora likes tea, says Anna.", subject="Dora", predicate="likes", object="tea"),
-    done("REMEMBER", content="The warehouse closes at six in the evening.", editor="Anna"),
+    done("REMEMBER", content="Dora has told ANNA.", editor="Anna"),
 ]
+#: What Anna did, and what is about nobody: it stays, and it is not known who did it.
+NOTED = done("REMEMBER", content="The warehouse closes at six in the evening.", editor="Anna")
 EVENTS = [
     *ANNAS_EVENTS,
+    NOTED,
     done("REMEMBER", content="Dora likes tea.", subject="Dora", predicate="likes", object="tea"),
     done("REMEMBER", kind="rule", content="Refunds above 500 euros need a second signature."),
     done("REMEMBER", kind="rule", content="Invoices are due within 30 days.", scope=SALES),

@@ -20,7 +20,7 @@ from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
-from memory_pipeline_tests.erasure.lakes import OTHER, SALES, done, held, kept, memory_of
+from memory_pipeline_tests.erasure.lakes import NOTED, OTHER, SALES, done, held, kept, memory_of
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
@@ -51,6 +51,7 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, mod
     assert memories(lake)[merged]["status"] == "active"
     assert verbs(lake)["MERGE"] == 1
     counts = survey(lake, ANNA, NOW).counts
+    assert counts["notes of events"] == 1
     assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
     receipt = forget(lake, models, ANNA, NOW)
     after = memories(lake)
@@ -64,6 +65,8 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, mod
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
     assert removed["memory_events", "rows"].partitions == (owner_of(ACME),)
+    assert removed["memory_events", "rows whose note was taken away"].count == 1
+    assert after[NOTED.changes.content or ""]["editor"] == "agent"
     assert removed["memories", "rows"].count >= 8
     assert removed["upkeep_events", "rows"].count > 0
     assert memories(lake, OTHER)["Dora: Anna works at Initech."]["status"] == "active"
@@ -154,7 +157,10 @@ def test_what_waits_in_the_journal_and_answers_for_later_nights_go(lake: Lake, m
     )
     receipt = forget(lake, models, ANNA, NOW)
     left = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
-    assert sorted(event.changes.content or event.verb for event in left) == ["Ask Carl first.", "FORGET"]
+    assert sorted(event.changes.content or event.verb for event in left) == [
+        "Ask Bob first.", "Ask Carl first.", "FORGET",
+    ]  # fmt: skip
+    assert all(event.reason is None for event in left)
     assert {part.count for part in receipt.removed if part.place == "journal"} == {3}
     assert_verified(lake, receipt)
     assert sorted(row["key"][0] for row in lake.tables.read(ANSWERS, grain="daily").to_pylist()) == ["1", "3", "4"]

@@ -25,7 +25,7 @@ from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, versions, write
-from memory_pipeline_tests.erasure.lakes import ANNAS_EVENTS, SALES, UNATTACHED, built, edit, held, kept, written
+from memory_pipeline_tests.erasure.lakes import ANNAS_EVENTS, NOTED, SALES, UNATTACHED, edit, held, kept, written
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
@@ -37,7 +37,7 @@ CONVERSATION = Subject.conversation(ACME, "c4")
 
 def is_annas(record: Record) -> bool:
     if isinstance(record, MemoryEvent):
-        return record in ANNAS_EVENTS
+        return record in [*ANNAS_EVENTS, NOTED]
     if record.scope.workspace_id != "acme":
         return False
     if isinstance(record, Message):
@@ -76,7 +76,7 @@ def test_what_stays_is_as_if_the_rest_had_never_been_said(lake: Lake, models: Mo
     assert {part.what for part in again.removed} == {"files"}
 
     # A writer that sends everything again, as after a restore, brings nothing back.
-    written(lake, lambda record: record not in UNATTACHED)
+    written(lake, lambda record: record not in [*UNATTACHED, NOTED])
     kept(lake, models)
     assert not lake.journal.pending()
     assert held(lake) == held(never)
@@ -161,7 +161,7 @@ def test_whoever_is_interrupted_starts_over(
         return stopped
 
     steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "remake", "bring_level", "_finish"]
-    steps += ["remove_unattached", "keep_again"]
+    steps += ["settle_events", "keep_again"]
     for name in steps:
         with monkeypatch.context() as patch:
             patch.setattr(forgetting, name, stopping(getattr(forgetting, name)))

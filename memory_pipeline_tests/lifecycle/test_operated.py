@@ -21,14 +21,16 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import START, conversation, run, versions, write
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
 
-DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "12"))
+DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "10"))
 #: A month ends within the first days.
 FIRST = date(2024, 1, 22)
 AGENTS = (Scope("free", "support"), Scope("free", "sales"), Scope("keeper", "support"))
@@ -65,8 +67,13 @@ class Operation:
                 self.say(noon, late, self.random.choice(AGENTS), f"Order {self.written} came on {late:%d %B}.")
         night = noon + timedelta(hours=15)
         run(self.lake, self.models, night)
+        self.keep(night)
         expire(self.lake, START, night)
         self.look(night)
+
+    def keep(self, now: datetime) -> None:
+        """Make the nights that are pending."""
+        keep_up(self.lake, self.models, pending_nights(self.lake, START, now), START)
 
     def look(self, now: datetime) -> None:
         """Check all that must hold."""
@@ -80,6 +87,7 @@ class Operation:
             assert not grain_status(self.lake, grain, START, now).pending, (grain, now)
         before = versions(self.lake)
         assert not any(run(self.lake, self.models, now).values())
+        assert pending_nights(self.lake, START, now) == []
         assert versions(self.lake) == before
         assert expire(self.lake, START, now).rows == 0
 

@@ -448,7 +448,7 @@ def test_connections_are_kept_for_many_threads(server: OpenAIServer, provider: s
     for _ in range(10):
         complete(server, provider=provider)
     assert server.connections <= 1
-    server.latency = 0.1
+    server.latency = 0.3
     server.answer = lambda body: str(body["seed"])
 
     def ask(number: int) -> str:
