@@ -27,7 +27,7 @@ from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.configuration.endpoints import Injection
     from memory_pipeline.domain.ports import Reranker
@@ -81,7 +81,8 @@ def inject(
     recall: Callable[[str, int], Recollection],
     search: Callable[[str, int, list[str] | None], Facts],
     keep: Callable[[str, int], Sequence[RecalledMemory]] = lambda *_: (),
-    exclude: Collection[str] = (),
+    hides: Callable[[GraphFact], bool] = lambda _: False,
+    hidden: int = 0,
 ) -> Knowledge:
     """Return what is known of a prompt.
 
@@ -92,7 +93,8 @@ def inject(
         recall: returns what memory holds of a text, within a budget of tokens.
         search: returns facts of the graph: of a text so many, by the names in it, if they are known.
         keep: returns durable memories that fit a text, so many at most.
-        exclude: ids of what is left out.
+        hides: tells of a fact of the graph whether it is left out.
+        hidden: how many may be, about.
     """
     prompt, most = asking.prompt, asking.max_results or settings.max_results
     budget = asking.max_tokens or settings.max_tokens
@@ -108,8 +110,8 @@ def inject(
                 names = models.entity_finder.find(prompt)
             except Exception as error:  # noqa: BLE001  # whatever it is, rules find names too
                 troubles["entities"] = _told(error)
-        facts = search(prompt, _CONSIDERED * most + len(exclude), names)
-        return graph_parts(fact for fact in facts if fact.id not in exclude)
+        facts = search(prompt, _CONSIDERED * most + hidden, names)
+        return graph_parts(fact for fact in facts if not hides(fact))
 
     found, failed = gather(
         {
@@ -162,9 +164,10 @@ def memory_parts(recollection: Recollection, most: int) -> list[Part]:
         Part(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
             item.id,
-            compact(str(item)),
+            compact(str(replace(item, warning=None))),
             compact(item.content),
             frozenset(item.source_ids),
+            warning=item.warning,
         )
         for item in (*said, *summed_up)
     ]
@@ -176,10 +179,11 @@ def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
         Part(
             Source.DURABLE,
             found.memory.id,
-            compact(f"{found.memory.content} ({found.warning})" if found.warning else found.memory.content),
+            compact(found.memory.content),
             compact(found.memory.content),
             frozenset(found.memory.source_ids),
             found.memory.kind.is_standing,
+            found.warning,
         )
         for found in memories
     ]
@@ -233,7 +237,7 @@ def settled(found: Found) -> Found:
             continue
         gone.add(id(same))
         stays = part if part.is_standing else same
-        durable.append(replace(stays, evidence=part.evidence | same.evidence))
+        durable.append(_joined(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
@@ -258,7 +262,7 @@ def distinct(parts: Iterable[Part]) -> list[Part]:
         if before is None and bare is None:
             before = told_by_somebody.get(whole)
         if before is not None:
-            kept[before] = replace(kept[before], evidence=kept[before].evidence | part.evidence)
+            kept[before] = _joined(kept[before], part)
             continue
         place = len(kept) if plain is None else plain
         told[whole] = place
@@ -271,8 +275,13 @@ def distinct(parts: Iterable[Part]) -> list[Part]:
         else:
             # What comes next agrees with what is shown now, no longer with what that took the place of.
             del told[bare or ""]
-            kept[place] = replace(part, evidence=kept[place].evidence | part.evidence)
+            kept[place] = _joined(part, kept[place])
     return kept
+
+
+def _joined(part: Part, other: Part) -> Part:
+    """Return a part that stands for another too: it rests on the evidence of both, and is warned of as either."""
+    return replace(part, evidence=part.evidence | other.evidence, warning=part.warning or other.warning)
 
 
 def _as_compared(text: str) -> str:
@@ -313,7 +322,8 @@ def by_model(prompt: str, parts: Sequence[Part], reranker: Reranker) -> list[Par
 def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[str, str]) -> Knowledge:
     """Return what is taken of `ranked`, best first; see the top of this module.
 
-    A fact of the graph gives way to the message that it rests on, if that is taken, and so does a durable memory.
+    A fact of the graph gives way to the message that it rests on, if that is taken, and so does a durable memory, which
+    leaves it its warning.
 
     Args:
         ranked: parts of all sources.
@@ -322,7 +332,8 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
         troubles: what did not help.
     """
     budget = max_tokens * BYTES_PER_TOKEN
-    left = list(ranked)
+    kept = [part for part in ranked if part.source is Source.DURABLE and part.warning]
+    left = [_warned(part, kept) for part in ranked]
     chosen = _chosen(left, most, budget)
     while told := _told_by_message(chosen, left):
         fewer = [part for part in left if part.source not in _GIVING_WAY or part.id not in told]
@@ -330,8 +341,27 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
         if not told <= _told_by_message([*again, *(part for part in chosen if part.id in told)], left):
             break  # then the message would have no place
         left, chosen = fewer, again
+    chosen = [_unwarned(part, kept, chosen) for part in chosen]
     parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
     return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
+
+
+def _warned(part: Part, kept: Iterable[Part]) -> Part:
+    """Return what was said with the warning of the first durable memory of the same message, unless it has one."""
+    if part.source is not Source.MEMORY or part.warning is not None:
+        return part
+    warning = next((one.warning for one in kept if not part.evidence.isdisjoint(one.evidence)), None)
+    return part if warning is None else replace(part, warning=warning)
+
+
+def _unwarned(part: Part, kept: Iterable[Part], chosen: Iterable[Part]) -> Part:
+    """Return it without a warning that is told already, with the durable memory."""
+    if part.source is not Source.MEMORY or part.warning is None:
+        return part
+    shown = {one.id for one in chosen if one.source is Source.DURABLE}
+    own = [one for one in kept if not part.evidence.isdisjoint(one.evidence)]
+    is_told = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
+    return replace(part, warning=None) if is_told else part
 
 
 def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]:

@@ -24,7 +24,7 @@ from memory_pipeline.reader.scoring import SIGNALS, score
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -85,6 +85,7 @@ class Wanted:
         where: what else they must fulfil; a memory's time is when it was last said, updated or confirmed.
         exclude: ids of memories that are left out.
         only_fitting: leave out what shares no word with the question and is not nearer to it than usual.
+        hides: tells of a memory that is found whether it is left out for what it says; None leaves out none.
     """
 
     question: Question
@@ -94,6 +95,7 @@ class Wanted:
     where: Filter | None = None
     exclude: frozenset[str] = frozenset()
     only_fitting: bool = False
+    hides: Callable[[Memory], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class Keeping:
         """
         top, segments = self._segments(pool, now)
         at = datetime.now(UTC) if now is None else now
-        masks = [self._mask(segment, wanted, hidden) for segment, hidden in segments]
+        shown = _shown(top, wanted)
+        masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
         layouts = [segment for segment, _ in segments]
         least = wanted.most + len(wanted.exclude)
         scored = score(wanted.question, layouts, wanted.vector, masks, least, self._weights)
@@ -152,9 +155,10 @@ class Keeping:
     def newest(self, wanted: Wanted, pool: Pool, now: datetime | None) -> Found:
         """Return the memories of a pool that fulfil what is wanted, newest first, whatever is asked."""
         top, segments = self._segments(pool, now)
+        shown = _shown(top, wanted)
         found: list[tuple[int, str]] = []
         for segment, hidden in segments:
-            rows = np.flatnonzero(self._mask(segment, wanted, hidden))
+            rows = np.flatnonzero(self._mask(segment, wanted, {*shown, *hidden}))
             rows = rows[np.argsort(-segment.ends_at[rows], kind="stable")][: wanted.most]
             found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
         return Found(top, [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]])
@@ -185,9 +189,8 @@ class Keeping:
     def _mask(self, segment: Segment, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
         """Tell of each row whether it may be found."""
         mask = np.ones(len(segment), np.bool_)
-        left_out = {*wanted.exclude, *hidden}
-        if left_out:
-            mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(left_out), pa.string())))
+        if hidden:
+            mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
         if wanted.kinds is not None:
             kinds = pa.array(sorted(kind.value for kind in wanted.kinds), pa.string())
             mask &= _flags(pc.is_in(segment.rows["kind"], kinds))
@@ -246,6 +249,17 @@ class Keeping:
         self._vectors = {content: vector for content, vector in known.items() if not np.isnan(vector[0])}
         vectors = [known[memory.content] for memory in memories]
         return np.array(vectors, np.float32).reshape(len(memories), self._embedder.dimension)
+
+
+def resolved_in(top: Snapshot, memory_id: str) -> str:
+    """Return the id under which a memory goes on that is named by its id, or by that of one of its versions."""
+    own, _, _ = memory_id.partition("#")
+    return top.resolved(top.above.aliases.get(own, own))
+
+
+def _shown(top: Snapshot, wanted: Wanted) -> set[str]:
+    """Return the ids that are left out: what is named, and in what it goes on, for the archive holds both."""
+    return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
 
 
 def until_of(now: datetime | None) -> datetime | None:

@@ -77,10 +77,11 @@ class Part:
     Attributes:
         source: where it comes from.
         id: of a durable memory, a fact, a point of a summary, a fact of the graph; a document's own, or its number.
-        text: as it is shown, on one line or several.
+        text: as it is shown, on one line or several, without the warning.
         said: the same without what is put before it: a date, where it comes from.
         evidence: messages that it rests on.
         is_standing: whether it holds until it is revoked: such parts come first of their source.
+        warning: what is shown behind the text, where it may have changed since; it is never cut.
     """
 
     source: Source
@@ -89,11 +90,13 @@ class Part:
     said: str
     evidence: frozenset[str] = frozenset()
     is_standing: bool = False
+    warning: str | None = None
 
     @property
     def lines(self) -> str:
         """The text as an item of a list."""
-        return "- " + "\n  ".join(line for line in self.text.splitlines() if line.strip())
+        shown = f"{self.text} ({self.warning})" if self.warning else self.text
+        return "- " + "\n  ".join(line for line in shown.splitlines() if line.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,8 @@ def cut_to(part: Part, size: int) -> Part | None:
     """
     if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
-    room = max(size - len("- \n") - len(_CUT.encode()), 0)
+    beside = len(f" ({part.warning})".encode()) if part.warning else 0
+    room = max(size - len("- \n") - len(_CUT.encode()) - beside, 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
     # Lines that go on are indented: what that adds is not known before.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.durable.memory import Memory
     from memory_pipeline.domain.ports import Embedder, MemorySelector
+    from memory_pipeline.durable.snapshot import Snapshot
     from memory_pipeline.durable.state import DurableState
     from memory_pipeline.graph import Graph, GraphFact
 
@@ -154,15 +155,37 @@ class ReaderMemories(DurableMemories):
         found = self.ranked(wanted, now) if selector is None else self._selected(selector, wanted, query, now)
         return self.told(found, now, hops, wanted.where)
 
-    def fitting(self, query: str, most: int, exclude: frozenset[str], now: datetime | None) -> list[RecalledMemory]:
-        """Return the memories that have to do with a query, what holds until it is revoked first; without the graph."""
-        wanted = Wanted(Question.of(query, ()), self.embedded([query])[0], most, exclude=exclude, only_fitting=True)
-        found = self.chosen(wanted, query, 0, now)
-        return sorted(found, key=lambda one: not one.memory.kind.is_standing)
+    def fitting(
+        self,
+        query: str,
+        most: int,
+        exclude: frozenset[str],
+        now: datetime | None,
+        *,
+        hops: int = 0,
+        where: Filter | None = None,
+        hides: Callable[[Memory], bool] | None = None,
+    ) -> list[RecalledMemory]:
+        """Return the memories that have to do with a query, in the order of :meth:`search`.
+
+        Args:
+            query: what is asked.
+            most: how many at most.
+            exclude: ids of memories that are left out.
+            now: as of :meth:`search`.
+            hops: likewise.
+            where: what they must fulfil.
+            hides: tells of a memory whether it is left out for what it says.
+        """
+        question, vector = Question.of(query, ()), self.embedded([query])[0]
+        wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
+        return self.chosen(wanted, query, hops, now)
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> Found:
         """Return the memories that fit best, as rules have it."""
-        return self._keeping.ranked(wanted, pool, None if now is None else instant_of(now))
+        many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
+        top, found = self._keeping.ranked(many, pool, None if now is None else instant_of(now))
+        return Found(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
         self, ranked: Found, now: datetime | None, hops: int = 0, where: Filter | None = None
@@ -217,6 +240,7 @@ class ReaderMemories(DurableMemories):
             best = shown[: HEADERS // 2]
             known = {one.id for one in best}
             newest = self._keeping.newest(many, Pool.RECALLED, now).memories
+            newest = _not_hidden(top, newest, wanted)
             shown = [*best, *(one for one in newest if one.id not in known)][:HEADERS]
         headers = {one.id: header for one in shown if (header := top.header(one.id)) is not None}
         ids, most = list(headers), min(wanted.most, CHOSEN)
@@ -244,6 +268,14 @@ class ReaderMemories(DurableMemories):
         )
         own = _triple(memory.subject, memory.predicate, memory.object)
         return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own)[:_FACTS]
+
+
+def _not_hidden(top: Snapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
+    """Leave out what says something that is left out."""
+    if wanted.hides is None:
+        return found
+    memories = top.load([one.id for one in found])
+    return [one for one in found if one.id in memories and not wanted.hides(memories[one.id])]
 
 
 def _passes(fact: GraphFact, where: Filter) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
@@ -35,29 +35,26 @@ from memory_pipeline.reader.arguments import (
 from memory_pipeline.reader.hits import Hit, Hits
 from memory_pipeline.reader.imagining import imagined
 from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
-from memory_pipeline.reader.keeping import Wanted
 from memory_pipeline.reader.memories import CHOSEN, ReaderMemories
 from memory_pipeline.reader.recall import DURABLE
 from memory_pipeline.reader.resident import DEFAULT_ROWS
+from memory_pipeline.reader.retelling import Retelling, Retellings
 from memory_pipeline.reader.searching import Searching
 from memory_pipeline.reader.selection import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.domain.ranking import Question
     from memory_pipeline.durable import HotIndex
     from memory_pipeline.models.selection import ReadingModels
     from memory_pipeline.reader.knowledge import Knowledge
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
+    from memory_pipeline.reader.retelling import Form
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +83,7 @@ class MemoryReader:
         self._graph = Graph(lake, scope, pending)
         self._searching = Searching(lake, scope, embedder, pending, resident_rows)
         state = DurableState(lake, scope, pending)
+        self._retellings = Retellings(state)
         self._memories = ReaderMemories(state, embedder, self._graph, lambda: self._reading_models.selector)
 
     @classmethod
@@ -205,8 +203,9 @@ class MemoryReader:
         """Return what memory holds of a question, best first, within one budget of tokens.
 
         Nothing is told twice: no summary stands beside something that it was made from. Facts come first, summaries
-        tell of what is remembered only there. Up to five durable memories that fit, and facts of the graph around what
-        these name, take three tenths of the budget at most. The same memory gives the same answer.
+        tell of what is remembered only there. Up to five durable memories that fit, each with facts of the graph around
+        what it names, take three tenths of the budget at most, or 120 tokens. What an agent has revoked is left out
+        where it was said in the same words. The same memory gives the same answer.
 
         Args:
             query: what to look for, at most 10,000 characters.
@@ -216,7 +215,7 @@ class MemoryReader:
             person: who said it or is named in it.
             tag: of a conversation, or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
-            exclude: ids of what is left out: what was shown before.
+            exclude: ids of what is left out: what was shown before. It is left out in its other forms too.
             hops: how far around what a durable memory names the graph is told, 0 (not at all) to 3.
             now: the time until which is remembered; the clock's if not given.
 
@@ -243,11 +242,21 @@ class MemoryReader:
         left_out = ids_of("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
-        def keep(question: Question, vector: NDArray[np.float32] | None) -> list[RecalledMemory]:
-            wanted = Wanted(question, vector, CHOSEN, where=where, exclude=left_out, only_fitting=True)
-            return self._memories.chosen(wanted, text, hops, now)
+        at = instant_of(_clock(now))
 
-        return self._searching.recalled(text, max_tokens, where, left_out, keep)
+        def keep(retelling: Retelling) -> list[RecalledMemory]:
+            return self._memories.fitting(
+                text, CHOSEN, left_out, now, hops=hops, where=where, hides=retelling.hides_memory
+            )
+
+        return self._searching.recalled(
+            text,
+            max_tokens,
+            where,
+            left_out,
+            retell=lambda shown: self._retellings.of(left_out, shown, now, at),
+            keep=keep,
+        )
 
     def imagine(
         self,
@@ -301,7 +310,8 @@ class MemoryReader:
             max_tokens: what the block may take, estimated at 4 bytes a token, 50 to a million; likewise, 1,000.
             speaker: who asks, by name: what "I" means.
             hops: how far around what the prompt names the graph is looked at, 0 (not at all) to 3.
-            exclude: ids of memories, points and facts that are left out: what was shown before.
+            exclude: ids of memories, points and facts that are left out, in their other forms too: what was shown
+                before.
             now: the time until which is remembered; the clock's if not given.
 
         Raises:
@@ -317,25 +327,51 @@ class MemoryReader:
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
             max_tokens=None if max_tokens is None else count_of("max_tokens", max_tokens, 50, MAX_TOKENS),
         )
+
+        @cache
+        def retelling() -> Retelling:
+            shown: list[Form] = []
+            if left_out and asking.prompt is not None:
+                try:
+                    shown = self._searching.shown(asking.prompt, self._everything(instant), left_out)
+                except Exception as error:  # noqa: BLE001  # what was said fails by itself, and the others still serve
+                    _log.warning("what was shown before was not found: %s", error)
+            return self._retellings.of(left_out, shown, now, instant)
+
         return inject(
             asking,
             self._configuration.injection(self._scope),
             self._reading_models,
-            lambda text, tokens: self._said(text, tokens, instant, left_out),
+            lambda text, tokens: self._said(text, tokens, instant, left_out, now),
             lambda text, limit, names: self.graph.search(
                 text, limit, speaker=speaker, names=names, hops=hops, at=None if now is None else instant, now=instant
             ),
-            lambda text, limit: self._memories.fitting(text, limit, left_out, now),
-            left_out,
+            lambda text, limit: sorted(
+                self._memories.fitting(text, limit, left_out, now, hides=retelling().hides_memory),
+                key=lambda one: not one.memory.kind.is_standing,
+            ),
+            lambda fact: fact.id in left_out or retelling().hides_fact(fact),
+            len(left_out),
         )
 
-    def _said(self, text: str, tokens: int, now: datetime, exclude: Collection[str]) -> Recollection:
+    def _said(
+        self, text: str, tokens: int, at: datetime, exclude: Collection[str], now: datetime | None
+    ) -> Recollection:
         """Return what was said, and points of summaries, without what is kept for good."""
         self._lake.index.check(self._embedder)
-        where = filter_of(
+        return self._searching.recalled(
+            text,
+            tokens,
+            self._everything(at),
+            exclude,
+            retell=lambda shown: self._retellings.of(exclude, shown, now, at),
+        )
+
+    def _everything(self, now: datetime) -> Filter:
+        """Return what all that is remembered fulfils."""
+        return filter_of(
             self._lake.calendar, now, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
         )
-        return self._searching.recalled(text, tokens, where, exclude)
 
     @cached_property
     def _configuration(self) -> Configuration:

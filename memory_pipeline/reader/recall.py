@@ -5,14 +5,16 @@ never recalled beside something of its own period, nor a fact beside a point tha
 before what was made of it: facts fill three quarters of the budget, then points tell of the periods of which nothing
 was taken yet, then facts fill the rest.
 
-Durable memories, and facts of the graph around what they name, go first, and may take three tenths of the budget; what
-they do not need is there for the others. One that says no more than what is shown anyway gives way to it.
+Durable memories, each with the facts of the graph around what it names, go first, and may take three tenths of the
+budget, of a small one more; what they do not need is there for the others. One that says no more than what is shown
+anyway gives way to it, and leaves it its warning. None is passed over for a worse one, unless it is longer than all of
+their share.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from itertools import chain
@@ -30,7 +32,7 @@ from memory_pipeline.domain.ranking import terms
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph import GraphFact
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
 #: In the place of a grain: of what is kept for good, and of facts of the graph.
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
-#: The share of the budget that these two may fill.
-_KEPT: Final = 0.3
+#: The share of the budget that these two may fill, and so many tokens at least, if there are so many.
+_KEPT, _LEAST_KEPT = 0.3, 120
 #: The share of the budget that facts may fill before summaries are asked.
 _FACTS_FIRST: Final = 0.75
 #: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
@@ -69,9 +71,10 @@ class Recalled:
             durable memory, when it was last said, updated or confirmed.
         content: its text.
         source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
-        score: how well it fits the question.
+        score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
+            one, at least as well as that.
         kind: of a fact or a durable memory.
-        warning: what to tell with a durable memory that may have changed since.
+        warning: what to tell with a durable memory that may have changed since, or with what says the same.
     """
 
     id: str
@@ -91,7 +94,8 @@ class Recalled:
             return "graph"
         if self.grain == DURABLE:
             return f"{self.kind}; {self.warning}" if self.warning else f"{self.kind}"
-        return "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
+        source = "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
+        return "; ".join(part for part in (source, self.warning) if part)
 
     def __str__(self) -> str:
         """Return it as a line with its date and where it comes from."""
@@ -134,8 +138,9 @@ def choose(
         points: of summaries of any grain, best first.
         calendar: says which period lies in which.
         budget: tokens that the text of all together may take.
-        kept: durable memories and facts of the graph, best first.
+        kept: durable memories, best first, each with its facts of the graph behind it.
     """
+    facts, points = ([_warned(item, kept) for item in items] for items in (facts, points))
     left = list(kept)
     chosen = _chosen(facts, points, calendar, budget, left)
     while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_told(item, chosen)]:
@@ -144,7 +149,48 @@ def choose(
         if not all(_is_told(item, again) for item in told):
             break  # then what says the same would have no place
         chosen = again
-    return Recollection(sorted(chosen, key=lambda item: (-item.score, item.id)))
+    places = {item.id: place for place, item in enumerate(kept)}
+    shown = places.keys() & {item.id for item in chosen}
+    lost = [item for item in kept if item.id not in shown]
+    final = []
+    for item in chosen:
+        told_of = _first_told(item, lost)
+        if told_of is not None:  # what stands for a durable memory stands where that would
+            places[item.id] = places[told_of.id]
+        score = item.score if told_of is None else max(told_of.score, item.score)
+        final.append(replace(_unwarned(item, kept, lost), score=score))
+    final.sort(key=lambda item: (-item.score, places.get(item.id, len(places)), item.id))
+    return Recollection(final)
+
+
+def _first_told(item: Recalled, lost: Iterable[Recalled]) -> Recalled | None:
+    """Return the best durable memory that is not shown and that something tells."""
+    if not isinstance(item.grain, Grain):
+        return None
+    return next((one for one in lost if one.grain == DURABLE and _tells(item, one)), None)
+
+
+def _warned(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
+    """Return what was said with the warning of the first that is kept of it, unless it has one."""
+    if item.warning is not None:
+        return item
+    return next((replace(item, warning=one.warning) for one in kept if one.warning and _tells(item, one)), item)
+
+
+def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]) -> Recalled:
+    """Return it without a warning that is told already, with what is kept of it."""
+    if item.warning is None or not isinstance(item.grain, Grain):
+        return item
+    own = [one for one in kept if one.warning and _tells(item, one)]
+    is_told = any(one.warning == item.warning for one in own) and not any(one in lost for one in own)
+    return replace(item, warning=None) if is_told else item
+
+
+def _tells(item: Recalled, kept: Recalled) -> bool:
+    """Tell whether something says what is kept: in the same words, or as one of its messages."""
+    if item.kind == FactKind.TURN and not set(item.source_ids).isdisjoint(kept.source_ids):
+        return True
+    return kept.content.casefold() in item.content.casefold()
 
 
 def _is_told(item: Recalled, chosen: Sequence[Recalled]) -> bool:
@@ -190,7 +236,12 @@ def _chosen(
             chosen[item.id] = item
             size += cost
 
-    add(kept, budget * _KEPT)
+    share = min(max(budget * _KEPT, _LEAST_KEPT), budget)
+    for item in kept:
+        if count_tokens(str(item)) <= share:
+            add([item], share)
+            if item.id not in chosen:
+                break  # else a worse one would take its place
     before = size / BYTES_PER_TOKEN
     add(facts, before + (budget - before) * _FACTS_FIRST)
     add(points, budget)
@@ -215,10 +266,17 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
     ]
 
 
-def kept(memories: Iterable[RecalledMemory], calendar: Calendar) -> list[Recalled]:
-    """Return durable memories as what is recalled, then the facts around them, each once."""
+def kept(
+    memories: Iterable[RecalledMemory], calendar: Calendar, hides: Callable[[GraphFact], bool] = lambda _: False
+) -> list[Recalled]:
+    """Return durable memories as what is recalled, each with the facts around it, which have its score, and once.
+
+    Args:
+        memories: best first.
+        calendar: tells their days.
+        hides: tells of a fact whether it is left out.
+    """
     items: dict[str, Recalled] = {}
-    facts: list[GraphFact] = []
     for found in memories:
         memory = found.memory
         items[memory.id] = Recalled(
@@ -232,17 +290,17 @@ def kept(memories: Iterable[RecalledMemory], calendar: Calendar) -> list[Recalle
             kind=memory.kind.value,
             warning=found.warning,
         )
-        facts += found.facts
-    for fact in facts:
-        items[fact.id] = Recalled(
-            id=fact.id,
-            grain=GRAPH,
-            period=Reference.parse(fact.id).period.key,
-            date=fact.since,
-            content=f"{fact.source} {fact.label} {fact.target}",
-            source_ids=fact.evidence,
-            score=fact.score,
-        )
+        for fact in found.facts:
+            if fact.id not in items and not hides(fact):
+                items[fact.id] = Recalled(
+                    id=fact.id,
+                    grain=GRAPH,
+                    period=Reference.parse(fact.id).period.key,
+                    date=fact.since,
+                    content=f"{fact.source} {fact.label} {fact.target}",
+                    source_ids=fact.evidence,
+                    score=found.score,
+                )
     return list(items.values())
 
 

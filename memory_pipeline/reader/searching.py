@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.ranking import Question, weights_for
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
 from memory_pipeline.reader.recall import POINTS, choose, considered, kept, recalled, together
+from memory_pipeline.reader.retelling import Form
 from memory_pipeline.reader.scoring import score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -24,11 +29,13 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.filters import Filter
     from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
+    from memory_pipeline.reader.retelling import Retelling
     from memory_pipeline.reader.scoring import Scored
     from memory_pipeline.reader.segment import Segment
     from memory_pipeline.reader.selection import Choice
 
-    Keep = Callable[[Question, NDArray[np.float32] | None], Iterable[RecalledMemory]]
+    Retell = Callable[[Iterable[Form]], Retelling]
+    Keep = Callable[[Retelling], Iterable[RecalledMemory]]
 
 #: So many results are ranked at once; whoever turns to a later page has those before ranked first.
 _RANKED_AT_ONCE = 100
@@ -84,7 +91,9 @@ class Searching:
         max_tokens: int,
         where: Filter,
         exclude: Collection[str] = (),
-        keep: Keep = lambda *_: (),
+        *,
+        retell: Retell,
+        keep: Keep = lambda _: (),
     ) -> Recollection:
         """Return what all grains remember of a question, with what is kept of it for good.
 
@@ -93,7 +102,8 @@ class Searching:
             max_tokens: what the answer may take.
             where: what all of it must fulfil.
             exclude: ids of what is left out.
-            keep: returns durable memories that fit the question and its vector.
+            retell: returns what is not to be told, of those that are left out beside durable memories.
+            keep: returns durable memories that fit the question, and may be told.
         """
         wanted = min(considered(max_tokens) + len(exclude), 1_000)
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, wanted, text)
@@ -101,8 +111,7 @@ class Searching:
         segments = [*facts, *summaries.values()]
         masks += [segment.mask(where) for segment in summaries.values()]
         question = _question(segments, text)
-        vector = self.candidates.embedded(question.bare)
-        ranking = self._ranked(question, vector, segments, masks, wanted)
+        ranking = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, wanted)
         said = recalled(
             Grain.WORKING, selection.best(facts, ranking[: len(facts)], wanted, self._weights), self._calendar
         )
@@ -110,9 +119,19 @@ class Searching:
             recalled(grain, selection.best([segment], [scored], POINTS, self._weights), self._calendar)
             for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
         ]
-        lists = (said, together(*points), kept(keep(question, vector), self._calendar))
-        said, told, lasting = ([item for item in items if item.id not in exclude] for items in lists)
+        retelling = retell(_forms(Grain.WORKING, facts, exclude) + _points(summaries, exclude))
+        lists = (said, together(*points))
+        said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
+        lasting = kept(keep(retelling), self._calendar, lambda fact: fact.id in exclude or retelling.hides_fact(fact))
         return choose(said, told, self._calendar, max_tokens, lasting)
+
+    def shown(self, text: str, where: Filter, exclude: Collection[str]) -> list[Form]:
+        """Return those of some ids that are facts or points, as far as they are found by a question."""
+        if all(one.startswith(f"{MEMORY}:") for one in exclude):
+            return []
+        facts, _, _ = self.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
+        summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
+        return _forms(Grain.WORKING, facts, exclude) + _points(summaries, exclude)
 
     def _ranked(
         self,
@@ -123,6 +142,20 @@ class Searching:
         wanted: int,
     ) -> list[Scored]:
         return score(question, segments, vector, masks, wanted, self._weights)
+
+
+def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) -> list[Form]:
+    """Return the rows that have one of some ids."""
+    if not exclude:
+        return []
+    ids = pa.array(sorted(exclude), pa.string())
+    columns = ["content", "source_ids", "kind"]
+    rows = [segment.rows.select(columns).filter(pc.is_in(segment.ids, ids)).to_pylist() for segment in segments]
+    return [Form.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
+
+
+def _points(summaries: Mapping[Grain, Segment], exclude: Collection[str]) -> list[Form]:
+    return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
 
 
 def _question(segments: Iterable[Segment], query: str) -> Question:

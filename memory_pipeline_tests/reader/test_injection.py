@@ -53,10 +53,10 @@ def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> N
     assert {one.source for one in known.parts} == {Source.MEMORY, Source.GRAPH, Source.DOCUMENT}
     for line in (
         "- Anna works_for Initech (since 2024-01-16)",
-        "- [2024-01-15] Anna: I moved to Porto last week.",
+        "- [2024-01-15] Anna: I moved to Porto last week. (last heard 5 days ago",
         "- [atlas] Porto lies at the Douro.",
     ):
-        assert line in known.block.splitlines()
+        assert any(shown.startswith(line) for shown in known.block.splitlines())
     assert known.troubles == {}
     assert without_recalled(f"{PROMPT}\n\n{known}") == PROMPT
 

@@ -72,7 +72,8 @@ def test_a_memory_is_corrected_confirmed_and_revoked(tools: MemoryTools, root: s
     assert "The rent is 950 euros." in text
     assert text.count("before, by agent:") == 2
     assert tools.call("forget_memory", {"id": made, "reason": "no longer"}) == (
-        "It is revoked; no search finds it any more."
+        "It is revoked, and no longer kept for good. What was said in conversations can still be found; "
+        "`memory-pipeline forget` removes that."
     )
     assert tools.call("forget_memory", {"id": made}) == "It was revoked already."
     for name, arguments in (("recall_memory", {"question": "rent"}), ("search_archive", {"query": "rent"})):
