@@ -11,7 +11,7 @@ import click
 from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_option, settings_of, show_progress
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import to_json, upkeep_lines
 
 if TYPE_CHECKING:
@@ -105,11 +105,20 @@ def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
     """
     from memory_pipeline.lake.schemas import MEMORY_EVENTS
 
-    if agent_id is not None:
-        return [Scope(workspace_id, agent_id)]
-    Scope(workspace_id, workspace_id)  # what no id may hold is refused
-    owners = (owner.split("~") for owner in lake.tables.keys(MEMORY_EVENTS))
-    return [Scope(*owner) for owner in owners if owner[0] == workspace_id]
+    Scope(workspace_id, agent_id or workspace_id)  # what no id may hold is refused
+    owners = {Scope(*owner.split("~")) for owner in lake.tables.keys(MEMORY_EVENTS)}
+    owners |= {file.scope for file in lake.journal.pending()}
+    of_workspace = sorted((one for one in owners if one.workspace_id == workspace_id), key=lambda one: one.agent_id)
+    if not of_workspace:
+        raise InputError(f"--workspace {shown(workspace_id)}: no agent of it keeps durable memories")
+    if agent_id is None:
+        return of_workspace
+    if Scope(workspace_id, agent_id) not in owners:
+        known = shown(", ".join(one.agent_id for one in of_workspace))
+        raise InputError(
+            f"--agent {shown(agent_id)} of workspace {workspace_id} keeps no durable memories; those that do: {known}"
+        )
+    return [Scope(workspace_id, agent_id)]
 
 
 def _record(done: Upkept, dry_run: bool) -> dict[str, Any]:

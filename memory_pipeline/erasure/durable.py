@@ -14,27 +14,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.events import MemoryVerb
-from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.durable.derivation import events_of
+from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import FIRST_YEAR, Period
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.erasure.finding import Found
-from memory_pipeline.erasure.removing import drop, remove_unread
+from memory_pipeline.erasure.heirs import resettled
+from memory_pipeline.erasure.removing import drop
 from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.memory_rows import rows_to_events
+from memory_pipeline.lake.memory_rows import events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS, owner_of
+from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.memories import refold
 from memory_pipeline.steps.nights import UPKEEP_ASSET, pending_nights
 from memory_pipeline.steps.upkeep import keep_up
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.erasure import Subject
+    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.erasure import Forgotten, Subject
     from memory_pipeline.erasure.account import Account
+    from memory_pipeline.erasure.finding import Found
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.models.selection import Models
 
 _SCOPE = ("workspace_id", "agent_id")
@@ -54,7 +58,9 @@ def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
 
 def concerned(found: Found) -> set[Scope]:
     """Return the agents whose durable memories, or whose nights, hold any of what was found."""
-    keys = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for key in found.rows.get(spec.name, ())}
+    keys = {
+        key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for key in found.rows.get(spec.name, ())
+    } | found.notes.keys()
     return {Scope(*key.split("~")) for key in keys}
 
 
@@ -90,44 +96,109 @@ def remove_memories(lake: Lake, scope: Scope, found: Found, account: Account) ->
         account.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", found.ids(MEMORY_EVENTS)))
 
 
-def remove_unattached(
-    lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], account: Account
-) -> None:
-    """Remove what agents did to memories that are no more, once the events that made these are removed.
+def settle_events(
+    lake: Lake, scopes: Collection[Scope], found: Found, forgotten: Forgotten, account: Account
+) -> set[Scope]:
+    """Take notes of the person from events of agents, and see to what they did to memories that lose what made them.
 
-    It has no effect on anything, and may repeat what the memory said.
+    To be called before anything of what was found is removed. What is done to a memory which goes on under another id
+    is done to that, in the same place; what is done to one that nobody says any more goes. Of pending files, what they
+    are to hold then is entered in `found`.
 
     Args:
         lake: where.
         scopes: the agents.
-        before: ids of the versions that there were, by owner.
-        account: where to enter what is removed.
+        found: what is going to be removed.
+        forgotten: the subject's tombstones.
+        account: where to enter what is changed.
+
+    Returns:
+        The agents of whose events some were changed in the table.
     """
+    changed = set[Scope]()
+    gone = found.ids(MEMORY_EVENTS)
     for scope in sorted(scopes, key=owner_of):
         owner = owner_of(scope)
-        known = {identifier.partition("#")[0] for identifier in before.get(owner, ())}
-        events = rows_to_events(lake.tables.read(MEMORY_EVENTS, [owner]))
-        left = fold(events)
-        lost = {identifier for identifier in known if left.resolved(identifier) not in left.newest}
-        if not lost:
+        held = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
+        if not (
+            found.rows.get(MEMORY_EVENTS.name, {}).get(owner) or found.notes.get(owner) or found.files.keys() & held
+        ):
             continue
-        ids = {event.id for event in events if event.memory_id in lost and event.verb is not MemoryVerb.REMEMBER}
-        if ids:
-            account.note(ids, (event.changes.content for event in events if event.id in ids))
-            account.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", ids))
-        remove_unread(lake, _unread_of(lake, scope, lost), account)
+        rows = lake.tables.read(MEMORY_EVENTS, [owner])
+        landed, said = rows_to_events(rows), list(_said_in(lake, held.values()))
+        noted = {event.id: without_note(event) for event in landed if event.id in found.notes.get(owner, ())}
+        lost = {event.id for event in landed if event.id in gone}
+        for event in (one for contents in held.values() for one in contents.events):
+            taken = forgotten.taken(event)
+            if taken is None:
+                lost.add(event.id)
+            elif taken != event:
+                noted[event.id] = taken
+        unsaid = {one.id for contents in held.values() for one in contents.messages if forgotten.covers(one)}
+        lost |= {event.id for event in said if not unsaid.isdisjoint(event.evidence)}
+        pending = [event for contents in held.values() for event in contents.events]
+        nights = rows_to_events(lake.tables.read(UPKEEP_EVENTS, [owner]))
+        replaced = resettled([*landed, *pending, *said], nights, lost, noted)
+        if old := [event for event in landed if event.id in replaced]:
+            _replace_landed(lake, owner, old, replaced, account)
+            changed.add(scope)
+        for file, contents in held.items():
+            _replace_pending(file, contents, found, lost, replaced)
+    return changed
 
 
-def _unread_of(lake: Lake, scope: Scope, lost: Collection[str]) -> Found:
-    """Return the pending files with what an agent did to memories that are no more."""
-    found = Found()
-    for file in lake.journal.pending(scope):
-        held = lake.journal.read(file)
-        stay = [event for event in held.events if event.verb is MemoryVerb.REMEMBER or event.memory_id not in lost]
-        if len(stay) < len(held.events):
-            found.files[file] = held._replace(events=stay)
-            found.pending += len(held.events) - len(stay)
-    return found
+def _said_in(lake: Lake, files: Iterable[Contents]) -> Iterable[MemoryEvent]:
+    """Return what messages that wait in the journal have agents remember, as readers see it."""
+    messages = [message for held in files for message in held.messages]
+    if not messages:
+        return ()
+    facts = DeterministicExtractor(lake.calendar.timezone).facts_of(messages)
+    return events_of(facts, lake.configuration().memories)
+
+
+def _replace_landed(
+    lake: Lake,
+    owner: str,
+    events: Sequence[MemoryEvent],
+    replaced: Mapping[str, tuple[MemoryEvent, ...]],
+    account: Account,
+) -> None:
+    """Put other events of an agent's own in the place of some."""
+    new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
+    old_ids = pa.array([event.id for event in events], pa.string())
+
+    def settled(old: pa.Table) -> pa.Table:
+        kept = old.filter(pc.invert(pc.is_in(old["id"], old_ids)))
+        if kept.num_rows == old.num_rows:
+            return old
+        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
+
+    lake.tables.transform(MEMORY_EVENTS, [owner], settled)
+    gone = [event for event in events if not replaced[event.id]]
+    account.note((event.id for event in events), (event.changes.content for event in gone))
+    account.take(MEMORY_EVENTS.name, "rows", {owner: len(gone)} if gone else 0)
+    for what, is_it in (("rows whose note was taken away", False), ("rows that went to another memory", True)):
+        count = sum(
+            any(one.memory_id != event.memory_id for one in own) is is_it
+            for event in events
+            if (own := replaced[event.id])
+        )
+        account.take(MEMORY_EVENTS.name, what, {owner: count} if count else 0)
+
+
+def _replace_pending(
+    file: JournalFile,
+    held: Contents,
+    found: Found,
+    lost: Collection[str],
+    replaced: Mapping[str, tuple[MemoryEvent, ...]],
+) -> None:
+    """Enter what a pending file is to hold, if some of its events are replaced."""
+    if not any(event.id in replaced for event in held.events):
+        return
+    stay = [one for event in held.events if event.id not in lost for one in replaced.get(event.id, (event,))]
+    found.files[file] = found.files.get(file, held)._replace(events=stay)
+    found.pending += sum(replaced.get(event.id) == () for event in held.events)
 
 
 def keep_again(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.erasure import SAYING, SubjectKind
 from memory_pipeline.domain.mentions import Mentions, words_of
 from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought
@@ -49,11 +49,15 @@ _TEXTS = {
     MESSAGES.name: ("name", "content", "conversation_id", "source_id", "tags"),
     FACTS.name: ("content", "speaker", "conversation_id", "entities", "tags", "operations", "subject", "object"),
     GRAPH_OPERATIONS.name: ("subject", "predicate", "object", "conversation_id"),
-    MEMORY_EVENTS.name: ("changes", "editor", "reason", "conversation_id"),
+    MEMORY_EVENTS.name: ("changes", "conversation_id"),
     UPKEEP_EVENTS.name: ("changes", "reason"),
     SUMMARIES.name: ("content", "entities"),
     ANSWERS.name: ("answer",),
 }
+
+
+#: The columns in which an event of an agent tells who did it, and why.
+_NOTE = ("editor", "reason")
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Found:
 
     Attributes:
         rows: of each table, the ids of the matching rows of each partition; of operations and events, by owner.
+        notes: ids of events of durable memories that only have a note of a person, by owner. They lose it, and stay.
         scopes: the agents that hold any of it.
         hours: keys of the hours that any of it lies in.
         files: pending journal files with any of it, and what else they hold.
@@ -71,6 +76,7 @@ class Found:
     """
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    notes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     scopes: set[Scope] = field(default_factory=set)
     hours: set[str] = field(default_factory=set)
     files: dict[JournalFile, Contents] = field(default_factory=dict)
@@ -80,7 +86,7 @@ class Found:
 
     def __bool__(self) -> bool:
         """Tell whether there is anything."""
-        return bool(self.rows or self.files or self.set_aside)
+        return bool(self.rows or self.notes or self.files or self.set_aside)
 
     def ids(self, spec: TableSpec) -> set[str]:
         """Return the ids of the rows of a table."""
@@ -123,10 +129,11 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
         is_agent = subject.kind is SubjectKind.AGENT
         rejected = [one for one in held.rejected if not (is_agent or looker.sought.in_text(str(one.record)))]
         kept = kept._replace(rejected=rejected)
+        rewritten = {event.id for event in kept.events}.difference(event.id for event in held.events)
         gone = _size(held) - _size(kept)
-        if gone:
+        if gone or rewritten:
             found.files[file] = kept
-            found.pending += gone
+            found.pending += gone + len(rewritten)
             found.scopes.add(file.scope)
             found.hours.add(file.hour.key)
             found.texts |= _contents(held) - _contents(kept)
@@ -171,20 +178,35 @@ class Looker:
         columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
         columns |= {*_TEXTS[spec.name], "user_id"} if self.subject.names else set()
         columns |= {"changes"} | ({source} if source else {"received_at"})
+        has_notes = spec is MEMORY_EVENTS and bool(self.subject.names)
+        columns |= {"verb", "is_edit", *_NOTE} if has_notes else set()
         columns &= set(spec.schema.names)
         for rows in self.parts(spec, columns, keys=self._unseen(spec)):
             matches = self.said(rows, spec)
+            notes = np.zeros(rows.num_rows, np.bool_)
+            if has_notes:
+                says = _bools(pc.is_in(rows["verb"], pa.array(sorted(SAYING), pa.string())))
+                notes = np.any([matches & ~says, *(self.mentioned(rows[name]) for name in _NOTE)], axis=0)
+                notes &= _bools(rows["is_edit"])
+                matches &= says
             if source is not None and resting_on:
                 matches |= _rests_on(rows[source], resting_on)
             then = pc.less_equal(rows[time], self._at)
             if "received_at" in rows.column_names:
                 then = pc.or_(then, pc.less_equal(rows["received_at"], self._at))
-            own = rows.filter(pa.array(matches)).filter(then.filter(pa.array(matches)))
-            for key, identifier in zip(own[spec.partition_by[-1]].to_pylist(), own["id"].to_pylist(), strict=True):
-                found.rows[spec.name][key].append(identifier)
+            is_then = _bools(pc.fill_null(then, fill_value=False))
+            own = rows.filter(pa.array((matches | notes) & is_then))
+            goes = matches[(matches | notes) & is_then]
+            keys = own[spec.partition_by[-1]].to_pylist()
+            for key, identifier, is_gone in zip(keys, own["id"].to_pylist(), goes, strict=True):
+                if is_gone:
+                    found.rows[spec.name][key].append(identifier)
+                else:
+                    found.notes[key].add(identifier)
             found.scopes |= {Scope(*ids) for ids in zip(*(own[name].to_pylist() for name in _SCOPE), strict=True)}
             if "period" in own.column_names:
                 found.hours |= set(own["period"].to_pylist())
+            own = own.filter(pa.array(goes))
             if "content" in own.column_names:
                 found.texts |= set(own["content"].to_pylist())
             if "changes" in own.column_names:
@@ -314,4 +336,5 @@ def hex_of(identifier: str) -> str:
 def counted(found: Found) -> Counter[str]:
     """Return how much was found in each place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
+    counts += Counter({"notes of events": sum(map(len, found.notes.values()))})
     return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

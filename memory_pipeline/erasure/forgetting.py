@@ -31,7 +31,7 @@ from memory_pipeline.erasure.durable import (
     note_memories,
     remove_memories,
     remove_nights,
-    remove_unattached,
+    settle_events,
 )
 from memory_pipeline.erasure.finding import Found, Looker, counted, find
 from memory_pipeline.erasure.lances import agent_of
@@ -148,7 +148,7 @@ def forget(
         lake.tombstones.put(tombstones)
         resumed = _agents(lake, subject) if is_resumed else set[Scope]()
         account.scopes |= found.scopes | resumed
-        _remove(lake, models, looker, found, resumed, hours, at, now, account, progress)
+        _remove(lake, models, looker, found, forgotten, resumed, hours, at, now, account, progress)
         hours, is_resumed = set(), False
     else:
         raise LakeError(
@@ -189,6 +189,7 @@ def _remove(
     models: Models,
     looker: Looker,
     found: Found,
+    forgotten: Forgotten,
     resumed: Collection[Scope],
     hours: Collection[str],
     at: datetime,
@@ -202,8 +203,8 @@ def _remove(
     """
     subject = looker.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
-    remove_unread(lake, found, account)
     if subject.kind is SubjectKind.AGENT and subject.scope is not None:
+        remove_unread(lake, found, account)
         remove_answers(lake, looker, [subject.scope], {}, account)
         periods = ancestors(lake.calendar, hours, {})
         remove_memories(lake, subject.scope, found, account)
@@ -213,18 +214,18 @@ def _remove(
         enter_removal(lake, periods)
         keep_again(lake, models, [subject.scope], (), now, account)  # what it has said since
         return
+    scopes = {*found.scopes, *resumed, *account.scopes}
+    memories = note_memories(lake, scopes, account)
+    durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, account)
+    remove_unread(lake, found, account)
     # What is derived goes before what it is derived from: until then it can be found, whoever interrupts this.
     days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
     scrubbed = scrub_summaries(lake, looker, found.ids(TABLES["facts"]), days, at, account)
-    scopes = {*found.scopes, *resumed, *account.scopes}
     touched = ancestors(lake.calendar, hours, scrubbed)
     note_summaries(looker, touched, account)
-    durable = concerned(found) | set(resumed)
-    memories = note_memories(lake, scopes, account)
     remove_answers(lake, looker, scopes, touched, account, durable)
     remove_nights(lake, durable, account)
     remove_rows(lake, found, account)
-    remove_unattached(lake, scopes, memories, account)
     progress(f"making {len(touched[Grain.WORKING]):,} hours and what rolls up from them again")
     remake(lake, models, touched, now, account)
     bring_level(lake, scopes, touched, models.embedder.dimension, account)

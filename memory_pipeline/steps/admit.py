@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
@@ -14,12 +14,15 @@ from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.journal import Contents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
+
+
+_Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +51,27 @@ def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
     marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
     admitted = Admitted({}, Counter(), Counter())
 
-    def is_wanted(record: Message | Edit | MemoryEvent) -> bool:
-        if forgotten.covers(record):
-            admitted.forgotten[record.hour] += 1
-        elif _has_expired(lake, marks, record):
-            admitted.expired[record.hour] += 1
-        else:
-            return True
-        return False
+    def wanted(records: Iterable[_Record]) -> list[_Record]:
+        found = []
+        for record in records:
+            taken = forgotten.taken(record)
+            if taken is None:
+                admitted.forgotten[record.hour] += 1
+            elif _has_expired(lake, marks, taken):
+                admitted.expired[record.hour] += 1
+            else:
+                found.append(taken)
+        return found
 
     for file, held in contents.items():
         begins = lake.calendar.bounds(file.hour)[0]
         rejected = [one for one in held.rejected if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])]
         admitted.contents[file] = (
             Contents(
-                list(filter(is_wanted, held.messages)),
-                list(filter(is_wanted, held.edits)),
+                wanted(held.messages),
+                wanted(held.edits),
                 rejected,
-                list(filter(is_wanted, held.events)),
+                wanted(held.events),
             )
             if marks or forgotten
             else held

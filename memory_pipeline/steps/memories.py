@@ -84,7 +84,7 @@ def land_events(
         new = pa.concat_tables([said.filter(pc.is_in(said["owner"], owners)), edited])
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], made_in)))
         kept = old.filter(pc.or_(stays, _has_lost(old, marks, spoke["id"])))
-        kept = kept.filter(pc.invert(pc.is_in(kept["id"], pa.array(_forgotten(lake, kept, made_in), pa.string()))))
+        kept = _without_forgotten(lake, kept, made_in)
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
 
     result = lake.tables.transform(MEMORY_EVENTS, scopes, merged)
@@ -216,16 +216,20 @@ def _said(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
     return events_of(rows_to_facts(facts), configuration.memories)
 
 
-def _forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> list[str]:
-    """Return the ids of events of hours that were forgotten after the journal was read for them."""
+def _without_forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> pa.Table:
+    """Return events without what was forgotten of hours after the journal was read for them."""
     forgotten = lake.tombstones.forgotten()
     if not forgotten:
-        return []
-    return [
-        event.id
-        for event in rows_to_events(events.filter(pc.is_in(events["period"], hours)))
-        if forgotten.covers(event)
-    ]
+        return events
+    made = rows_to_events(events.filter(pc.is_in(events["period"], hours)))
+    taken = {event.id: forgotten.taken(event) for event in made}
+    changed = pa.array([event.id for event in made if taken[event.id] != event], pa.string())
+    if not len(changed):
+        return events
+    own = [one for event in made if (one := taken[event.id]) is not None and one != event]
+    kept = events.filter(pc.invert(pc.is_in(events["id"], changed)))
+    noteless = events_to_rows(own, are_edits=True)  # what is derived has no note
+    return pa.concat_tables([kept, noteless.filter(pc.invert(pc.is_in(noteless["id"], kept["id"].combine_chunks())))])
 
 
 def _has_lost(events: pa.Table, marks: Marks, messages: pa.ChunkedArray) -> pa.Array:

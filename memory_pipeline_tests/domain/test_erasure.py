@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -156,9 +157,32 @@ def test_what_is_done_to_memories_is_matched_by_who_where_and_why() -> None:
     assert forgotten(Subject.agent(ACME)).covers(bob)
     assert not forgotten(Subject.agent(SALES)).covers(bob)
     known = forgotten(Subject.person("acme", ["Anna"]))
-    assert known.covers(do("FORGET", bob, 1, reason="Anna asked for it"))
-    assert known.covers(remember("Bob likes tea.", editor="Anna"))
     assert known.filter([bob, remember("Anna?")]) == [bob]
+
+
+def test_what_only_a_note_tells_of_somebody_goes_with_the_note() -> None:
+    known = forgotten(Subject.person("acme", ["Anna"]))
+    bob = remember("Bob likes tea.")
+    for event in (
+        do("FORGET", bob, 1, reason="Anna asked for it"),
+        replace(do("FORGET", bob, 1), editor="anna"),
+        do("BOOST", bob, 1, reason="says Anna", amount=0.3),
+        do("UPDATE", bob, 1, reason="says Anna", content="Bob likes milk."),
+        remember("Bob likes tea.", editor="Anna"),
+    ):
+        assert not known.covers(event)
+        (taken,) = known.filter([event])
+        assert (taken.verb, taken.memory_id, taken.changes) == (event.verb, event.memory_id, event.changes)
+        assert (taken.event_at, taken.received_at) == (event.event_at, event.received_at)
+        assert "anna" not in str(taken).casefold()
+        assert known.taken(taken) == taken
+        assert forgotten(Subject.agent(ACME)).taken(event) is None
+    assert known.taken(do("UPDATE", bob, 1, content="Bob likes Anna.")) is None
+    # A revocation says nothing of what it revokes; what somebody wrote into one has no effect.
+    said = do("FORGET", bob, 1, content="Anna", user_id="anna")
+    assert [(one.verb, one.changes.to_record()) for one in known.filter([said])] == [(said.verb, {})]
+    later = do("FORGET", bob, 21 * 24, reason="Anna asked for it")
+    assert known.filter([later]) == [later]
 
 
 def test_a_person_may_be_forgotten_by_one_agent_alone() -> None:

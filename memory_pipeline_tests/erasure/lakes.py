@@ -14,7 +14,7 @@ from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
@@ -113,9 +113,12 @@ def written(lake: Lake, is_wanted: Callable[[Record], bool] = lambda _: True) ->
     lake.journal.append([record for record in [*said, *EDITS, *EVENTS] if is_wanted(record)])
 
 
-def built(lake: Lake, models: Models, is_wanted: Callable[[Record], bool] = lambda _: True) -> Lake:
-    """Make a lake of what is wanted, and keep its durable memories."""
+def built(
+    lake: Lake, models: Models, is_wanted: Callable[[Record], bool] = lambda _: True, also: Sequence[Record] = ()
+) -> Lake:
+    """Make a lake of what is wanted, and of what else is given, and keep its durable memories."""
     written(lake, is_wanted)
+    lake.journal.append(also)
     kept(lake, models)
     return lake
 

@@ -119,6 +119,44 @@ def test_what_two_conversations_said_outlives_one_of_them(lake: Lake, models: Mo
     assert_verified(lake, receipt)
 
 
+def test_what_was_revoked_stays_revoked_whoever_is_forgotten(lake: Lake, models: Models) -> None:
+    said = "From now on, always answer in Portuguese."
+    talks = [("c8", "2024-02-01T08:00"), ("c9", "2024-02-02T08:00")]
+    write(lake, *(conversation(said, name="Dora", at=at, conversation_id=named) for named, at in talks))
+    harbour = done("REMEMBER", "2024-02-03T08:00", kind="instruction", content="Ship to the harbour.")
+    lake.journal.append([harbour])
+    kept(lake, models)
+    told = next(row for content, row in memories(lake).items() if "Portuguese" in content)
+    lake.journal.append([
+        done("FORGET", "2024-02-04T08:00", to=told["memory_id"], reason="Milo wants it so"),
+        done("FORGET", "2024-02-04T08:01", to=harbour.memory_id, editor="Milo"),
+    ])  # fmt: skip
+    kept(lake, models)
+    # As above, but not landed yet.
+    pier = done("REMEMBER", "2024-02-05T08:00", kind="instruction", content="Ship to the pier.")
+    lake.journal.append([
+        pier,
+        done("FORGET", "2024-02-05T08:01", to=pier.memory_id, reason="Milo has moved"),
+        done("UPDATE", "2024-02-05T08:02", to=told["memory_id"], content="Answer in Greek.", reason="says Milo"),
+        done("FORGET", "2024-02-05T08:03", to=told["memory_id"]),
+    ])  # fmt: skip
+    receipts = [
+        forget(lake, models, Subject.person("acme", ["Milo"]), NOW),
+        forget(lake, models, Subject.conversation(ACME, "c8"), NOW),
+    ]
+    heir = next(row for content, row in memories(lake).items() if "Portuguese" in content)
+    assert heir["memory_id"] != told["memory_id"]
+    assert (heir["status"], heir["status_reason"]) == ("deprecated", "forgotten by agent")
+    assert memories(lake)["Ship to the harbour."]["status"] == "deprecated"
+    waiting = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
+    assert {event.memory_id for event in waiting} == {pier.memory_id, heir["memory_id"]}
+    kept(lake, models)
+    assert memories(lake)["Answer in Greek."]["status"] == "deprecated"
+    assert memories(lake)["Ship to the pier."]["status"] == "deprecated"
+    for receipt in receipts:
+        assert_verified(lake, receipt)
+
+
 def test_words_of_this_package_are_nobodys_name(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])

@@ -1,0 +1,97 @@
+"""What is done to memories whose id goes with the words that were said first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.durable.events import MemoryEvent, MemoryVerb
+from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.erasure import without_note
+from memory_pipeline.erasure.heirs import resettled
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.erasure.lakes import done
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CODE = "The alarm code is 4411."
+
+
+def said(at: str, content: str = CODE) -> MemoryEvent:
+    return done("REMEMBER", at, content=content)
+
+
+def after(events: Sequence[MemoryEvent], gone: MemoryEvent, *nights: MemoryEvent, **noted: Any) -> list[MemoryEvent]:
+    """Return what is left of events without one of them."""
+    found = resettled(events, nights, {gone.id}, noted)
+    return [one for event in events if event is not gone for one in found.get(event.id, (event,))]
+
+
+def standing(events: Sequence[MemoryEvent]) -> dict[str, str]:
+    return {memory.content: memory.status.value for memory in fold(events).newest.values()}
+
+
+FIRST, SECOND = said("2024-03-01T08:00"), said("2024-03-02T08:00")
+
+
+def test_what_is_done_to_a_memory_goes_on_with_its_heir() -> None:
+    revoked = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id, editor="bot", reason="it was changed")
+    left = after([FIRST, SECOND, revoked], FIRST)
+    assert [one.memory_id for one in left] == [SECOND.memory_id] * 2
+    assert standing(left) == {CODE: "deprecated"}
+    assert (left[1].editor, left[1].reason, left[1].received_at) == ("bot", "it was changed", revoked.received_at)
+    changed = done("UPDATE", "2024-03-05T08:00", to=FIRST.memory_id, content="It is 9999.")
+    assert standing(after([FIRST, SECOND, changed], FIRST)) == {"It is 9999.": "active"}
+    # An id under which it was said again stands for the memory as well.
+    named = done("FORGET", "2024-03-05T08:00", to=SECOND.memory_id)
+    assert standing(after([FIRST, SECOND, named], SECOND)) == {CODE: "deprecated"}
+    assert after([FIRST, SECOND, named], FIRST) == [SECOND, named]
+
+
+def test_without_an_heir_it_goes() -> None:
+    revoked = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id)
+    assert after([FIRST, revoked], FIRST) == []
+    # What says the same later is another's wish, and what was said by other words another memory.
+    changed = done("UPDATE", "2024-03-03T08:00", to=FIRST.memory_id, content="It is 9999.")
+    again = said("2024-03-04T08:00")
+    assert after([FIRST, changed, again, revoked], FIRST) == [again]
+    stranger = done("FORGET", "2024-03-05T08:00", to=done("REMEMBER", content="x").memory_id)
+    assert after([FIRST, SECOND, stranger], FIRST) == [SECOND, stranger]
+
+
+def test_what_said_the_same_in_one_hour_and_anew_is_told_apart() -> None:
+    events = [
+        said("2024-03-01T08:00"),
+        done("UPDATE", "2024-03-01T08:10", to=FIRST.memory_id, content="It is 9999."),
+        said("2024-03-01T08:20"),
+    ]
+    (anew,) = fold(events).newest.keys() - {FIRST.memory_id}
+    events += [done("FORGET", "2024-03-05T08:00", to=anew)]
+    assert standing(events) == {"It is 9999.": "active", CODE: "deprecated"}
+    assert standing(after(events, events[0])) == {CODE: "deprecated"}
+    assert standing(after(events, events[2])) == {"It is 9999.": "active"}
+
+
+def test_what_a_night_had_made_one_is_revoked_whole() -> None:
+    tea, cup, mug = (said("2024-03-01T08:00", text) for text in ("Tea at five.", "A cup at five.", "A mug at five."))
+    merge = [
+        MemoryEvent.of(ACME, MemoryVerb.MERGE, at.event_at.replace(day=2), memory_id=tea.memory_id,
+                       other_id=other.memory_id, place=place, reason="the same")
+        for place, (at, other) in enumerate([(tea, cup), (tea, mug)])
+    ]  # fmt: skip
+    events = [tea, cup, mug, done("FORGET", "2024-03-05T08:00", to=tea.memory_id)]
+    assert standing(after(events, tea, *merge)) == {"A cup at five.": "deprecated", "A mug at five.": "deprecated"}
+    assert standing(after(events, mug, *merge)) == {"Tea at five.": "deprecated", "A cup at five.": "deprecated"}
+    boosted = [tea, cup, mug, done("BOOST", "2024-03-05T08:00", to=tea.memory_id)]
+    assert len(after(boosted, tea, *merge)) == 3
+    early = [tea, cup, mug, done("FORGET", "2024-03-01T09:00", to=tea.memory_id)]
+    assert standing(after(early, tea, *merge)) == {"A cup at five.": "active", "A mug at five.": "active"}
+
+
+def test_notes_go_wherever_an_event_goes() -> None:
+    noted = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id, reason="Anna asked for it")
+    found = resettled([FIRST, SECOND, noted], (), {FIRST.id}, {noted.id: without_note(noted)})
+    ((moved,),) = found.values()
+    assert (moved.memory_id, moved.reason) == (SECOND.memory_id, None)
+    found = resettled([FIRST, SECOND, noted], (), (), {noted.id: without_note(noted)})
+    assert found == {noted.id: (without_note(noted),)}
