@@ -302,7 +302,9 @@ def test_writing_is_offered_where_it_is_allowed(root: str) -> None:
         assert "Anna wants short answers." in connection.call("recall_memory", question)[0]
         assert "Corrected" in connection.call("update_memory", {**identifier, "text": "Anna wants long answers."})[0]
         assert "before, by agent: " in connection.call("get_memory", identifier)[0]
-        assert connection.call("delete_memory", identifier) == ("It is revoked; no search finds it any more.", False)
+        told, is_error = connection.call("delete_memory", identifier)
+        assert told.startswith("It is revoked, and no longer kept for good.")
+        assert not is_error
         assert "long answers" not in connection.call("recall_memory", question)[0]
         assert connection.call("search_archive", {"query": "answers"})[1] is False
         fact = {"subject": "Anna", "predicate": "lives_in", "object": "Porto"}
@@ -325,7 +327,7 @@ def test_the_hot_index_is_a_resource(root: str) -> None:
         [resource] = connection.portal.call(connection.client.list_resources).resources
         assert resource.uri == "memory://hot-index"
         text = connection.read(resource.uri)
-        assert "- Always answer in Portuguese. (instruction): Always answer in Portuguese." in text
+        assert "- Always answer in Portuguese. (instruction)" in text
         assert without_recalled(text) == ""
 
 
