@@ -327,7 +327,8 @@ def test_the_hot_index_is_a_resource(root: str) -> None:
         [resource] = connection.portal.call(connection.client.list_resources).resources
         assert resource.uri == "memory://hot-index"
         text = connection.read(resource.uri)
-        assert "- Always answer in Portuguese. (instruction)" in text
+        assert "- Always answer in Portuguese." in text
+        assert " (instruction) (memory:2024-03-02T00:" in text
         assert without_recalled(text) == ""
 
 
