@@ -37,7 +37,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     Two contradict each other if they say different objects of one subject and a predicate that holds one at a time, or
     if one says that the other holds no longer. How things stand at one moment does not end what lasts.
     """
-    end(draft)
+    _end(draft)
     groups: defaultdict[tuple[str, str, str], list[Memory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.kind in RIVALS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
@@ -53,7 +53,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
                     draft.act(MemoryVerb.SUPERSEDE, loser, _reason(winner, loser, predicate), other=winner)
 
 
-def end(draft: Draft) -> None:
+def _end(draft: Draft) -> None:
     """Supersede what was said to hold no more, and what said so of something that was said again since."""
     said: defaultdict[tuple[str, str, str], list[tuple[Memory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():

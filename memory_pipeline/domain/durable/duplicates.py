@@ -266,7 +266,7 @@ def _words(text: str) -> str:
 
 
 def _tells(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the numbers and dates of a text, and what it denies: the words of its clauses after a negation."""
+    """Return the numbers and dates of a text, what it denies (the words after a negation), and its signs."""
     numbers, denied = set[str](), set[str]()
     denies = False
     for token in _tokens(content):

@@ -185,8 +185,8 @@ class Memory:
 def match_key(kind: MemoryKind, content: str) -> str:
     """Return what near-identical contents of one kind share: 32 hex digits over their words.
 
-    Case, accents, punctuation, doubled blanks and articles do not count; every other word, and its place, does. Of a
-    text without words, all of it counts.
+    Case, accents, doubled blanks, articles and punctuation do not count; every other word, its place, and signs that
+    change what is said (:func:`signs`) do. Of a text without words, all of it counts.
     """
     words = [word for word in spaced(plain(content)).split() if word not in _ARTICLES]
     return digest(kind.value, words or content, *signs(content))

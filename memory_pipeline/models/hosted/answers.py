@@ -252,10 +252,7 @@ def read_order(text: str) -> list[int]:
     Raises:
         InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
     """
-    listed = object_in(text, "order").get("order")
-    if not isinstance(listed, list):
-        raise InvalidAnswerError('it must have "order": a list of numbers of lines')
-    return _values(_ANY_NUMBER, listed)
+    return _numbers_of(text, "order", "a list of numbers of lines")
 
 
 def read_chosen(text: str) -> list[int]:
@@ -264,9 +261,13 @@ def read_chosen(text: str) -> list[int]:
     Raises:
         InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
     """
-    listed = object_in(text, "chosen").get("chosen")
+    return _numbers_of(text, "chosen", "a list of numbers of lines, which may be empty")
+
+
+def _numbers_of(text: str, name: str, expected: str) -> list[int]:
+    listed = object_in(text, name).get(name)
     if not isinstance(listed, list):
-        raise InvalidAnswerError('it must have "chosen": a list of numbers of lines, which may be empty')
+        raise InvalidAnswerError(f'it must have "{name}": {expected}')
     return _values(_ANY_NUMBER, listed)
 
 
