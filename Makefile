@@ -3,10 +3,14 @@ PYTHON ?= python3
 UV_VERSION = 0.13.8
 BIN = .venv/bin
 
-.PHONY: help demo dev test lint types tests bench lock clean
+# How long `make soak` goes on, in minutes, and what makes it do the same again.
+MINUTES ?= 60
+SEED ?= 1
+
+.PHONY: help demo dev test lint types tests test-cluster soak bench lock clean
 
 help:  ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .venv/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15) and "Python 3.11 to 3.14 is needed; name one: make PYTHON=python3.12 ...")'
@@ -37,12 +41,18 @@ types: .venv/.installed
 tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs
 
+test-cluster: .venv/.installed  ## Backfill a year over two Celery workers, PostgreSQL, Redis and S3, and kill one (minutes)
+	$(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/cluster
+
+soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MINUTES=10 SEED=7
+	$(BIN)/python -m memory_pipeline_tests.soak --minutes $(MINUTES) --seed $(SEED)
+
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \
-		--no-annotate --no-header --extra dev --python-version 3.11 --output-file requirements.lock pyproject.toml
+		--no-annotate --no-header --extra dev --extra cluster --python-version 3.11 --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove the environment, the demo's lake and all caches
 	rm -rf .venv .dagster demo-lake artefacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -6,6 +6,7 @@ variable                   default              meaning
 MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, or ``s3://bucket/prefix``
 MEMORY_PIPELINE_START      ``2024-01-01``       first day of the memory: a 1 January that is a Monday
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
+AWS_REGION                 the AWS chain's      the region of the lake's bucket
 DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
 ``*_KEY`` and the like     none                 keys of models, for what says ``env:NAME``; never shown, never stored
 =========================  ===================  ==================================================================
@@ -87,6 +88,11 @@ class Settings:
             timezone=variables.get("MEMORY_PIPELINE_TIMEZONE") or None,
             has_dagster_home=bool(variables.get("DAGSTER_HOME")),
         )
+
+
+def bucket_region(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return ``AWS_REGION``, which every AWS library knows but the one for Python; None if it is not set."""
+    return (os.environ if environment is None else environment).get("AWS_REGION") or None
 
 
 def is_secret_reference(text: str) -> bool:

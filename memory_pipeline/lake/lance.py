@@ -261,7 +261,9 @@ class Databases:
         if workspace_id not in self._connections:
             uri = self._storage.locate(f"vectordb/{workspace_id}")
             # An interval of zero asks for the newest version at every read: no write is missed.
-            self._connections[workspace_id] = await lancedb.connect_async(uri, read_consistency_interval=timedelta(0))
+            self._connections[workspace_id] = await lancedb.connect_async(
+                uri, read_consistency_interval=timedelta(0), storage_options=self._storage.options
+            )
         return self._connections[workspace_id]
 
 

@@ -94,20 +94,21 @@ class Marts:
         if table is None:
             try:
                 write_deltalake(
-                    self._uri(name),
+                    self._storage.locate(_path(name)),
                     rows,
+                    storage_options=self._storage.options,
                     partition_by=[column] if column else None,
                     configuration=_CONFIGURATION,
                     writer_properties=_WRITER,
                 )
             except DeltaError as error:  # another writer is making it
-                if newest(self._uri(name)) is None:
+                if newest(self._storage, _path(name)) is None:
                     raise
                 raise OvertakenError from error
-            table = DeltaTable(self._uri(name))
+            table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
-        with overtaking(self._uri(name), table):
+        with overtaking(self._storage, _path(name), table):
             if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
                 return Replaced(False, _paths(table))
             listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
@@ -128,15 +129,16 @@ class Marts:
 
     def _open(self, name: str) -> DeltaTable | None:
         """Return a handle on the newest version."""
-        handle = newest(self._uri(name), self._handles.get(name))
+        handle = newest(self._storage, _path(name), self._handles.get(name))
         if handle is None:
             self._handles.pop(name, None)
         else:
             self._handles[name] = handle
         return handle
 
-    def _uri(self, name: str) -> str:
-        return self._storage.locate(f"marts/{name}")
+
+def _path(name: str) -> str:
+    return f"marts/{name}"
 
 
 def _paths(table: DeltaTable) -> frozenset[str]:

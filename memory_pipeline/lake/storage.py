@@ -1,6 +1,6 @@
 """Files under the lake's root: the only door to fsspec. A root is a local folder or ``s3://bucket/prefix``.
 
-For S3, credentials, region and endpoint come from the standard AWS variables and files.
+For S3, credentials, region and endpoint come from the standard chain (:mod:`memory_pipeline.lake.object_store`).
 """
 
 from __future__ import annotations
@@ -49,11 +49,17 @@ class Storage:
             self.is_local = True
             self._base = str(Path(rest if separator else uri).expanduser().absolute())
             self._fs: Any = fsspec.filesystem("file")
+            #: What deltalake and lancedb need to know to reach the root.
+            self.options: dict[str, str] | None = None
         elif scheme == "s3":
             self.is_local = False
             self._base = rest.strip("/")
+            from memory_pipeline.lake.object_store import ObjectStore
+
+            store = ObjectStore.from_chain()
+            self.options = store.for_rust
             # A cached listing would hide files that another process wrote.
-            self._fs = fsspec.filesystem("s3", use_listings_cache=False)
+            self._fs = fsspec.filesystem("s3", use_listings_cache=False, **store.for_fsspec)
         else:
             raise ConfigurationError(f"lake root {shown(uri)} is not accepted; expected a folder or s3://bucket/prefix")
 

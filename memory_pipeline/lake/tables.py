@@ -217,7 +217,7 @@ class Tables:
 
     def purge(self, spec: TableSpec, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
         """Purge a table of the lake; see :meth:`purge_path`."""
-        return self.purge_path(f"tables/{spec.name}", grace=grace, orphans=orphans)
+        return self.purge_path(_path(spec), grace=grace, orphans=orphans)
 
     def purge_path(self, path: str, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
         """Take from the disk what the table at `path` below the root no longer holds, and what its log says of that.
@@ -238,13 +238,12 @@ class Tables:
             InputError: `grace` is negative, or `orphans` less than an hour.
             CommitConflictError: other writers kept changing the table.
         """
-        uri = self._storage.locate(path)
         purge = Purge(self._storage, path, grace, orphans)
 
         def attempt() -> Purged:
-            table = newest(uri)
+            table = newest(self._storage, path)
             if table is not None:
-                with overtaking(uri, table):
+                with overtaking(self._storage, path, table):
                     purge.make(table)
             return purge.purged
 
@@ -258,7 +257,7 @@ class Tables:
         if table is None:
             old = spec.schema.empty_table()
         else:
-            with overtaking(self._uri(spec), table):
+            with overtaking(self._storage, _path(spec), table):
                 old = read(self._storage, _files(table, spec, keys, fixed), spec)
         old = sorted_rows(old, spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
@@ -271,7 +270,7 @@ class Tables:
                 self._create(spec)
             raise OvertakenError  # read again: another writer may have made it too, and filled it
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
-        with overtaking(self._uri(spec), table):
+        with overtaking(self._storage, _path(spec), table):
             write_deltalake(
                 table,
                 written.cast(without_metadata(spec.schema)),
@@ -300,7 +299,7 @@ class Tables:
             counts: dict[str, int] = {}
             verdicts: Mapping[str, Verdict] = {}
             if table is not None and files is not None and files.num_rows:
-                with overtaking(self._uri(spec), table):
+                with overtaking(self._storage, _path(spec), table):
                     verdicts = judge(files)
                     concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
                     if verdicts:
@@ -317,21 +316,19 @@ class Tables:
         with self._lock:
             idle = self._writers[spec.name]
             handle = idle.pop() if idle else None
-        return newest(self._uri(spec), handle)
+        return newest(self._storage, _path(spec), handle)
 
     def _give_back(self, spec: TableSpec, handle: DeltaTable | None) -> None:
         if handle is not None:
             with self._lock:
                 self._writers[spec.name].append(handle)
 
-    def _uri(self, spec: TableSpec) -> str:
-        return self._storage.locate(f"tables/{spec.name}")
-
     def _create(self, spec: TableSpec) -> DeltaTable:
         return DeltaTable.create(
-            self._uri(spec),
+            self._storage.locate(_path(spec)),
             without_metadata(spec.schema),
             mode="ignore",
+            storage_options=self._storage.options,
             partition_by=list(spec.partition_by),
             configuration=_CONFIGURATION,
         )
@@ -339,14 +336,14 @@ class Tables:
     def _latest(self, spec: TableSpec) -> DeltaTable | None:
         """Return a handle on the newest version, which all readers share; None if there is no table yet."""
         with self._lock:
-            handle = newest(self._uri(spec), self._handles.pop(spec.name, None))
+            handle = newest(self._storage, _path(spec), self._handles.pop(spec.name, None))
             if handle is not None:
                 self._handles[spec.name] = handle
             return handle
 
 
 @contextmanager
-def overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
+def overtaking(storage: Storage, path: str, table: DeltaTable) -> Iterator[None]:
     """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
 
     Raises:
@@ -358,17 +355,17 @@ def overtaking(uri: str, table: DeltaTable) -> Iterator[None]:
     except CommitFailedError as error:
         raise OvertakenError from error
     except (DeltaError, OSError) as error:
-        if _version(newest(uri)) == version:
+        if _version(newest(storage, path)) == version:
             raise
         raise OvertakenError from error
 
 
-def newest(uri: str, handle: DeltaTable | None = None) -> DeltaTable | None:
-    """Bring a handle up to date, or open one; None where there is no table."""
+def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
+    """Bring a handle on the table at `path` below the root up to date, or open one; None where there is no table."""
     for look in range(_LOOKS):
         try:
             if handle is None:
-                return DeltaTable(uri)
+                return DeltaTable(storage.locate(path), storage_options=storage.options)
             handle.update_incremental()
         except TableNotFoundError:
             return None
@@ -380,6 +377,10 @@ def newest(uri: str, handle: DeltaTable | None = None) -> DeltaTable | None:
         else:
             return handle
     raise AssertionError("unreachable")
+
+
+def _path(spec: TableSpec) -> str:
+    return f"tables/{spec.name}"
 
 
 def _version(table: DeltaTable | None) -> int:

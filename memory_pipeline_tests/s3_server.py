@@ -1,0 +1,116 @@
+"""A real server that speaks S3, on loopback, in a process of its own: moto's, which keeps buckets in memory.
+
+In a test::
+
+    with S3Server() as server, server.in_environment():
+        lake = Lake(server.new_root())                  # s3://…, a folder of the server's bucket that is its own
+
+Another server, Ceph's or Amazon's, takes its place where ``MEMORY_PIPELINE_TEST_S3`` names its address and the
+standard AWS variables hold its keys; ``MEMORY_PIPELINE_TEST_BUCKET`` names a bucket that may be filled.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import botocore.session
+from ulid import ULID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+#: How long it may take to start, in seconds.
+_PATIENCE = 60
+
+
+class S3Server:
+    """Starts the server when entered, and stops it when left.
+
+    Attributes:
+        url: where it listens.
+        bucket: a bucket of it, which is there.
+    """
+
+    def __init__(self) -> None:
+        self.url = os.environ.get("MEMORY_PIPELINE_TEST_S3", "")
+        self.bucket = os.environ.get("MEMORY_PIPELINE_TEST_BUCKET", "lakes")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if not self.url:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server on a free port and make the bucket."""
+        # It says on which port it listens.
+        code = "from moto.server import main; main(['-H', '127.0.0.1', '-p', '0'])"
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + _PATIENCE
+        said = b""
+        while not self.url and time.monotonic() < deadline:
+            line = self._process.stdout.readline()
+            said += line
+            if b"Running on http" in line:
+                self.url = line.split()[-1].decode()
+        assert self.url, f"the S3 server did not start: {said.decode(errors='replace')}"
+        # What it goes on to say of each request would fill the pipe.
+        subprocess.Popen(["cat"], stdin=self._process.stdout, stdout=subprocess.DEVNULL)
+        while True:
+            with suppress(urllib.error.URLError):
+                urllib.request.urlopen(self.url, timeout=5).close()
+                break
+            assert time.monotonic() < deadline, "the S3 server does not answer"
+            time.sleep(0.05)
+        with self.in_environment():
+            botocore.session.Session().create_client(
+                "s3", region_name="us-east-1", endpoint_url=self.url
+            ).create_bucket(Bucket=self.bucket)
+
+    def stop(self) -> None:
+        """Stop the server; all that it held is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process, self.url = None, ""
+
+    def new_root(self) -> str:
+        """Return the address of a lake that does not exist yet."""
+        return f"s3://{self.bucket}/{ULID()}"
+
+    def environment(self, url: str = "") -> dict[str, str]:
+        """Return the variables with which a process finds the server, or what stands before it at `url`."""
+        if "MEMORY_PIPELINE_TEST_S3" in os.environ:
+            own = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+            return {**own, "AWS_ENDPOINT_URL": url or self.url}
+        return dict(zip(_VARIABLES, (url or self.url, "test-key", "test-secret", "us-east-1"), strict=True))
+
+    @contextmanager
+    def in_environment(self, url: str = "") -> Iterator[None]:
+        """Set the variables of this process meanwhile."""
+        before = {name: os.environ.get(name) for name in _VARIABLES}
+        os.environ.update(self.environment(url))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
