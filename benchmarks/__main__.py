@@ -33,6 +33,8 @@ NAMES = (
     "marts",
     "ticks",
     "upkeep",
+    "scale",
+    "load",
 )
 _LIBRARIES = ("dagster", "deltalake", "lancedb", "litellm", "numpy", "pyarrow")
 

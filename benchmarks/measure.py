@@ -106,6 +106,14 @@ def p95(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=20, method="inclusive")[-1]
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the value below which a share of the values lies, such as 0.99."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    return ordered[below] + (place - below) * (ordered[math.ceil(place)] - ordered[below])
+
+
 def memory() -> tuple[float, float]:
     """Return what this process holds in memory now, and what it held at most, in megabytes; Linux alone tells it."""
     status = Path("/proc/self/status")

@@ -39,7 +39,8 @@ def build_definitions(
     settings = settings or Settings.from_environment()
     calendar = Lake(settings.root, settings.timezone).calendar
     partitions = Partitions(settings.start, calendar)
-    grains = {grain: grain_assets(grain, models, partitions, calendar) for grain in Grain}
+    per_run = settings.partitions_per_run
+    grains = {grain: grain_assets(grain, models, partitions, calendar, per_run) for grain in Grain}
     marts = mart_assets(calendar.timezone)
     upkeep = upkeep_assets(models, partitions, calendar, settings.start)
     expiring = retention_job(partitions, settings.start)
@@ -53,8 +54,8 @@ def build_definitions(
             checks_schedule(calendar.timezone),
         ],
         sensors=[
-            journal_sensor(grains, partitions, settings.start, clock),
-            roll_up_sensor(grains, marts, partitions, settings.start, clock),
+            journal_sensor(grains, partitions, settings.start, clock, per_run),
+            roll_up_sensor(grains, marts, partitions, settings.start, clock, per_run),
         ],
         resources={"memory": LakeResource(root=settings.root, timezone=calendar.timezone)},
         # One step a run: a process for each step would only cost its start.

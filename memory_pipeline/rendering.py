@@ -15,6 +15,7 @@ from memory_pipeline.domain.ranking import terms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from memory_pipeline.lake.purging import Purged
     from memory_pipeline.reader import Hit
     from memory_pipeline.steps.made import Expiration, GrainRun
     from memory_pipeline.steps.nights import NightStatus
@@ -159,6 +160,15 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
     else:
         left = f"{done.files:,} files, {done.bytes:,} bytes left the disk"
         yield f"{done.rows:,} rows went; {left} ({done.seconds:.1f} s)"
+
+
+def orphan_lines(left: Mapping[str, Purged], *, dry_run: bool) -> Iterator[str]:
+    """Yield what killed processes left behind, by kind, if there is any."""
+    for kind, each in left.items():
+        if each.files:
+            size = f", {each.bytes:,} bytes" if each.bytes else ""
+            gone = "would go" if dry_run else "went"
+            yield f"left behind by processes that were killed: {kind}: {each.files:,} files{size} {gone}"
 
 
 def upkeep_line(done: Upkept) -> str:

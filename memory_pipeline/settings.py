@@ -6,6 +6,11 @@ variable                   default              meaning
 MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, or ``s3://bucket/prefix``
 MEMORY_PIPELINE_START      ``2024-01-01``       first day of the memory: a 1 January that is a Monday
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
+MEMORY_PIPELINE_PARTITIONS_PER_RUN
+                           all of them          how many partitions a run makes at most, so that workers share the rest
+MEMORY_PIPELINE_SINGLE_WRITER
+                           no                   ``1`` promises that no two processes ever write at a time, for a server
+                                                of S3 that overwrites files it should only create
 AWS_REGION                 the AWS chain's      the region of the lake's bucket
 DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
 ``*_KEY`` and the like     none                 keys of models, for what says ``env:NAME``; never shown, never stored
@@ -38,6 +43,8 @@ REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path f
 
 _REFERENCE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})|file:(?P<path>/[^\x00-\x1f\x7f]{1,4095})")
 _MAX_SECRET = 65_536
+#: A year of hours has 8,784.
+_MOST_PER_RUN = 10_000
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 #: Shorter values are words such as "true" or "none", which would black out half of a log.
 _MIN_SECRET = 8
@@ -53,12 +60,15 @@ class Settings:
             that is a Monday (weeks): 2018 and 2024 are.
         timezone: the zone in which days begin; None takes what the lake was made with.
         has_dagster_home: whether runs are kept in a Dagster instance, or forgotten.
+        partitions_per_run: how many partitions of a grain one run makes at most, in backfills and where sensors ask;
+            None makes a backfill one run.
     """
 
     root: str = DEFAULT_ROOT
     start: date = DEFAULT_START
     timezone: str | None = None
     has_dagster_home: bool = False
+    partitions_per_run: int | None = None
 
     def __post_init__(self) -> None:
         if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0) or self.start.year < 1970:
@@ -68,6 +78,8 @@ class Settings:
             )
         if self.timezone is not None:
             Calendar(self.timezone)
+        if self.partitions_per_run is not None and not 1 <= self.partitions_per_run <= _MOST_PER_RUN:
+            raise ConfigurationError(_per_run_fault(self.partitions_per_run))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -87,12 +99,40 @@ class Settings:
             start=start,
             timezone=variables.get("MEMORY_PIPELINE_TIMEZONE") or None,
             has_dagster_home=bool(variables.get("DAGSTER_HOME")),
+            partitions_per_run=_per_run(variables.get("MEMORY_PIPELINE_PARTITIONS_PER_RUN") or None),
         )
+
+
+def _per_run(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_PER_RUN))):
+        raise ConfigurationError(_per_run_fault(text))
+    return int(text)
+
+
+def _per_run_fault(value: object) -> str:
+    return (
+        f"MEMORY_PIPELINE_PARTITIONS_PER_RUN {shown(value)} is not a whole number from 1 to {_MOST_PER_RUN:,}; for "
+        "instance 168, a week of hours; unset it to make a backfill in one run"
+    )
 
 
 def bucket_region(environment: Mapping[str, str] | None = None) -> str | None:
     """Return ``AWS_REGION``, which every AWS library knows but the one for Python; None if it is not set."""
     return (os.environ if environment is None else environment).get("AWS_REGION") or None
+
+
+def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether ``MEMORY_PIPELINE_SINGLE_WRITER`` promises that no two processes write to the lake at a time.
+
+    Raises:
+        ConfigurationError: it has a value that is neither yes nor no.
+    """
+    text = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_SINGLE_WRITER") or "0"
+    if text not in {"0", "1"}:
+        raise ConfigurationError(f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or nothing")
+    return text == "1"
 
 
 def is_secret_reference(text: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models, default_models
@@ -13,6 +15,25 @@ from memory_pipeline_tests.s3_server import S3Server
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+#: Modules that wait for processes of their own, longest first. They start first, as a last one would run alone.
+PATIENT = ("ui/test_ui.py", "defs/test_daemon.py", "lifecycle/test_killed.py", "tools/test_mcp.py", "test_readme.py")
+
+# What a machine under load makes of a deadline says nothing of the code; HYPOTHESIS_PROFILE=thorough looks at more.
+settings.register_profile("usual", max_examples=50, deadline=None)
+settings.register_profile("thorough", max_examples=500, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes `-n auto` starts: one more than there are cores, as some of the tests wait."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that wait longest in front; the others keep their order."""
+    ranks = {f"{__package__}/{name}": rank for rank, name in enumerate(PATIENT)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
 
 
 @pytest.fixture

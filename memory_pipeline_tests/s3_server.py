@@ -73,7 +73,7 @@ class S3Server:
         # What it goes on to say of each request would fill the pipe.
         subprocess.Popen(["cat"], stdin=self._process.stdout, stdout=subprocess.DEVNULL)
         while True:
-            with suppress(urllib.error.URLError):
+            with suppress(OSError):
                 urllib.request.urlopen(self.url, timeout=5).close()
                 break
             assert time.monotonic() < deadline, "the S3 server does not answer"

@@ -18,7 +18,12 @@ def test_without_variables_there_are_defaults() -> None:
 
 
 def test_empty_variables_count_as_not_set() -> None:
-    names = ("MEMORY_PIPELINE_ROOT", "MEMORY_PIPELINE_START", "MEMORY_PIPELINE_TIMEZONE")
+    names = (
+        "MEMORY_PIPELINE_ROOT",
+        "MEMORY_PIPELINE_START",
+        "MEMORY_PIPELINE_TIMEZONE",
+        "MEMORY_PIPELINE_PARTITIONS_PER_RUN",
+    )
     assert Settings.from_environment(dict.fromkeys(names, "")) == Settings()
 
 
@@ -31,6 +36,17 @@ def test_variables_are_read() -> None:
     }
     expected = Settings(root="s3://bucket/prefix", start=date(2018, 1, 1), timezone="Europe/Berlin")
     assert Settings.from_environment(environment) == expected
+
+
+@pytest.mark.parametrize("text", ["1", "168", "10000"])
+def test_a_number_of_partitions_per_run_is_read(text: str) -> None:
+    assert Settings.from_environment({"MEMORY_PIPELINE_PARTITIONS_PER_RUN": text}).partitions_per_run == int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "10001", "1.5", "many", " 7", "१६", "9" * 400])
+def test_what_is_no_number_of_partitions_per_run_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"MEMORY_PIPELINE_PARTITIONS_PER_RUN .* is not a whole number from 1"):
+        Settings.from_environment({"MEMORY_PIPELINE_PARTITIONS_PER_RUN": text})
 
 
 def test_the_process_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,8 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
                     "places": result.places,
                     "findings": result.findings,
                     "unsearched": result.unsearched,
+                    "beyond": result.beyond,
+                    "remedies": result.remedies,
                 }
             )
         )
@@ -165,8 +167,10 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
         if len(lines) > _FINDINGS:
             click.echo(f"… and {len(lines) - _FINDINGS:,} more")
         where = ", ".join(f"{place} {count:,}" for place, count in sorted(result.places.items()))
-        verdict = "nothing is left" if result.ok else "NOT erased; run `memory-pipeline forget` again"
+        verdict = "nothing is left" if result.ok else f"NOT erased; {'; '.join(result.remedies)}"
         click.echo(f"{parsed.subject}: {verdict} ({result.files:,} files, {result.bytes:,} bytes: {where})")
+        for part in result.beyond:
+            click.echo(f"  not searched: {part}")
     if not result.ok:
         sys.exit(1)
 

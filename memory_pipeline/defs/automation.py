@@ -30,6 +30,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.steps.attempts import MOST_PERIODS
 from memory_pipeline.steps.plan import grain_status, journal_hours
 from memory_pipeline.steps.schedule import RollUps
 
@@ -45,6 +46,7 @@ def roll_up_sensor(
     partitions: Partitions,
     start: date,
     clock: Callable[[], datetime] = utc_now,
+    partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
     """Return the sensor that asks for summaries, for what waits for a model, and for the marts.
 
@@ -54,6 +56,7 @@ def roll_up_sensor(
         partitions: of the deployment.
         start: the first day of the memory.
         clock: tells the time, UTC.
+        partitions_per_run: how many partitions one run makes at most; None leaves it to :mod:`~.steps.attempts`.
     """
     jobs = {grain: _job(grain, assets) for grain, assets in grains.items()}
     of_marts = dg.define_asset_job(
@@ -72,6 +75,7 @@ def roll_up_sensor(
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now, lake = clock(), memory.lake
         rolls = read_cursor(context, RollUps)
+        rolls.attempts.most = partitions_per_run or MOST_PERIODS
         names = [request.id for request in rolls.attempts.asked] + ([rolls.marts.asked[0]] if rolls.marts.asked else [])
         outcomes = outcomes_of(context.instance, names, now)
         busy = under_way(context.instance, partitions, grains, now)

@@ -24,7 +24,7 @@ from memory_pipeline.steps.attempts import Change, Outcome, Outcomes, Request, S
 #: Tags of runs: which request, and which attempt at what it asks for.
 REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-_PARTITION = "dagster/partition"
+PARTITION = "dagster/partition"
 #: A run takes no longer; what it made by then stands. Else a run whose machine died would hold its pool for ever.
 _LONGEST_RUN = timedelta(hours=2)
 _TAGS = {"dagster/max_runtime": str(int(_LONGEST_RUN.total_seconds()))}
@@ -44,7 +44,7 @@ _MOST_ERROR, _MOST_OBSERVED = 300, 20
 def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunRequest:
     """Return what asks Dagster for a request: a range of partitions, or, of scattered periods, a list in the config.
 
-    A run with a list is not shown under its partitions while it is under way; what it makes is.
+    A run with a list is shown under the last of its partitions at most while it is under way; what it makes is.
     """
     tags = tags_of(request.id, request.attempt)
     if request.is_range:
@@ -53,6 +53,10 @@ def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunReq
         return dg.RunRequest(run_key=request.id, job_name=job, tags=tags)
     listed = [period.key for period in request.periods]
     config = {"ops": {f"make_{request.grain}": {"config": {"periods": listed}}}}
+    if request.grain.finer is not None:
+        # Of what a step is made from Dagster looks up the versions that belong to the run's partitions, and raises if
+        # the run has none.
+        tags |= {PARTITION: partitions.key(request.periods[-1])}
     return dg.RunRequest(run_key=request.id, job_name=job, tags=tags, run_config=config)
 
 
@@ -155,14 +159,13 @@ def _is_under_way(record: dg.RunRecord, now: datetime) -> bool:
 
 
 def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[Period]:
+    config: Any = run.run_config
+    if listed := config.get("ops", {}).get(f"make_{grain}", {}).get("config", {}).get("periods", []):
+        return [Period.parse(grain, text) for text in listed]
     if RANGE_START in run.tags:
         first, last = (partitions.period(grain, run.tags[tag]) for tag in (RANGE_START, RANGE_END))
         return list(first.through(last))
-    if _PARTITION in run.tags:
-        return [partitions.period(grain, run.tags[_PARTITION])]
-    config: Any = run.run_config
-    listed = config.get("ops", {}).get(f"make_{grain}", {}).get("config", {}).get("periods", [])
-    return [Period.parse(grain, text) for text in listed]
+    return [partitions.period(grain, run.tags[PARTITION])] if PARTITION in run.tags else []
 
 
 def _error(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:

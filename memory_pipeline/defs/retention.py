@@ -10,7 +10,9 @@ from datetime import UTC, date, datetime, timedelta
 import dagster as dg
 
 from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.lake.orphans import collect_orphans
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.made import Expiration
 
@@ -43,16 +45,24 @@ class RetentionConfig(dg.Config):
 def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     """Return the job that deletes what is older than its workspace keeps it."""
 
-    @dg.op(name="expire", description="Deletes what is older than `retention` in config/workspaces.yaml keeps it.")
+    @dg.op(
+        name="expire",
+        description="Deletes what is older than `retention` in config/workspaces.yaml keeps it.",
+        pool=AGENTS_POOL,  # it rewrites hours and graphs
+    )
     def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
         grace = timedelta(minutes=config.grace_minutes)
-        done = expire(memory.lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
+        lake = memory.lake
+        done = expire(lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
+        left = collect_orphans(lake.storage, lake.tables, datetime.now(UTC), dry_run=config.dry_run)
         context.add_output_metadata(
             {
                 "rows": done.rows,
                 "files": done.files,
                 "bytes": done.bytes,
                 "seconds": round(done.seconds, 3),
+                "files_left_behind": sum(each.files for each in left.values()),
+                "bytes_left_behind": sum(each.bytes for each in left.values()),
                 "dry_run": config.dry_run,
                 "expired": dg.MetadataValue.table(_records(done), _SCHEMA),
             }
@@ -63,7 +73,10 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
 
     @dg.job(
         name="expire_memory",
-        description="Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet.",
+        description=(
+            "Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet; and what "
+            "processes left behind that were killed."
+        ),
         executor_def=dg.in_process_executor,
     )
     def expire_memory() -> None:

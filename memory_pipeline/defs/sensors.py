@@ -16,6 +16,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import failing_lines, observations, outcomes_of, run_request, under_way
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.steps.attempts import MOST_PERIODS
 from memory_pipeline.steps.plan import journal_hours
 from memory_pipeline.steps.schedule import Hours
 
@@ -33,6 +34,7 @@ def journal_sensor(
     partitions: Partitions,
     start: date,
     clock: Callable[[], datetime] = utc_now,
+    partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
     """Return the sensor that asks for the hours that have pending journal files.
 
@@ -41,6 +43,7 @@ def journal_sensor(
         partitions: of the deployment.
         start: the first day of the memory; earlier hours are not asked for.
         clock: tells the time, UTC.
+        partitions_per_run: how many partitions one run makes at most; None leaves it to :mod:`~.steps.attempts`.
     """
 
     @dg.sensor(
@@ -53,6 +56,7 @@ def journal_sensor(
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now = clock()
         hours = read_cursor(context, Hours)
+        hours.attempts.most = partitions_per_run or MOST_PERIODS
         states = journal_hours(memory.lake, start, now)
         outcomes = outcomes_of(context.instance, [request.id for request in hours.attempts.asked], now)
         _, changes = hours.attempts.settle(outcomes, now, states)

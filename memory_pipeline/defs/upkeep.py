@@ -9,7 +9,7 @@ import dagster as dg
 
 from memory_pipeline.defs.assets.upkeep import OP
 from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.defs.requests import RANGE_END, RANGE_START
+from memory_pipeline.defs.requests import PARTITION, RANGE_END, RANGE_START
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.identity import digest
@@ -60,6 +60,7 @@ def upkeep_schedule(
             tags = {RANGE_START: partitions.key(nights[0]), RANGE_END: partitions.key(nights[-1])}
             return dg.RunRequest(run_key=key, tags=tags)
         config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
-        return dg.RunRequest(run_key=key, run_config=config)
+        # As in requests.py: Dagster wants a partition, whatever the configuration lists.
+        return dg.RunRequest(run_key=key, run_config=config, tags={PARTITION: partitions.key(nights[-1])})
 
     return nightly

@@ -72,10 +72,13 @@ def note_memories(lake: Lake, scopes: Collection[Scope], account: Account) -> di
 
 
 def remove_nights(lake: Lake, scopes: Collection[Scope], account: Account) -> None:
-    """Remove all that the upkeep of agents decided, and that they were ever kept: it begins with them anew."""
+    """Remove all that the upkeep of agents decided, and that they were ever kept: it begins with them anew.
+
+    Ids of decisions are not entered as removed: a later night may decide the same of memories that stay, by the same
+    ids, once something else has come. Memories that are gone are entered by their own.
+    """
     owners = sorted(map(owner_of, scopes))
     rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=["owner", "id"])
-    account.note(rows["id"].to_pylist(), ())
     # First that they were kept: whoever is interrupted after that leaves agents that the next night keeps again.
     listed = pa.array(owners, pa.string())
     gone = lake.tables.drop_rows(UPKEEP, None, lambda kept: pc.is_in(kept["id"], listed), ["id"])
@@ -88,6 +91,7 @@ def remove_memories(lake: Lake, scope: Scope, found: Found, account: Account) ->
     """Remove what an agent keeps, and all that it was made from."""
     owner = owner_of(scope)
     before = note_memories(lake, [scope], account)
+    account.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
     remove_nights(lake, [scope], account)
     lake.tables.remove(MEMORIES, [owner])
     account.take(MEMORIES.name, "rows", {own: len(ids) for own, ids in before.items()})

@@ -46,8 +46,10 @@ from memory_pipeline.erasure.remaking import (
     scrub_summaries,
 )
 from memory_pipeline.erasure.removing import remove_agent, remove_answers, remove_rows, remove_unread
+from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 
 if TYPE_CHECKING:
@@ -180,7 +182,13 @@ def forget(
         contents=tuple(contents),
         files=account.files,
         bytes=account.bytes,
-        not_covered=(*account.remarks, *_configured(lake, subject), *_NOT_COVERED),
+        not_covered=(
+            *account.remarks,
+            *_configured(lake, subject),
+            *_left_behind(lake, subject.workspace_id),
+            *old_versions(lake),
+            *_NOT_COVERED,
+        ),
     )
 
 
@@ -317,6 +325,18 @@ def _configured(lake: Lake, subject: Subject) -> list[str]:
     text = (lake.storage.read(CONFIGURATION) or b"").decode(errors="replace")
     names = subject.names or tuple(name for name in (subject.conversation_id or subject.agent_id,) if name)
     return [f"{CONFIGURATION}, which names it: edit it"] if Mentions(names).mentioned_in(text) else []
+
+
+def _left_behind(lake: Lake, workspace_id: str) -> list[str]:
+    """Say how many files no table holds: what they hold may have been forgotten since, and goes when they are old."""
+    count = len(unnamed_files(lake.storage, workspace_id))
+    if not count:
+        return []
+    text = (
+        f"{count:,} files younger than an hour that belong to no table, of processes that were killed or are at work; "
+        "`memory-pipeline expire` deletes them once they are an hour old"
+    )
+    return [text]
 
 
 def _ids(found: Found, name: str) -> list[str]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from memory_pipeline.erasure.lances import DELETED, LanceFolder, LanceReader
 from memory_pipeline.erasure.sought import ANYBODY, Sought
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.orphans import unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,16 +60,20 @@ class Verification:
         bytes: of all files.
         findings: what should be gone.
         unsearched: files that belong to what was forgotten, and hold something that cannot be read.
+        beyond: what may be left where no search comes, in words.
+        remedies: what is to be done about what was found, in words.
     """
 
     places: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     unsearched: list[str] = field(default_factory=list)
+    beyond: list[str] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Tell whether everything was searched, and nothing found."""
+        """Tell whether everything was searched that there is to read, and nothing found."""
         return not self.findings and not self.unsearched
 
     @property
@@ -98,7 +103,7 @@ def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = 
             "forgotten that; name the lake with --root"
         )
     sought = Sought(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
-    result = Verification()
+    result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}
     for number, path in enumerate(files):
@@ -124,8 +129,40 @@ def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = 
         if sought.is_within_reach(lance.whose):
             is_clean = f"{lance.workspace_id}/{lance.name}" in touched
             _search_table(lake, sought, result, reader, lance, clean=is_clean)
+    if not result.ok:
+        result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
     return result
+
+
+def _remedies(lake: Lake, result: Verification) -> list[str]:
+    """Return, in words, what takes away what was found."""
+    left = {entry.path for entry in unnamed_files(lake.storage)}
+    places = [finding.file for finding in result.findings] + [one.partition(": ")[0] for one in result.unsearched]
+    offenders = set(places)
+    remedies = []
+    if offenders - left:
+        # It compacts the index, too, in which rows lie that runs have replaced since.
+        remedies.append("run `memory-pipeline forget` again")
+    if young := len(offenders & left):
+        remedies.append(
+            f"{young:,} of these files belong to no table, and are of processes that were killed or are at work: "
+            "`memory-pipeline expire` deletes them once they are an hour old"
+        )
+    return remedies
+
+
+def old_versions(lake: Lake) -> list[str]:
+    """Return, in words, where versions may be left of files that were deleted or overwritten."""
+    is_versioned = lake.storage.is_versioned()
+    if is_versioned is False:
+        return []
+    keeps = "keeps versions" if is_versioned else "does not let these keys see whether it keeps versions"
+    text = (
+        f"the bucket of {lake.storage.uri} {keeps} of files that were deleted or overwritten; what was forgotten stays "
+        "in them until a lifecycle rule ends noncurrent versions, or somebody deletes them: see docs/s3.md"
+    )
+    return [text]
 
 
 def _searched(sought: Sought, path: str, data: bytes) -> Counter[str]:

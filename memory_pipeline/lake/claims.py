@@ -101,6 +101,11 @@ class Claims:
                 self._forget(key, mine)
         return won
 
+    def is_taken(self, key: str) -> bool:
+        """Tell whether somebody has a key, be it this process, and the claim is not stale."""
+        present = self._storage.read(f"{self._folder}/{key}.json")
+        return present is not None and not self._is_stale(present)
+
     def release(self, key: str) -> None:
         """Give a key back; nothing happens if it is not this process's any more."""
         with self._lock:

@@ -83,8 +83,11 @@ class Dropping:
                 self._verdicts |= {path: judged.get(path) for path in batch.column("path").to_pylist()}
         return {path: verdict for path in paths if (verdict := self._verdicts[path]) is not None}
 
-    def discard(self, kept: Collection[str] = ()) -> None:
-        """Delete the files that were written, but for those that took the place of the files at `kept`."""
+    def discard(self, kept: Collection[str]) -> None:
+        """Delete the files that were written, but for those that took the place of the files at `kept`.
+
+        Not to be called where a commit of theirs may still be made.
+        """
         used = {verdict.instead for path in kept if (verdict := self._verdicts[path]) is not None}
         self._storage.delete(
             f"tables/{self._spec.name}/{written.path}" for written in self._written if written not in used

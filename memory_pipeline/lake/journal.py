@@ -140,7 +140,10 @@ class Journal:
 
     def acknowledge(self, files: Iterable[JournalFile]) -> None:
         """Delete files whose messages can be found elsewhere."""
-        self._storage.delete(file.path for file in files)
+        paths = [file.path for file in files]
+        self._storage.delete(paths)
+        # Of agents that are silent nothing is left to look into.
+        self._storage.leave({path.rpartition("/")[0] for path in paths})
 
     def set_aside(self, rejections: Iterable[Rejection]) -> None:
         """Keep records that were not accepted, with their reasons. The same record is kept once."""

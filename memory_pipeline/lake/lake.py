@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
-from memory_pipeline.lake.journal import Journal
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.journal import Journal, parse_json
+from memory_pipeline.lake.storage import MANIFEST, Storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
-_MANIFEST = "lake.json"
 _FORMAT = 1
 
 
@@ -58,14 +57,16 @@ class Lake:
         return self._manifest is not None
 
     def ensure(self) -> None:
-        """Write down what the lake is made with, if this is its first use.
+        """Make sure that it can be written to, and write down what it is made with, if this is its first use.
 
         Raises:
-            ConfigurationError: another process has made it in the meantime, with another zone than the one expected.
+            ConfigurationError: another process has made it in the meantime, with another zone than the one expected;
+                or the server that keeps it does not create a file only if it is new.
         """
+        self.storage.require_creating()
         if not self.exists:
             manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
-            self.storage.create(_MANIFEST, json.dumps(manifest).encode())
+            self.storage.create(MANIFEST, json.dumps(manifest).encode())
             self._adopt(self._read_manifest())  # another process may have been first
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
@@ -79,10 +80,16 @@ class Lake:
         self.calendar = Calendar(known or self._expected or "UTC")
 
     def _read_manifest(self) -> dict[str, object] | None:
-        data = self.storage.read(_MANIFEST)
+        data = self.storage.read(MANIFEST)
         if data is None:
             return None
-        manifest: dict[str, object] = json.loads(data)
+        try:
+            manifest: dict[str, object] = parse_json(data)
+        except InputError as error:
+            raise LakeError(
+                f"{self.storage.locate(MANIFEST)} is none of a lake: {error}; use another root, or, if it lies in a "
+                "bucket, see that S3 answers at AWS_ENDPOINT_URL"
+            ) from None
         if manifest.get("format") != _FORMAT:
             raise LakeError(
                 f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "

@@ -26,6 +26,7 @@ from lancedb.query import ColumnOrdering
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -46,6 +47,7 @@ __all__ = [
     "VanishedError",
     "compact",
     "has_vanished",
+    "is_of_one_table",
     "persistent",
     "renew",
     "shrink",
@@ -67,6 +69,8 @@ _LOOKS, _LONGEST_LOOK = 12, 0.1
 _DROPS = 10
 #: In a table's metadata: when it was made, in milliseconds since 1970.
 _MADE = b"memory_pipeline.made"
+#: More versions than a table has.
+_VERSIONS = 2**20
 #: For so many seconds a table of the same version is taken for the same table.
 _TRUSTED = 1.0
 #: Compaction writes a file anew when more of its rows than this were deleted.
@@ -81,6 +85,8 @@ _KEEP_VERSIONS = timedelta(minutes=10)
 _MOMENT = timedelta(milliseconds=1)
 #: As what lancedb raises what goes wrong.
 _FAILURES = (RuntimeError, ValueError, OSError)
+#: Of what messages speak.
+_FAILED = "a table of vectors"
 
 
 class VanishedError(RuntimeError):
@@ -114,6 +120,7 @@ class Databases:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._options = storage.options
         self._connections: dict[str, Any] = {}
         self._tables: dict[tuple[str, str], Any] = {}
         # Of tables the version, when they were made, and until when that is trusted to be of the same table.
@@ -122,15 +129,32 @@ class Databases:
 
     async def table(self, workspace_id: str, name: str) -> Any | None:
         """Return a table of a workspace; None where there is none."""
+        options = self._storage.options
+        if options != self._options:  # keys were renewed, and whatever is open has the old ones
+            self._options = options
+            for opened in (self._connections, self._tables, self._known):
+                opened.clear()
         if (workspace_id, name) not in self._tables:
             connection = await self._connection(workspace_id)
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
-            except (ValueError, RuntimeError) as error:
+            except _FAILURES as error:
+                if is_of_store(error):
+                    raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
                     raise
                 return None
         return self._tables[workspace_id, name]
+
+    def let_go(self, most: int) -> None:
+        """Close all tables if more than `most` are open: what lancedb remembers of each stays until its last is closed.
+
+        Whoever is at one of them keeps it.
+        """
+        if len(self._tables) > most:
+            self._tables.clear()
+            self._known.clear()
+            self._connections.clear()
 
     def forget(self, workspace_id: str, name: str) -> None:
         """Open a table anew when it is next asked for."""
@@ -150,7 +174,10 @@ class Databases:
                 return await read(table)
             except _FAILURES as error:
                 look += 1
-                if look == _LOOKS or not has_vanished(error):
+                if is_of_store(error):  # half of an answer, say, is not asked for again below
+                    if is_final(error) or look >= BEGINNINGS:
+                        raise in_words(error, _FAILED) from error
+                elif look == _LOOKS or not has_vanished(error):
                     raise
             self.forget(workspace_id, name)
             await asyncio.sleep(random.uniform(0, _LONGEST_LOOK) if look > 1 else 0)  # noqa: S311  # jitter
@@ -162,7 +189,8 @@ class Databases:
             async with self._claimed(workspace_id, name):
                 if await self.table(workspace_id, name) is None:  # it may have been made since it was looked for
                     made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
-                    await connection.create_table(name, schema=schema.with_metadata({_MADE: made}))
+                    created = await connection.create_table(name, schema=schema.with_metadata({_MADE: made}))
+                    self._tables[workspace_id, name] = created
         return table
 
     async def drop(self, workspace_id: str, name: str, *, only_if_empty: bool = False) -> bool:
@@ -216,7 +244,7 @@ class Databases:
                 # To ask for both costs thrice as much, and seldom is a table made again as of the same version.
                 made = int(((await table.schema()).metadata or {}).get(_MADE, 0))
                 known = self._known[workspace_id, name] = version, made, monotonic() + _TRUSTED
-            return known[1] * 2**20 + version
+            return known[1] * _VERSIONS + version
 
         return await self.read(workspace_id, name, read, None)
 
@@ -262,7 +290,7 @@ class Databases:
             uri = self._storage.locate(f"vectordb/{workspace_id}")
             # An interval of zero asks for the newest version at every read: no write is missed.
             self._connections[workspace_id] = await lancedb.connect_async(
-                uri, read_consistency_interval=timedelta(0), storage_options=self._storage.options
+                uri, read_consistency_interval=timedelta(0), storage_options=self._options
             )
         return self._connections[workspace_id]
 
@@ -276,19 +304,31 @@ async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[]
 
     Raises:
         CommitConflictError: others were first every time.
+        LakeError: requests failed time and again.
     """
+    troubles = 0
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))  # noqa: S311  # jitter, not a secret
         try:
             return await write()
         except _FAILURES as error:
-            if has_vanished(error):
+            if is_of_store(error):  # whether it was done or not: what was written once is written
+                troubles += 1
+                if is_final(error) or troubles == BEGINNINGS:
+                    raise in_words(error, _FAILED) from error
+                renew()
+            elif has_vanished(error):
                 renew()
             elif "commit conflict" not in str(error) and "concurrent writers" not in str(error):
                 raise
             conflict = error
     raise CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again") from conflict
+
+
+def is_of_one_table(one: int, other: int) -> bool:
+    """Tell whether two numbers of :meth:`Databases.version` are of a table that was not made again in between."""
+    return one // _VERSIONS == other // _VERSIONS
 
 
 def has_vanished(error: Exception) -> bool:

@@ -8,7 +8,7 @@ no time of the clock, so that two lakes made from the same journal are equal.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.tables import Tables
 
+    #: Rows of the ledger by asset and name of the period.
+    Seen = Mapping[tuple[str, str], Mapping[str, Any]]
 
 MESSAGES_ASSET = "messages"
 GRAPH_ASSET = "graph_facts"
@@ -105,12 +107,36 @@ class Ledger:
 
         self._tables.transform(LEDGER, buckets, noted)
 
-    def record(self, entries: Iterable[Entry]) -> None:
-        """Enter what was made, in one commit; an entry replaces that of the same asset and period."""
+    def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
+        """Return what is entered of periods of some assets, for :meth:`record` to compare."""
+        wanted = {(asset, period.key) for period in periods for asset in assets}
+        buckets = {Entry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
+        rows = self._tables.read(LEDGER, buckets).to_pylist() if buckets else []
+        return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
+
+    def record(self, entries: Iterable[Entry], seen: Seen | None = None) -> bool:
+        """Enter what was made, in one commit; an entry replaces that of the same asset and period.
+
+        Args:
+            entries: what to enter.
+            seen: what was entered when the making began. Where another run has entered something else since, it may
+                have come from newer rows than these did: then nothing is entered.
+
+        Returns:
+            Whether it is entered; if not, it is to be made again.
+        """
         rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
         new = pa.Table.from_pylist(rows, schema=LEDGER.schema)
+        own = {(row["asset"], row["period"]): row for row in rows}
+        is_entered = True
 
         def merged(old: pa.Table) -> pa.Table:
+            nonlocal is_entered
+            if seen is not None:
+                there = {key: row for row in old.to_pylist() if (key := (row["asset"], row["period"])) in own}
+                is_entered = all(there.get(key) in (seen.get(key), own[key]) for key in own)
+                if not is_entered:
+                    return old
             replaced = pc.is_in(
                 pc.binary_join_element_wise(old["bucket"], old["period"], "/"),
                 pc.binary_join_element_wise(new["bucket"], new["period"], "/"),
@@ -118,3 +144,4 @@ class Ledger:
             return pa.concat_tables([old.filter(pc.invert(replaced)), new])
 
         self._tables.transform(LEDGER, {row["bucket"] for row in rows}, merged)
+        return is_entered

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from memory_pipeline.lake.attempts import OvertakenError, persistently
-from memory_pipeline.lake.tables import newest, overtaking
+from memory_pipeline.lake.handles import HOOKS, newest, overtaking, turn_at
+from memory_pipeline.lake.marks import Mark
+from memory_pipeline.lake.troubles import is_of_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
 #: Statistics would hold names in the log.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
-_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,19 @@ class Marts:
         Raises:
             CommitConflictError: other writers kept changing the same mart.
         """
-        return persistently(lambda: self._replace(name, rows, column, values), f"mart {name}", "write it")
+        turn = turn_at(self._storage, _path(name))
+        mark = Mark[bool](self._storage, _path(name))
+        return persistently(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
 
-    def _replace(self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None) -> Replaced:
+    def _replace(
+        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: Mark[bool]
+    ) -> Replaced:
+        self._storage.require_creating()
         table = self._open(name)
         rows = rows.replace_schema_metadata()
+        properties = CommitProperties(custom_metadata=mark.metadata)
         if table is None:
+            mark.expect(-1, result=True)
             try:
                 write_deltalake(
                     self._storage.locate(_path(name)),
@@ -100,19 +108,25 @@ class Marts:
                     partition_by=[column] if column else None,
                     configuration=_CONFIGURATION,
                     writer_properties=_WRITER,
+                    commit_properties=properties,
                 )
-            except DeltaError as error:  # another writer is making it
-                if newest(self._storage, _path(name)) is None:
+            except (DeltaError, OSError) as error:  # another writer is making it, or an answer was lost
+                if is_of_store(error):
+                    mark.note(error)
+                elif newest(self._storage, _path(name)) is None:
                     raise
-                raise OvertakenError from error
+                if not mark.made():
+                    raise OvertakenError from error
             table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
-        with overtaking(self._storage, _path(name), table):
+        with overtaking(self._storage, _path(name), table, mark):
             if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
-                return Replaced(False, _paths(table))
+                # An attempt that seemed to fail may have written it.
+                return Replaced(bool(mark.made()), _paths(table))
             listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
             version = table.version()
+            mark.expect(version, result=True)
             write_deltalake(
                 table,
                 rows,
@@ -121,7 +135,8 @@ class Marts:
                 schema_mode="overwrite" if values is None else None,
                 partition_by=table.metadata().partition_columns or None,
                 writer_properties=_WRITER,
-                post_commithook_properties=_HOOKS,
+                commit_properties=properties,
+                post_commithook_properties=HOOKS,
             )
         written = self._open(name)
         assert written is not None  # noqa: S101 - it has just been written

@@ -67,8 +67,8 @@ class Purge:
         self._grace = ceil(grace / _HOUR)
         self._orphans = None if orphans is None else ceil(orphans / _HOUR)
 
-    def make(self, table: Any) -> None:
-        """Purge a table, of which a handle of deltalake's is given."""
+    def make(self, table: Any) -> Purged:
+        """Purge a table, of which a handle of deltalake's is given; return what has gone, also by attempts before."""
         found = self._vacuum(table, self._grace)
         if self._orphans is not None:
             found += self._vacuum(table, self._orphans, full=True)
@@ -77,24 +77,35 @@ class Purge:
         log = Log(self._storage, self._path)
         if not log.is_purged():
             log.purge(self._checkpoint(table))
+        return self.purged
+
+    def collect(self, table: Any, *, dry_run: bool) -> Purged:
+        """Delete no more than the files that the log does not know, or only count them."""
+        if self._orphans is not None and dry_run:
+            found = self._found(table, self._orphans, full=True)
+            return Purged(len(found), sum(found.values()))
+        if self._orphans is not None and self._vacuum(table, self._orphans, full=True):
+            self._storage.prune(self._path)
+        return self.purged
 
     def _vacuum(self, table: Any, hours: int, *, full: bool = False) -> int:
         """Delete files that were removed so many hours ago, if `full` also others as old; return how many."""
-
-        def vacuum(*, dry_run: bool) -> list[str]:
-            found: list[str] = table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)
-            return found
-
-        table.update_incremental()
-        root = self._storage.locate(self._path)
-        found = {f"{self._path}/{name.removeprefix(root).lstrip('/')}" for name in vacuum(dry_run=True)}
-        before = self._storage.sizes(found, self._path)
+        before = self._found(table, hours, full=full)
         if not before:  # what is found is gone already, and only the log speaks of it
             return 0
-        vacuum(dry_run=False)
+        table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
         gone = before.keys() - self._storage.sizes(before, self._path).keys()
         self.purged += Purged(len(gone), sum(before[name] for name in gone))
         return len(gone)
+
+    def _found(self, table: Any, hours: int, *, full: bool) -> dict[str, int]:
+        """Return the files that :meth:`_vacuum` would delete, with their bytes."""
+        table.update_incremental()
+        root = self._storage.locate(self._path)
+        found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
+        return self._storage.sizes(
+            {f"{self._path}/{name.removeprefix(root).lstrip('/')}" for name in found}, self._path
+        )
 
     def _checkpoint(self, table: Any) -> int:
         """Write a checkpoint that names no files that were removed before the time of grace; return its version."""

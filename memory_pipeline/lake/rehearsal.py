@@ -69,6 +69,11 @@ class OverlaidTables(Tables):
         below = {key: size for key, size in self._base.sizes(spec, **fixed).items() if key not in over}
         return below | {key: rows.nbytes for key, rows in over.items() if rows.num_rows}
 
+    def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
+        """Return the number of rows of each partition."""
+        over = self._replaced(spec, fixed)
+        return self._base.counts(spec, **fixed) | {key: rows.num_rows for key, rows in over.items()}
+
     def version(self, spec: TableSpec) -> int:
         """Return the version of the table below."""
         return self._base.version(spec)

@@ -45,6 +45,8 @@ _SCOPE = (
     _field("workspace_id", _TEXT, "Workspace that the row belongs to."),
     _field("agent_id", _TEXT, "Agent that the row belongs to."),
 )
+#: Rows of one agent lie together, so that some agents of a large partition are read without the others.
+_BY_AGENT = ("workspace_id", "agent_id", "id")
 _EMBEDDING = (
     _field("vector", _VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
     _field("embed_model", _TEXT, "Embedder that made the vector, none without one?", nullable=True),
@@ -87,6 +89,7 @@ MESSAGES = TableSpec(
         ]
     ),
     partition_by=("period",),
+    order_by=_BY_AGENT,
 )
 
 FACTS = TableSpec(
@@ -123,6 +126,7 @@ FACTS = TableSpec(
         ]
     ),
     partition_by=("period",),
+    order_by=_BY_AGENT,
     not_compared=("vector",),
 )
 
@@ -166,6 +170,7 @@ SUMMARIES = TableSpec(
         ]
     ),
     partition_by=("grain", "period"),
+    order_by=_BY_AGENT,
     not_compared=("vector",),
 )
 

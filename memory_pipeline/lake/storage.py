@@ -1,29 +1,37 @@
-"""Files under the lake's root: the only door to fsspec. A root is a local folder or ``s3://bucket/prefix``.
+"""Files under the lake's root, a local folder (through fsspec, whose only door this is) or ``s3://bucket/prefix``.
 
-For S3, credentials, region and endpoint come from the standard chain (:mod:`memory_pipeline.lake.object_store`).
+For S3, credentials, region and endpoint come from the standard chain (:mod:`memory_pipeline.lake.object_store`), and
+:mod:`memory_pipeline.lake.bucket` sends the requests.
 """
 
 from __future__ import annotations
 
 import os
-import time
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import fsspec
-from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-#: How often S3 is asked to create a file that other requests are after as well.
-_ATTEMPTS = 6
+    from memory_pipeline.lake.bucket import Bucket
+    from memory_pipeline.lake.object_store import ObjectStore
+
+#: What files are called while they are written: here, and by the libraries of tables.
+_PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
+#: How often a folder is made that others remove at once.
+_LOOKS = 100
+#: The file that every lake has.
+MANIFEST = "lake.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +53,32 @@ class Storage:
 
     def __init__(self, uri: str) -> None:
         scheme, separator, rest = uri.partition("://")
+        self._bucket: Bucket | None = None
+        self._store: ObjectStore | None = None
         if not separator or scheme == "file":
-            self.is_local = True
             self._base = str(Path(rest if separator else uri).expanduser().absolute())
             self._fs: Any = fsspec.filesystem("file")
-            #: What deltalake and lancedb need to know to reach the root.
-            self.options: dict[str, str] | None = None
         elif scheme == "s3":
-            self.is_local = False
-            self._base = rest.strip("/")
+            from memory_pipeline.lake.bucket import Bucket
             from memory_pipeline.lake.object_store import ObjectStore
 
-            store = ObjectStore.from_chain()
-            self.options = store.for_rust
-            # A cached listing would hide files that another process wrote.
-            self._fs = fsspec.filesystem("s3", use_listings_cache=False, **store.for_fsspec)
+            name, _, prefix = rest.partition("/")
+            self._prefix = "/".join(part for part in prefix.split("/") if part)
+            self._base = f"{name}/{self._prefix}".rstrip("/")
+            self._store = ObjectStore.from_chain(name)
+            self._bucket = Bucket(self._store)
         else:
             raise ConfigurationError(f"lake root {shown(uri)} is not accepted; expected a folder or s3://bucket/prefix")
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the root is a folder."""
+        return self._bucket is None
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What deltalake and lancedb need to know to reach the root. It changes when credentials are renewed."""
+        return None if self._store is None else self._store.for_rust
 
     @property
     def uri(self) -> str:
@@ -79,12 +96,12 @@ class Storage:
 
     def arrow_filesystem(self) -> Any:
         """Return the pyarrow filesystem that reads below the root."""
-        return LocalFileSystem() if self.is_local else PyFileSystem(FSSpecHandler(self._fs))
+        return LocalFileSystem() if self._bucket is None else self._bucket.filesystem()
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file so that it is whole and durable when this returns, and never seen in part."""
-        if not self.is_local:
-            self._fs.pipe_file(f"{self._base}/{path}", data)  # one PUT is atomic
+        if self._bucket is not None:
+            self._bucket.write(self._key(path), data)
             return
         self._write_local(path, data, lambda partial, target: partial.replace(target))
 
@@ -97,37 +114,25 @@ class Storage:
             durable: False spares the disk a flush, for a file whose loss in a power cut does no harm.
         """
         try:
-            if self.is_local:
+            if self._bucket is None:
                 self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
             else:
-                self._create_remote(path, data)
+                self.require_creating()
+                if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
+                    return False  # the server may not say so
+                self._bucket.create(self._key(path), data)
         except FileExistsError:
             return False
         return True
-
-    def _create_remote(self, path: str, data: bytes) -> None:
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._fs.pipe_file(f"{self._base}/{path}", data, mode="create")
-            except OSError as error:
-                code = _s3_code(error)
-                if code == "PreconditionFailed":  # s3fs knows it by a field that not every server sends
-                    raise FileExistsError(path) from None
-                # S3 says so when another request for the same name is under way, whatever becomes of it.
-                if code != "ConditionalRequestConflict" or attempt == _ATTEMPTS - 1:
-                    raise
-                time.sleep(0.05 * 2**attempt)
-            else:
-                return
 
     def _write_local(
         self, path: str, data: bytes, publish: Callable[[Path, Path], object], *, durable: bool = True
     ) -> None:
         target = Path(self._base, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.{ULID()}")
+        new: set[Path] = set()
         try:
-            with partial.open("wb") as file:
+            with _opened(partial, new) as file:
                 file.write(data)
                 if durable:
                     file.flush()
@@ -137,14 +142,18 @@ class Storage:
             partial.unlink(missing_ok=True)
         if not durable:
             return
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # without it a power cut may forget the new name
-        finally:
-            os.close(folder)
+        for named in {target, *new}:  # without it a power cut may forget the new names
+            with suppress(FileNotFoundError):  # others have read it, deleted it and removed the folder
+                folder = os.open(named.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes; None where there is no such file."""
+        if self._bucket is not None:
+            return self._bucket.read(self._key(path))
         try:
             data: bytes = self._fs.cat_file(f"{self._base}/{path}")
         except FileNotFoundError:
@@ -156,22 +165,27 @@ class Storage:
 
         Files whose names begin with a dot are writes in progress and are left out.
         """
+        entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
+        found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
+        return sorted(found, key=lambda entry: entry.path)
+
+    def _list_local(self, prefix: str) -> Iterator[Entry]:
         try:
             found: dict[str, dict[str, Any]] = self._fs.find(f"{self._base}/{prefix}", detail=True)
         except FileNotFoundError:
-            return []
+            return
         cut = len(self._base) + 1
-        entries = [
-            Entry(
-                path=path[cut:],
-                size=info["size"],
-                tag=str(info.get("ETag") or f"{info['size']}-{info.get('mtime')}"),
-                modified_at=_modified_at(info),
-            )
-            for path, info in found.items()
-            if not path.rpartition("/")[2].startswith(".")
-        ]
-        return sorted(entries, key=lambda entry: entry.path)
+        for path, info in found.items():
+            tag = f"{info['size']}-{info['mtime']}"
+            yield Entry(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+
+    def _list_remote(self, prefix: str) -> Iterator[Entry]:
+        assert self._bucket is not None  # noqa: S101 - it is asked before
+        cut = len(self._key(""))
+        for file in self._bucket.files(self._folder(prefix)):
+            # Programs that show buckets as folders put files there whose names end with a slash.
+            if not file.key.endswith("/"):
+                yield Entry(file.key[cut:], file.size, file.tag, file.modified_at.astimezone(UTC))
 
     def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
         """Return the bytes of those of the files at `paths`, all below `folder`, that exist."""
@@ -189,8 +203,8 @@ class Storage:
 
         Who reads it meanwhile may find `data` before the rest of what it held.
         """
-        if not self.is_local:
-            self._fs.pipe_file(f"{self._base}/{path}", data)
+        if self._bucket is not None:
+            self._bucket.write(self._key(path), data)
             return
         with Path(self._base, path).open("r+b", buffering=0) as file:
             file.write(data)
@@ -198,10 +212,14 @@ class Storage:
 
     def has(self, folder: str) -> bool:
         """Tell whether there is a folder, be it empty; on an object store, whether there are files below it."""
+        if self._bucket is not None:
+            return self._bucket.has(self._folder(folder))
         return bool(self._fs.exists(f"{self._base}/{folder}"))
 
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names of the folders in a folder, sorted; none where it does not exist."""
+        if self._bucket is not None:
+            return self._bucket.folders(self._folder(folder))
         try:
             found = self._fs.ls(f"{self._base}/{folder}", detail=True)
         except FileNotFoundError:
@@ -210,8 +228,36 @@ class Storage:
 
     def remove(self, folder: str) -> None:
         """Delete a folder and all that is below it, as far as it is there."""
+        if self._bucket is not None:
+            self._bucket.delete([file.key for file in self._bucket.files(self._folder(folder))])
+            return
         with suppress(OSError):  # others may put files into it while it is emptied
             self._fs.rm(f"{self._base}/{folder}", recursive=True)
+
+    def partial(self) -> Sequence[Entry]:
+        """Return the files on a disk that somebody is writing, or was when he was killed; on S3 none is ever seen."""
+        found = []
+        for path, _, names in os.walk(self._base) if self.is_local else ():
+            for name in names:
+                if _PARTIAL.fullmatch(name):
+                    with suppress(FileNotFoundError):  # it has been written
+                        file = Path(path, name)
+                        info = file.stat()
+                        where = file.relative_to(self._base).as_posix()
+                        found.append(Entry(where, info.st_size, "", datetime.fromtimestamp(info.st_mtime, UTC)))
+        return found
+
+    def abandoned_uploads(self, before: datetime, *, abort: bool) -> Sequence[str]:
+        """Return the paths of files whose upload in parts was begun before a time and not finished; on S3 alone.
+
+        Args:
+            before: when, UTC.
+            abort: drop the parts, which are paid for until then.
+        """
+        if self._bucket is None:
+            return []
+        cut = len(self._key(""))
+        return [key[cut:] for key in self._bucket.uploads(self._key(""), before, abort=abort)]
 
     def prune(self, folder: str) -> None:
         """Remove folders below `folder` that hold nothing: where partitions were, their names would stay.
@@ -225,22 +271,73 @@ class Storage:
                     with suppress(OSError):  # something is in it
                         os.rmdir(path)  # noqa: PTH106  # there may be many thousands, of which paths are made slowly
 
+    def leave(self, folders: Iterable[str]) -> None:
+        """Remove those of the folders that hold nothing. Who lists the folder above need not look into them any more.
+
+        A writer that has just made one makes it again. Object stores know no folders.
+        """
+        if self.is_local:
+            for folder in folders:
+                with suppress(OSError):  # something is in it, or it is gone
+                    Path(self._base, folder).rmdir()
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; those that are gone already are passed over."""
+        if self._bucket is not None:
+            self._bucket.delete([self._key(path) for path in paths])
+            return
         for path in paths:
             try:
                 self._fs.rm_file(f"{self._base}/{path}")
             except FileNotFoundError:
                 continue
 
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is a file at `path`, by the cheapest look."""
+        if self._bucket is not None:
+            return self._bucket.is_there(self._key(path))
+        return Path(self._base, path).is_file()
 
-def _modified_at(info: dict[str, Any]) -> datetime:
-    """Return when a file was written, of what fsspec knows of it."""
-    written = info.get("LastModified", info.get("mtime"))
-    return written.astimezone(UTC) if isinstance(written, datetime) else datetime.fromtimestamp(written or 0, UTC)
+    def is_versioned(self) -> bool | None:
+        """Tell whether the place itself keeps what is deleted or overwritten; None where it does not say."""
+        return False if self._bucket is None else self._bucket.is_versioned()
+
+    def require_creating(self) -> None:
+        """Refuse, before the first write of a process, a place that does not create a file only if it is new.
+
+        Raises:
+            ConfigurationError: it does not; see :mod:`memory_pipeline.lake.creating`.
+        """
+        if self._bucket is not None:
+            from memory_pipeline.lake.creating import require_creating
+
+            require_creating(self._bucket, self._key(""), MANIFEST)
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}" if self._prefix else path
+
+    def _folder(self, path: str) -> str:
+        """Return how the keys below a folder begin."""
+        key = self._key(path).rstrip("/")
+        return f"{key}/" if key else ""
 
 
-def _s3_code(error: OSError) -> str | None:
-    """Return what S3 calls an error; None where it did not come from there."""
-    code: str | None = getattr(error.__cause__, "response", {}).get("Error", {}).get("Code")
-    return code
+def _opened(path: Path, new: set[Path]) -> BinaryIO:
+    """Open a new file for writing, in a folder that others may remove as long as it is empty.
+
+    Args:
+        path: of the file.
+        new: gets the folders that were made for it.
+
+    Raises:
+        FileNotFoundError: others kept removing the folder.
+    """
+    for look in range(_LOOKS):
+        new.update(folder for folder in path.parents if not folder.exists())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return path.open("wb")
+        except FileNotFoundError:
+            if look == _LOOKS - 1:
+                raise
+    raise AssertionError("unreachable")

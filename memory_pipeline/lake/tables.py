@@ -1,4 +1,4 @@
-"""The lake's tables: the only door to deltalake. Every write replaces whole partitions, atomically.
+"""The lake's tables. Every write replaces whole partitions, atomically.
 
 Why Delta Lake, and what was measured: docs/decisions/0002-delta-tables.md. Whatever reads or writes may meet a purge,
 which takes files and versions of the past away; it then looks again, at the newest version.
@@ -6,12 +6,8 @@ which takes files and versions of the past away; it then looks again, at the new
 
 from __future__ import annotations
 
-import json
-import threading
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,12 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 
-from memory_pipeline.lake.attempts import OvertakenError, persistently
+from memory_pipeline.lake.attempts import Turn, persistently
 from memory_pipeline.lake.dropping import Dropping, Gone, Verdict
+from memory_pipeline.lake.handles import Handles, commit, exchange, make, newest, overtaking, version_of
+from memory_pipeline.lake.marks import Mark
 from memory_pipeline.lake.partitions import (
     changed_keys,
     dataset,
@@ -35,22 +30,17 @@ from memory_pipeline.lake.partitions import (
     sorted_rows,
     without_metadata,
 )
+from memory_pipeline.lake.parts import Parts, Spool
 from memory_pipeline.lake.purging import Purge, Purged
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 __all__ = ["Change", "Gone", "Purged", "Replacement", "Tables", "changed_keys", "sorted_rows"]
 
-#: How often a log is read again that changes while it is read.
-_LOOKS = 6
-#: Row groups are small, so that a read by the column that sorts a large partition opens few of them.
-_WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
-#: Reads name their partitions, so statistics of the columns would only make the log longer.
-_CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
-#: Only a purge takes away what the log says of the past.
-_HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 _NONE = timedelta(0)
 
 Change = Callable[[pa.Table], pa.Table]
@@ -73,10 +63,7 @@ class Tables:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._handles: dict[str, DeltaTable] = {}
-        self._lock = threading.Lock()
-        # Handles of attempts to write, each used by one thread at a time: no other moves the version under it.
-        self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
+        self._handles = Handles(storage)
 
     def read(
         self,
@@ -100,8 +87,8 @@ class Tables:
         """
         failed_at = None
         while True:
-            table = self._latest(spec)
-            version = _version(table)
+            table = self._handles.latest(_path(spec))
+            version = version_of(table)
             try:
                 return read(self._storage, _files(table, spec, keys, fixed), spec, columns, where)
             except FileNotFoundError:
@@ -115,17 +102,17 @@ class Tables:
 
     def version(self, spec: TableSpec) -> int:
         """Return the table's version; -1 if it was never written."""
-        return _version(self._latest(spec))
+        return version_of(self._handles.latest(_path(spec)))
 
     def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
         """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
-        files = _files(self._latest(spec), spec, keys, fixed)
+        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
         return frozenset() if files is None else frozenset(files["path"].to_pylist())
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
         """Return of each partition what changes whenever its rows do, and only then; reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
-        files = _files(self._latest(spec), spec, None, fixed)
+        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
         if files is not None:
             for key, path in zip(keys_of(files, spec), files.column("path").to_pylist(), strict=True):
                 states[key].add(path)
@@ -134,18 +121,27 @@ class Tables:
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
         sizes: Counter[str] = Counter()
-        files = _files(self._latest(spec), spec, None, fixed)
+        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
         if files is not None:
             for key, size in zip(keys_of(files, spec), files.column("size_bytes").to_pylist(), strict=True):
                 sizes[key] += size
         return dict(sizes)
+
+    def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
+        """Return the number of rows of each partition; reads no rows."""
+        counts: Counter[str] = Counter()
+        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
+        if files is not None:
+            for key, rows in zip(keys_of(files, spec), files.column("num_records").to_pylist(), strict=True):
+                counts[key] += rows
+        return dict(counts)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
         """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory.
 
         It is of the version that is newest now. A scan raises FileNotFoundError once a purge has taken that away.
         """
-        files = _files(self._latest(spec), spec)
+        files = _files(self._handles.latest(_path(spec)), spec)
         if files is None or not files.num_rows:
             return ds.dataset(without_metadata(spec.schema).empty_table())
         return dataset(self._storage, files, spec)
@@ -167,11 +163,19 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
-        return persistently(
-            lambda: self._transformed(spec, keys, change, fixed),
-            f"table {spec.name}",
-            f"replace {', '.join(sorted(keys)[:3])}…",
-        )
+        return self._changed(spec, keys, change, fixed)
+
+    def transform_parts(self, spec: TableSpec, keys: Collection[str], parts: Parts, **fixed: str) -> frozenset[str]:
+        """Replace the named partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
+
+        Returns:
+            The names of the partitions whose rows changed.
+
+        Raises:
+            CommitConflictError: other writers kept changing the same partitions.
+            LakeError: the disk that holds temporary files takes no more.
+        """
+        return self._changed(spec, keys, parts, fixed).changed
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
         """Remove the named partitions, or all, in one commit, without reading or writing rows.
@@ -208,11 +212,13 @@ class Tables:
             CommitConflictError: other writers kept removing rows of the table.
         """
         dropping = Dropping(self._storage, spec, gone, columns)
-        judged: Collection[str] = ()
+        judged: Collection[str] | None = None
         try:
             counts, judged = self._without(spec, keys, fixed, dropping.verdicts)
         finally:
-            dropping.discard(judged)
+            # On S3 a commit that seemed to fail may still be made, and would name what was written for it.
+            if judged is not None or self._storage.is_local:
+                dropping.discard(judged or ())
         return counts
 
     def purge(self, spec: TableSpec, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
@@ -238,22 +244,82 @@ class Tables:
             InputError: `grace` is negative, or `orphans` less than an hour.
             CommitConflictError: other writers kept changing the table.
         """
-        purge = Purge(self._storage, path, grace, orphans)
+        return self._purged(
+            Purge(self._storage, path, grace, orphans), path, "purge it", lambda purge, table: purge.make(table)
+        )
+
+    def collect_orphans(self, path: str, age: timedelta, *, dry_run: bool) -> Purged:
+        """Delete data files that no version of the table at `path` below the root names, as killed writers leave them.
+
+        Args:
+            path: of the table; nothing happens where there is none.
+            age: how old they must be, an hour or more.
+            dry_run: only count them.
+
+        Raises:
+            CommitConflictError: other writers kept changing the table.
+        """
+        return self._purged(
+            Purge(self._storage, path, _NONE, age),
+            path,
+            "collect what is left of killed writers",
+            lambda purge, table: purge.collect(table, dry_run=dry_run),
+        )
+
+    def _purged(self, purge: Purge, path: str, aim: str, make: Callable[[Purge, DeltaTable], Purged]) -> Purged:
+        """Do what a purge is for to the newest version, until nobody comes first; return what has gone in all."""
+        mark = Mark[None](self._storage, path)
 
         def attempt() -> Purged:
             table = newest(self._storage, path)
             if table is not None:
-                with overtaking(self._storage, path, table):
-                    purge.make(table)
+                with overtaking(self._storage, path, table, mark):
+                    return make(purge, table)
             return purge.purged
 
-        return persistently(attempt, f"table {path}", "purge it")
+        return persistently(attempt, f"table {path}", aim, self._handles.turn(path))
+
+    def _changed(
+        self, spec: TableSpec, keys: Collection[str], change: Change | Parts, fixed: Mapping[str, str]
+    ) -> Replacement:
+        turn, mark = self._handles.turn(_path(spec)), Mark[Replacement](self._storage, _path(spec))
+        return persistently(
+            lambda: self._transformed(spec, keys, change, fixed, turn, mark),
+            f"table {spec.name}",
+            f"replace {', '.join(sorted(keys)[:3])}…",
+            turn,
+        )
 
     def _transformed(
-        self, spec: TableSpec, keys: Collection[str], change: Change, fixed: Mapping[str, str]
+        self,
+        spec: TableSpec,
+        keys: Collection[str],
+        change: Change | Parts,
+        fixed: Mapping[str, str],
+        turn: Turn,
+        mark: Mark[Replacement],
     ) -> Replacement:
         """Replace partitions, at the version that was read."""
-        table = self._writer(spec)
+        table = self._handles.writer(_path(spec), turn)
+        try:
+            if (made := mark.made()) is not None:
+                return made
+            if isinstance(change, Parts):
+                return self._written_in_parts(table, spec, keys, change, fixed, mark)
+            return self._written(table, spec, keys, change, fixed, mark)
+        finally:
+            # After a lost attempt, too: to open the table anew would read its log again.
+            self._handles.give_back(_path(spec), table)
+
+    def _written(
+        self,
+        table: DeltaTable | None,
+        spec: TableSpec,
+        keys: Collection[str],
+        change: Change,
+        fixed: Mapping[str, str],
+        mark: Mark[Replacement],
+    ) -> Replacement:
         if table is None:
             old = spec.schema.empty_table()
         else:
@@ -263,26 +329,55 @@ class Tables:
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec)
         if not changed:
-            self._give_back(spec, table)
             return Replacement(frozenset(), new)
         if table is None:
-            with suppress(CommitFailedError):  # another writer is making it
-                self._create(spec)
-            raise OvertakenError  # read again: another writer may have made it too, and filled it
+            make(self._storage, _path(spec), spec, mark)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
-        with overtaking(self._storage, _path(spec), table):
-            write_deltalake(
-                table,
-                written.cast(without_metadata(spec.schema)),
-                partition_by=list(spec.partition_by),
-                mode="overwrite",
-                predicate=predicate(spec, changed, fixed),
-                schema_mode="merge" if _is_older(table, spec) else None,
-                writer_properties=_WRITER,
-                post_commithook_properties=_HOOKS,
-            )
-        self._give_back(spec, table)
-        return Replacement(frozenset(changed), new)
+        replacement = Replacement(frozenset(changed), new)
+        self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
+        return replacement
+
+    def _written_in_parts(
+        self,
+        table: DeltaTable | None,
+        spec: TableSpec,
+        keys: Collection[str],
+        parts: Parts,
+        fixed: Mapping[str, str],
+        mark: Mark[Replacement],
+    ) -> Replacement:
+        if table is None:  # before the parts are made: it would be done twice
+            make(self._storage, _path(spec), spec, mark)
+        files = _files(table, spec, keys, fixed)
+        changed: set[str] = set()
+        with Spool(spec, without_metadata(spec.schema)) as spool:
+            for number, condition in enumerate(parts.conditions):
+                with overtaking(self._storage, _path(spec), table):
+                    old = read(self._storage, files, spec, where=condition)
+                old = sorted_rows(old, spec)
+                new = sorted_rows(parts.change(number, old).select(spec.schema.names).cast(spec.schema), spec)
+                changed |= changed_keys(old, new, spec)
+                spool.add(new)
+                del old, new  # or they would stand beside those of the next part
+            replacement = Replacement(frozenset(changed), spec.schema.empty_table())
+            if changed:
+                self._commit_rows(table, spec, spool.reader(changed), replacement, fixed, mark)
+        return replacement
+
+    def _commit_rows(
+        self,
+        table: DeltaTable,
+        spec: TableSpec,
+        rows: pa.Table | pa.RecordBatchReader,
+        replacement: Replacement,
+        fixed: Mapping[str, str],
+        mark: Mark[Replacement],
+    ) -> None:
+        """Commit the rows of all partitions that have changed, on top of the handle's version."""
+        mark.expect(table.version(), replacement)
+        with overtaking(self._storage, _path(spec), table, mark):
+            commit(table, spec, rows, predicate(spec, replacement.changed, fixed), mark)
+        self._handles.note_write(_path(spec))
 
     def _without(
         self,
@@ -292,99 +387,36 @@ class Tables:
         judge: Callable[[pa.Table], Mapping[str, Verdict]],
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
+        turn, mark = (
+            self._handles.turn(_path(spec)),
+            Mark[tuple[dict[str, int], Collection[str]]](self._storage, _path(spec)),
+        )
 
         def attempt() -> tuple[dict[str, int], Collection[str]]:
-            table = self._writer(spec)
+            table = self._handles.writer(_path(spec), turn)
+            made = mark.made()
+            if made is not None:
+                return made
             files = _files(table, spec, keys, fixed)
             counts: dict[str, int] = {}
             verdicts: Mapping[str, Verdict] = {}
             if table is not None and files is not None and files.num_rows:
-                with overtaking(self._storage, _path(spec), table):
+                with overtaking(self._storage, _path(spec), table, mark):
                     verdicts = judge(files)
                     concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
+                    for path, key in zip(concerned["path"].to_pylist(), keys_of(concerned, spec), strict=True):
+                        counts[key] = counts.get(key, 0) + verdicts[path].gone
                     if verdicts:
-                        _commit(table, spec, concerned, verdicts)
-                for path, key in zip(concerned["path"].to_pylist(), keys_of(concerned, spec), strict=True):
-                    counts[key] = counts.get(key, 0) + verdicts[path].gone
-            self._give_back(spec, table)
+                        mark.expect(table.version(), (counts, verdicts.keys()))
+                        exchange(table, spec, concerned, verdicts, mark)
+            self._handles.give_back(_path(spec), table)
             return counts, verdicts.keys()
 
-        return persistently(attempt, f"table {spec.name}", "remove rows of it")
-
-    def _writer(self, spec: TableSpec) -> DeltaTable | None:
-        """Return a handle on the newest version that nobody else uses; None if there is no table yet."""
-        with self._lock:
-            idle = self._writers[spec.name]
-            handle = idle.pop() if idle else None
-        return newest(self._storage, _path(spec), handle)
-
-    def _give_back(self, spec: TableSpec, handle: DeltaTable | None) -> None:
-        if handle is not None:
-            with self._lock:
-                self._writers[spec.name].append(handle)
-
-    def _create(self, spec: TableSpec) -> DeltaTable:
-        return DeltaTable.create(
-            self._storage.locate(_path(spec)),
-            without_metadata(spec.schema),
-            mode="ignore",
-            storage_options=self._storage.options,
-            partition_by=list(spec.partition_by),
-            configuration=_CONFIGURATION,
-        )
-
-    def _latest(self, spec: TableSpec) -> DeltaTable | None:
-        """Return a handle on the newest version, which all readers share; None if there is no table yet."""
-        with self._lock:
-            handle = newest(self._storage, _path(spec), self._handles.pop(spec.name, None))
-            if handle is not None:
-                self._handles[spec.name] = handle
-            return handle
-
-
-@contextmanager
-def overtaking(storage: Storage, path: str, table: DeltaTable) -> Iterator[None]:
-    """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
-
-    Raises:
-        OvertakenError: others have changed the table, or purged what it was.
-    """
-    version = table.version()
-    try:
-        yield
-    except CommitFailedError as error:
-        raise OvertakenError from error
-    except (DeltaError, OSError) as error:
-        if _version(newest(storage, path)) == version:
-            raise
-        raise OvertakenError from error
-
-
-def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
-    """Bring a handle on the table at `path` below the root up to date, or open one; None where there is no table."""
-    for look in range(_LOOKS):
-        try:
-            if handle is None:
-                return DeltaTable(storage.locate(path), storage_options=storage.options)
-            handle.update_incremental()
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError):  # a purge took away what was being read
-            if look == _LOOKS - 1:
-                raise
-            handle = None
-            time.sleep(0.01 * 2**look)
-        else:
-            return handle
-    raise AssertionError("unreachable")
+        return persistently(attempt, f"table {spec.name}", "remove rows of it", turn)
 
 
 def _path(spec: TableSpec) -> str:
     return f"tables/{spec.name}"
-
-
-def _version(table: DeltaTable | None) -> int:
-    return -1 if table is None else table.version()
 
 
 def _files(
@@ -395,25 +427,3 @@ def _files(
 ) -> pa.Table | None:
     """Return the files that hold partitions; None where there is no table."""
     return None if table is None else selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed)
-
-
-def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
-    """Tell whether a table was made before a column was added, or became nullable."""
-    present = {field.name: field.nullable for field in table.schema().fields}
-    return any(present.get(field.name, False) < field.nullable for field in spec.schema)
-
-
-def _commit(table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, Verdict]) -> None:
-    """Take files out of a table, and put in their place what the verdicts on them say."""
-    now = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = []
-    for row in files.to_pylist():
-        values = {column: row[f"partition.{column}"] for column in spec.partition_by}
-        actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
-        written = verdicts[row["path"]].instead
-        if written is not None:
-            statistics = json.dumps({"numRecords": written.rows})
-            actions.append(AddAction(written.path, written.size, values, now, True, statistics))
-    table.create_write_transaction(
-        actions, "append", table.schema(), list(spec.partition_by), post_commithook_properties=_HOOKS
-    )

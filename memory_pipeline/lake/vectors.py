@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     _Vector = NDArray[np.float32] | Sequence[float]
 
-__all__ = ["HALVED_FROM", "Cut", "VectorIndex"]
+__all__ = ["HALVED_FROM", "Cut", "Loaded", "VectorIndex"]
 
 _Result = TypeVar("_Result")
 
@@ -58,6 +58,8 @@ _AFRESH = (
     "delete the lake's vectordb folder, all but agents' collections (vectordb/*/_*.lance), and make the whole range "
     "again with `memory-pipeline run --from … --to …`"
 )
+#: So many tables stay open after a write: each takes some 200 kB of memory.
+_OPEN = 200
 #: How many agents' tables are written at once.
 _CONCURRENCY = 16
 #: A table is compacted, besides now and then, when so many rows are in no index: every search by words reads them all.
@@ -68,11 +70,28 @@ _MARKS = ("period", "id", "digest", "embed_model")
 #: The columns that a search returns.
 _FOUND = [name for name in index_schema(0).names if name != "digest"]
 _NOTHING = index_schema(0).empty_table()
+#: LanceDB's name of the column that tells which row of which file a row is.
+_NUMBER = "_rowid"
+_NUMBERED = _NOTHING.select(_FOUND).append_column(_NUMBER, pa.array([], pa.uint64()))
 _NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
 _BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
 #: From this many rows on a table has an approximate index; below it, comparing all vectors is faster and exact.
 _APPROXIMATE_FROM = 50_000
 _APPROXIMATE = IvfRq(distance_type="cosine")
+
+
+class Loaded(NamedTuple):
+    """Rows of an agent's table.
+
+    Attributes:
+        rows: without vectors.
+        vectors: theirs, in the same order; NaN where a row has none.
+        numbers: of the rows; one that is written anew gets another.
+    """
+
+    rows: pa.Table
+    vectors: NDArray[np.floating]
+    numbers: NDArray[np.uint64]
 
 
 class VectorIndex:
@@ -148,13 +167,31 @@ class VectorIndex:
         """Return all rows of an agent's table, in no order; all columns if none are named."""
         return self._loop.run(self._select(scope, grain, None, columns))
 
-    def load(self, scope: Scope, grain: Grain, dimension: int) -> tuple[pa.Table, NDArray[np.floating]]:
-        """Return all rows of an agent's table, without vectors, and apart from them these, in the same order.
+    def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
+        """Return all rows of an agent's table.
 
         Vectors are of float32, and of float16 where there are many (:data:`HALVED_FROM`): 10⁻³ is lost, and half of
-        the bytes. NaN where a row has none. The bytes of a large table are held once, never twice.
+        the bytes. The bytes of a large table are held once, never twice.
         """
         return self._loop.run(self._load(scope, grain, dimension))
+
+    def since(
+        self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
+    ) -> tuple[Loaded, NDArray[np.bool_]] | None:
+        """Return what has become of an agent's table since some of its rows were loaded.
+
+        Args:
+            scope: whose.
+            grain: of the table.
+            dimension: of the vectors.
+            numbers: of the rows that were loaded.
+            most: how many rows may have come.
+
+        Returns:
+            The rows that have come, and which of `numbers` are no longer there: a row that changed is in both. None
+            where more have come than may, as after a compaction: it is better to load all.
+        """
+        return self._loop.run(self._since(scope, grain, dimension, numbers, most))
 
     def version(self, scope: Scope, grain: Grain) -> int | None:
         """Return a number that grows with each commit to an agent's table, and when it is made again; None without."""
@@ -244,7 +281,9 @@ class VectorIndex:
         def replacing(scope: Scope, part: pa.Table) -> Awaitable[set[str]]:
             return self._persistent(scope, grain, lambda: self._replace(scope, grain, keys, part))
 
-        return set().union(*await self._all(replacing(scope, part) for scope, part in rows.items()))
+        written = set().union(*await self._all(replacing(scope, part) for scope, part in rows.items()))
+        self._databases.let_go(_OPEN)
+        return written
 
     async def _remove_all(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
         counts = await self._all(self._remove(scope, grain, condition(cuts)) for scope, cuts in gone.items())
@@ -305,21 +344,28 @@ class VectorIndex:
             .when_not_matched_by_source_delete(f"period IN ({listed})")
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
-        await persistent(lambda: self._maintain(table))
+        await persistent(lambda: self._maintain(table, merged.version))
         if not await self._databases.stands(scope.workspace_id, table_name(scope, grain), merged.version):
             raise VanishedError
         return differing
 
-    async def _maintain(self, table: Any) -> None:
-        await table.checkout_latest()
+    async def _maintain(self, table: Any, version: int) -> None:
+        """Give a table the indices it needs; `version` is that of the write before.
+
+        Every question to a table asks the store first which version is the newest, so few are asked.
+        """
         text = await table.index_stats("content_idx")
         if text is None:
+            there = {index.name for index in await table.list_indices()}
             for column, config in INDICES.items():
-                if await table.index_stats(f"{column}_idx") is None:
+                if f"{column}_idx" not in there:
                     await table.create_index(column, config=config)
-        elif await table.version() % COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
-            await compact(table)
-        if await table.count_rows() >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
+            rows = await table.count_rows()
+        else:
+            rows = text.num_indexed_rows + text.num_unindexed_rows
+            if version % COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
+                await compact(table)
+        if rows >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
             await table.create_index("vector", config=_APPROXIMATE)
 
     async def _sql(self, scope: Scope, grain: Grain, where: Filter | None) -> str | None:
@@ -383,19 +429,32 @@ class VectorIndex:
 
         return await self._read(scope, grain, select, _NOTHING)
 
-    async def _load(self, scope: Scope, grain: Grain, dimension: int) -> tuple[pa.Table, NDArray[np.floating]]:
-        nothing = _NOTHING.drop_columns(["vector"]), np.empty((0, dimension), np.float32)
-
-        async def load(table: Any) -> tuple[pa.Table, NDArray[np.floating]]:
+    async def _load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
+        async def load(table: Any) -> Loaded:
             kind = np.float16 if await table.count_rows() >= HALVED_FROM else np.float32
-            rows, vectors = [], []
-            async for batch in await table.query().select(_FOUND).to_batches():
-                part = pa.Table.from_batches([batch])
-                vectors.append(vectors_of(part, dimension).astype(kind, copy=False))
-                rows.append(part.drop_columns(["vector"]))
-            return (pa.concat_tables(rows), np.concatenate(vectors)) if rows else nothing
+            batches = await table.query().select(_FOUND).with_row_id().to_batches()
+            parts = [_loaded(pa.Table.from_batches([batch]), dimension, kind) async for batch in batches]
+            return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
 
-        return await self._read(scope, grain, load, nothing)
+        return await self._read(scope, grain, load, _loaded(_NUMBERED, dimension))
+
+    async def _since(
+        self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
+    ) -> tuple[Loaded, NDArray[np.bool_]] | None:
+        async def look(table: Any) -> tuple[Loaded, NDArray[np.bool_]] | None:
+            # The numbers alone are read from no file of rows: a row that is written anew has another.
+            present = (await table.query().select([]).with_row_id().to_arrow())[_NUMBER].to_numpy()
+            come, gone = np.setdiff1d(present, numbers), np.isin(numbers, present, invert=True)
+            if len(come) > most:
+                return None
+            rows = _NUMBERED
+            if len(come):
+                rows = await table.take_row_ids(come.tolist()).select(_FOUND).with_row_id().to_arrow()
+            # Fewer, if the table has changed between the two.
+            return (_loaded(rows, dimension), gone) if rows.num_rows == len(come) else None
+
+        nothing = _loaded(_NUMBERED, dimension), np.ones(len(numbers), np.bool_)
+        return await self._read(scope, grain, look, nothing)
 
     async def _version(self, scope: Scope, grain: Grain) -> int | None:
         return await self._databases.version(scope.workspace_id, table_name(scope, grain))
@@ -406,6 +465,16 @@ class VectorIndex:
 
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         return _messages(await self._select(scope, grain, await self._sql(scope, grain, where), ["source_ids"]))
+
+
+def _loaded(rows: pa.Table, dimension: int, kind: type[np.floating] = np.float32) -> Loaded:
+    vectors = vectors_of(rows, dimension).astype(kind, copy=False)
+    numbers = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False)
+    return Loaded(rows.drop_columns(["vector", _NUMBER]), vectors, numbers)
+
+
+def _together(parts: Sequence[Any]) -> Any:
+    return pa.concat_tables(parts) if isinstance(parts[0], pa.Table) else np.concatenate(parts)
 
 
 def _messages(rows: pa.Table) -> set[tuple[str, ...]]:

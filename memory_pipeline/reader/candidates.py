@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.reader import selection
-from memory_pipeline.reader.resident import Resident
+from memory_pipeline.reader.resident import Part, Resident
 from memory_pipeline.reader.segment import Segment
 from memory_pipeline.reader.tail import Tail
 
@@ -61,10 +61,12 @@ class Candidates:
         The tail is read before the index; see :class:`Tail`.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
-        held = self._resident.segment(grain)
-        found = self._found(grain, where, wanted, query) if held is None else held
-        segments = [found] if tail is None else [tail, found]
-        masks = [segment.mask(where) for segment in segments]
+        held = self._resident.parts(grain)
+        parts = [Part(self._found(grain, where, wanted, query), None)] if held is None else held
+        if tail is not None:
+            parts = [Part(tail, None), *parts]
+        segments = [part.segment for part in parts]
+        masks = [_both(part.segment.mask(where), part.stands) for part in parts]
         if held is not None:
             return Passing(segments, masks, selection.total(segments, masks))
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
@@ -101,3 +103,10 @@ class Candidates:
         span = pc.min_max(pending["ends_at"]).as_py()
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
         return total - len(beside & others)
+
+
+def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    """Return where both are true; None is true everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -2,45 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, owner_of
+from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
+    from memory_pipeline.steps.shares import Share
 
 
-def acknowledge(lake: Lake, contents: Mapping[JournalFile, Contents]) -> int:
+class Held(NamedTuple):
+    """What a file holds that memory is to hold, by ids.
+
+    Attributes:
+        messages: all of them.
+        memorable: those on which a fact is to rest.
+        edits: of the graph.
+        events: of durable memories.
+    """
+
+    messages: tuple[str, ...]
+    memorable: tuple[str, ...]
+    edits: tuple[str, ...]
+    events: tuple[str, ...]
+
+    @classmethod
+    def of(cls, contents: Contents) -> Self:
+        """Return the ids of what stands in a file."""
+        return cls(
+            tuple(message.id for message in contents.messages),
+            tuple(message.id for message in contents.messages if message.role.is_memorable),
+            tuple(edit.id for edit in contents.edits),
+            tuple(event.id for event in contents.events),
+        )
+
+
+def acknowledge(lake: Lake, files: Mapping[JournalFile, Held], share: Share = EVERYBODY) -> int:
     """Acknowledge those of the files, which have landed, that memory holds in full; return how many.
 
     A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; an edit if
     it is among the operations of the graph, and what was done to a durable memory if it is among its events. The caller
     has indexed the facts, and folded the rest. Lines that cannot be read were set aside when their file landed. A file
     that came later has not landed, and waits for the next run.
+
+    Args:
+        lake: where.
+        files: what they hold; those of others than the share's agents are left alone.
+        share: whose.
     """
-    if not contents:
+    own = {file: held for file, held in files.items() if file.scope in share}
+    if not own:
         return 0
-    keys = {file.hour.key for file in contents}
-    landed = set(lake.tables.read(MESSAGES, keys, columns=["id"])["id"].to_pylist())
-    sources = lake.tables.read(FACTS, keys, columns=["message_ids"])["message_ids"]
+    keys = {file.hour.key for file in own}
+    landed = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
+    sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
     remembered = {identifier for ids in sources.to_pylist() for identifier in ids}
-    editors = {owner_of(file.scope) for file, held in contents.items() if held.edits}
+    editors = {owner_of(file.scope) for file, held in own.items() if held.edits}
     edits = lake.tables.read(GRAPH_OPERATIONS, editors, columns=["evidence_id"]) if editors else None
     folded = set() if edits is None else set(edits["evidence_id"].to_pylist())
-    keepers = {owner_of(file.scope) for file, held in contents.items() if held.events}
+    keepers = {owner_of(file.scope) for file, held in own.items() if held.events}
     events = lake.tables.read(MEMORY_EVENTS, keepers, columns=["id"]) if keepers else None
     folded |= set() if events is None else set(events["id"].to_pylist())
-    held = [
+    done = [
         file
-        for file, held in contents.items()
-        if folded.issuperset([*(edit.id for edit in held.edits), *(event.id for event in held.events)])
-        and all(
-            message.id in landed and (message.id in remembered or not message.role.is_memorable)
-            for message in held.messages
-        )
+        for file, held in own.items()
+        if folded.issuperset([*held.edits, *held.events])
+        and landed.issuperset(held.messages)
+        and remembered.issuperset(held.memorable)
     ]
-    lake.journal.acknowledge(held)
-    return len(held)
+    lake.journal.acknowledge(done)
+    return len(done)

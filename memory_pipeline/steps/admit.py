@@ -41,13 +41,13 @@ class Admitted:
     forgotten: Counter[Period]
 
 
-def admit(lake: Lake, hours: Collection[Period]) -> Admitted:
-    """Read the pending files of `hours`, and leave out what memory is not to take.
+def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None) -> Admitted:
+    """Read the pending files of `hours`, or of them `files` alone, and leave out what memory is not to take.
 
     A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
     not become memory any more, so it is dropped, and counted.
     """
-    contents = lake.journal.contents(hours)
+    contents = lake.journal.contents(hours) if files is None else {file: lake.journal.read(file) for file in files}
     marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
     admitted = Admitted({}, Counter(), Counter())
 

@@ -33,13 +33,14 @@ START_WITHIN = timedelta(minutes=10)
 #: Up to this many blocks of consecutive periods are a request each; more are scattered, as an import brings them, and
 #: one request lists them: a run takes seconds to start.
 _MOST_BLOCKS = 4
-#: Periods of one request; a failure loses no more than this.
-_MOST_PERIODS = 720
+#: Periods of one request, where the deployment does not set fewer; a failure loses no more than this.
+MOST_PERIODS = 720
 #: Into so many requests those are cut that failed once, and into so many more after each failure, up to the most:
 #: so bad partitions are found and the others are made.
 _PIECES, _MOST_PIECES = 8, 40
-#: Requests of one grain that are under way at a time; the others follow. What is remembered of them stays small.
-_MOST_REQUESTS = 8
+#: Requests of one grain that are under way at a time, and of smaller ones as many more; the others follow. What is
+#: remembered of them stays small.
+_MOST_REQUESTS, _MOST_SMALL_REQUESTS = 8, 64
 
 
 class Outcome(StrEnum):
@@ -134,10 +135,17 @@ class Change:
 
 @dataclass
 class Attempts:
-    """What was asked for and has not ended yet, and what went wrong, by grain and period."""
+    """What was asked for and has not ended yet, and what went wrong, by grain and period.
+
+    Attributes:
+        asked: what is under way.
+        setbacks: what went wrong.
+        most: periods of one request; a setting of the deployment, which is not written down.
+    """
 
     asked: list[Request] = field(default_factory=list)
     setbacks: dict[Grain, dict[Period, Setback]] = field(default_factory=lambda: defaultdict(dict))
+    most: int = MOST_PERIODS
 
     def under_way(self, grain: Grain) -> set[Period]:
         """Return the periods of a grain that a request is about to make."""
@@ -220,8 +228,9 @@ class Attempts:
         attempts = max((known[period].attempts for period in failed), default=0)
         # A few that failed once may just have had bad luck together.
         once = attempts == 1 and len(failed) <= _PIECES
-        parts = [*_parts(fresh), *_parts(left), *(_parts(failed) if once else _pieces(failed, attempts))]
-        room = _MOST_REQUESTS - sum(request.grain is grain for request in self.asked)
+        again = _parts(failed, self.most) if once else _pieces(failed, attempts, self.most)
+        parts = [*_parts(fresh, self.most), *_parts(left, self.most), *again]
+        room = self._most_requests - sum(request.grain is grain for request in self.asked)
         found = []
         for part in parts[: max(room, 0)]:
             of_part = tuple(states[period] for period in part) if states else ()
@@ -229,6 +238,10 @@ class Attempts:
             found.append(Request(_name(grain, part, now), grain, tuple(part), now, attempt, of_part))
         self.asked += found
         return found
+
+    @property
+    def _most_requests(self) -> int:
+        return min(_MOST_REQUESTS * max(MOST_PERIODS // self.most, 1), _MOST_SMALL_REQUESTS)
 
     def failing(self) -> dict[Grain, dict[Period, Setback]]:
         """Return what is failing."""
@@ -309,15 +322,15 @@ def read_periods(grain: Grain, text: str) -> tuple[Period, ...]:
     return tuple(found)
 
 
-def _parts(periods: Sequence[Period]) -> list[list[Period]]:
-    """Cut sorted periods into what one run each makes: blocks, if they are few, or lists."""
-    found = list(blocks(periods, _MOST_PERIODS))
+def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
+    """Cut sorted periods into what one run each makes: blocks, if they are few, or lists; none longer than `most`."""
+    found = list(blocks(periods, most))
     if len(found) <= _MOST_BLOCKS:
         return found
-    return [list(periods[start : start + _MOST_PERIODS]) for start in range(0, len(periods), _MOST_PERIODS)]
+    return [list(periods[start : start + most]) for start in range(0, len(periods), most)]
 
 
-def _pieces(periods: Sequence[Period], attempts: int) -> list[list[Period]]:
+def _pieces(periods: Sequence[Period], attempts: int, most: int) -> list[list[Period]]:
     """Cut periods that failed into more requests each time; those of failing ones are put together otherwise each time.
 
     So good ones part with bad ones, even if there are many of these, and an outage does not become a run for each.
@@ -325,7 +338,7 @@ def _pieces(periods: Sequence[Period], attempts: int) -> list[list[Period]]:
     number = min(_PIECES * attempts, _MOST_PIECES)
     if attempts >= FAILING_AFTER:
         periods = sorted(periods, key=lambda period: digest(attempts, period.key))
-    number = max(min(number, len(periods)), -(-len(periods) // _MOST_PERIODS))
+    number = max(min(number, len(periods)), -(-len(periods) // most))
     cuts = [len(periods) * piece // number for piece in range(number + 1)] if number else []
     return [sorted(periods[start:end], key=lambda period: period.key) for start, end in pairwise(cuts)]
 

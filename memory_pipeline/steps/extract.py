@@ -14,16 +14,18 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import Extraction, Passage
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import facts_to_rows, message_digest, row_operations, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.guard import are_sound, guard
-from memory_pipeline.steps.made import Made, content_digest, unfinished_rows
+from memory_pipeline.steps.made import Made, together, unfinished_rows
+from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
+    from memory_pipeline.steps.shares import Share
 
 #: How far an agent's earlier operations are read back when a model is to see what the agent knows.
 LOOK_BACK = timedelta(days=31)
@@ -68,12 +71,15 @@ class Reading:
         return [passage for passage in self.passages if _key(passage) not in done]
 
 
-def read_hours(lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table) -> Reading:
-    """Read the messages of `hours`, and find out which of the `old` rows of facts need not be made again.
+def read_hours(
+    lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, share: Share = EVERYBODY
+) -> Reading:
+    """Read a share's messages of `hours`, and find out which of the `old` rows of facts need not be made again.
 
     A passage that fell back on rules is not kept: the model is asked again.
     """
-    messages = sorted(rows_to_messages(lake.tables.read(MESSAGES, [hour.key for hour in hours])), key=_order)
+    rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
+    messages = sorted(rows_to_messages(rows), key=_order)
     return _reading(extractor, messages, old, Marks.of(lake.tables))
 
 
@@ -120,23 +126,28 @@ def has_lost(facts: pa.Table, marks: Marks, messages: Collection[str]) -> NDArra
     return lost
 
 
-def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period]) -> list[Made]:
+def extract_facts(
+    lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
+) -> list[Made]:
     """Make the ``facts`` partitions of `hours` from their messages; return what each holds.
 
     Only passages that are new, have changed or fell back before are extracted; only texts without a vector embedded.
-    """
-    keys = [hour.key for hour in hours]
-    reading = Reading()
-    found: dict[_Key, Extraction] = {}
 
-    def extracted(old: pa.Table) -> pa.Table:
+    Args:
+        lake: where.
+        extractor: finds facts.
+        embedder: makes vectors.
+        hours: the partitions.
+        shares: the agents, as they are worked on one after the other.
+    """
+    made: dict[Share, list[Made]] = {}
+
+    def extracted(share: Share, old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits facts in between makes this start over, with newer messages.
-        nonlocal reading
-        reading = read_hours(lake, extractor, hours, old)
+        reading = read_hours(lake, extractor, hours, old, share)
         asked = reading.changed
         extractions = extractor.extract(asked, lambda: _recall(lake, reading, hours)) if asked else []
-        found.clear()
-        found.update({_key(passage): extraction for passage, extraction in zip(asked, extractions, strict=True)})
+        found = {_key(passage): extraction for passage, extraction in zip(asked, extractions, strict=True)}
         facts = [
             replace(fact, source_digest=passage.digest)
             for passage, extraction in zip(asked, extractions, strict=True)
@@ -144,35 +155,46 @@ def extract_facts(lake: Lake, extractor: Extractor, embedder: Embedder, hours: l
         ]
         rows = pa.concat_tables([reading.kept, reading.carried, _left(reading, found), facts_to_rows(facts)])
         guard(Grain.WORKING, rows, old)
-        return with_vectors(rows, old, hours, embedder)
+        rows = with_vectors(rows, old, hours, embedder)
+        made[share] = _made(hours, rows, reading.messages, found)
+        return rows
 
-    result = lake.tables.transform(FACTS, keys, extracted)
+    changed = replace_in_shares(lake, FACTS, [hour.key for hour in hours], shares, extracted)
+    sizes = lake.tables.sizes(FACTS)
+    return [
+        replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
+        for whole in together([made[share] for share in shares])
+    ]
 
+
+def _made(
+    hours: list[Period], rows: pa.Table, messages: Sequence[Message], found: Mapping[_Key, Extraction]
+) -> list[Made]:
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
-    for message in reading.messages:
+    for message in messages:
         inputs[message.hour].append(message_digest(message))
     refused: dict[str, int] = defaultdict(int)
     waiting: dict[str, int] = defaultdict(int)
     for key, extraction in found.items():
         refused[key[2]] += extraction.refused
         waiting[key[2]] += extraction.is_waiting
-    sizes = lake.tables.sizes(FACTS)
     return [
         Made(
             asset=table_asset(hour.grain),
             period=hour,
-            input_digest=digest_of_all(inputs[hour]),
-            output_digest=content_digest(rows),
-            rows=rows.num_rows,
-            agents=agents_in(rows),
-            messages=len(inputs[hour]),
-            bytes=sizes.get(hour.key, 0),
-            changed=hour.key in result.changed,
-            fallbacks=rows.num_rows - rows["fallback"].null_count,
-            unfinished=unfinished_rows(rows) + waiting[hour.key],
+            input_digest=said.combined,
+            output_digest=marks.combined,
+            rows=own.num_rows,
+            agents=agents_in(own),
+            messages=len(said),
+            fallbacks=own.num_rows - own["fallback"].null_count,
+            unfinished=unfinished_rows(own) + waiting[hour.key],
             refused=refused[hour.key],
+            inputs=said,
+            outputs=marks,
         )
-        for hour, rows in by_period(result.rows, hours).items()
+        for hour, own in by_period(rows, hours).items()
+        for said, marks in [(Digests(inputs[hour]), marks_of(own))]
     ]
 
 
@@ -192,7 +214,8 @@ def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope
     asked = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in asked]
     columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
-    earlier = lake.tables.read(FACTS, before, columns=columns)
+    where = pc.field("agent_id").isin(sorted({scope.agent_id for scope in agents}))
+    earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}
     made = [part.select(columns) for part in (reading.kept, reading.carried)]

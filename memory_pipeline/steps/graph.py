@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.triples import fold
 from memory_pipeline.graph.refolding import names_of, refold_changed
@@ -30,8 +30,10 @@ from memory_pipeline.lake.graph_rows import (
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.rows import row_operations
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, owner_of
+from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
-from memory_pipeline.steps.made import Made, content_digest
+from memory_pipeline.steps.made import Made
+from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.triples import Vocabulary
     from memory_pipeline.graph.refolding import Groups
     from memory_pipeline.lake import Lake
+    from memory_pipeline.steps.shares import Share
 
 _COLUMNS = (
     "period", "workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
@@ -49,7 +52,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = ()) -> list[Made]:
+def fold_hours(
+    lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
+) -> list[Made]:
     """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it.
 
     Args:
@@ -57,6 +62,7 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Ite
         hours: the partitions.
         edits: of agents, in these hours.
         also: agents that said something in them before, and may have said nothing now.
+        share: of whom `edits` and `also` are, and whose facts are read.
     """
     keys = [hour.key for hour in hours]
     own: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -65,7 +71,7 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Ite
     edited = operations_to_rows(own, are_edits=True)
     facts = FACTS.schema.empty_table().select(_COLUMNS)
     # By messages: what an hour said before may be no fact any more.
-    spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"))
+    spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"), where=share.where)
     marks = Marks.of(lake.tables)
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *own, *also]}
 
@@ -75,7 +81,7 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Ite
         # Read inside the attempt: whoever commits operations in between makes this start over, with newer facts.
         nonlocal facts, before
         before = old
-        facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
+        facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, where=share.where)
         said = operations_to_rows(_said(facts), are_edits=False)
         said = said.filter(pc.is_in(said["owner"], pa.array(list(scopes), pa.string())))
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string()))))
@@ -93,13 +99,16 @@ def fold_hours(lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Ite
         Made(
             asset=GRAPH_ASSET,
             period=hour,
-            input_digest=content_digest(inputs[hour]),
-            output_digest=digest_of_all(rows["id"].to_pylist()),
+            input_digest=found.combined,
+            output_digest=made.combined,
             rows=rows.num_rows,
             agents=agents_in(rows),
             changed=not result.changed.isdisjoint(rows["owner"].to_pylist()),
+            inputs=found,
+            outputs=made,
         )
         for hour, rows in of_hours.items()
+        for found, made in [(marks_of(inputs[hour]), Digests(rows["id"]))]
     ]
 
 

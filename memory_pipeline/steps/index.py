@@ -9,8 +9,10 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest
+from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -20,14 +22,22 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.steps.shares import Share
 
 
+#: The columns that tell whether rows have changed.
+_MARKS = ("digest", "embed_model")
 #: How often the index is written again because the table changed meanwhile.
 _ATTEMPTS = 5
 
 
 def index_periods(
-    lake: Lake, grain: Grain, periods: list[Period], dimension: int, also: Iterable[Scope] = ()
+    lake: Lake,
+    grain: Grain,
+    periods: list[Period],
+    dimension: int,
+    also: Iterable[Scope] = (),
+    share: Share = EVERYBODY,
 ) -> list[Made]:
     """Bring a grain's index, of vectors of `dimension` numbers, level with its table; return what each period holds.
 
@@ -35,13 +45,21 @@ def index_periods(
     may replace the rows while they are indexed, and its newer index might be overwritten; so the table is looked at
     again afterwards.
 
+    Args:
+        lake: where.
+        grain: of the periods.
+        periods: the partitions.
+        dimension: numbers in a vector.
+        also: agents that had rows in them before, and may have none now.
+        share: of whom `also` are, and whose tables are brought level.
+
     Raises:
         CommitConflictError: the rows changed again and again; what is in the journal stays there.
     """
     written: set[str] = set()
     seen = set(also)
     for _ in range(_ATTEMPTS):
-        rows = _read(lake, grain, periods)
+        rows = _read(lake, grain, periods, share)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
         of_agents = by_scope(rows)
         # One whose rows vanished since the last attempt is written, too.
@@ -49,7 +67,7 @@ def index_periods(
         parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in seen}
         agents = {scope: projected(part, dimension) for scope, part in parts.items()}
         written |= lake.index.replace(grain, periods, agents)
-        if content_digest(_read(lake, grain, periods, columns=("digest", "embed_model"))) == content_digest(rows):
+        if content_digest(_read(lake, grain, periods, share, columns=_MARKS)) == content_digest(rows):
             break
     else:
         raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
@@ -57,19 +75,23 @@ def index_periods(
         Made(
             asset=index_asset(grain),
             period=period,
-            input_digest=digest,
-            output_digest=digest,  # a projection holds what its table holds
+            input_digest=marks.combined,
+            output_digest=marks.combined,  # a projection holds what its table holds
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
+            inputs=marks,
+            outputs=marks,
         )
         for period, part in by_period(rows, periods).items()
-        for digest in [content_digest(part)]
+        for marks in [marks_of(part)]
     ]
 
 
-def _read(lake: Lake, grain: Grain, periods: list[Period], columns: Collection[str] | None = None) -> pa.Table:
+def _read(
+    lake: Lake, grain: Grain, periods: list[Period], share: Share, columns: Collection[str] | None = None
+) -> pa.Table:
     keys = [period.key for period in periods]
     if grain is Grain.WORKING:
-        return lake.tables.read(FACTS, keys, columns=columns)
-    return lake.tables.read(SUMMARIES, keys, columns=columns, grain=grain.value)
+        return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
+    return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=grain.value)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.calls import Usage
-from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.steps.digests import Digests, marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from memory_pipeline.domain.grains import Grain
     from memory_pipeline.domain.periods import Period
@@ -40,6 +40,9 @@ class Made:
         forgotten: messages that had been forgotten before they were taken, and were dropped.
         usage: what models were asked for it this time, and what that cost.
         compression: tokens of summaries for each token that they were made from; None where there are none.
+        inputs, outputs: what the digests are of, where shares of the agents are put together; see :func:`together`.
+        before: what `outputs` of the agents that the step looked at were before it; see
+            :func:`~memory_pipeline.steps.bystanders.with_bystanders`.
     """
 
     asset: str
@@ -59,6 +62,9 @@ class Made:
     forgotten: int = 0
     compression: float | None = None
     usage: Usage = field(default_factory=Usage)
+    inputs: Digests | None = field(default=None, compare=False, repr=False)
+    outputs: Digests | None = field(default=None, compare=False, repr=False)
+    before: Digests | None = field(default=None, compare=False, repr=False)
 
     @property
     def entry(self) -> Entry:
@@ -144,10 +150,41 @@ class Expiration:
         return sum(each.rows for each in self.expired)
 
 
+def together(shares: Sequence[Sequence[Made]]) -> list[Made]:
+    """Return what partitions hold, each of whose shares tells a part of it.
+
+    Args:
+        shares: the same partitions in each, in the same order.
+    """
+    if len(shares) == 1:
+        return list(shares[0])
+    return [_together(parts) for parts in zip(*shares, strict=True)]
+
+
+def _together(parts: Sequence[Made]) -> Made:
+    numbers = ("rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten")
+    whole = replace(
+        parts[0],
+        changed=any(part.changed for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in numbers},
+    )
+    inputs = [part.inputs for part in parts if part.inputs is not None]
+    outputs = [part.outputs for part in parts if part.outputs is not None]
+    before = [part.before for part in parts if part.before is not None]
+    if before:
+        whole = replace(whole, before=sum(before, Digests()))
+    if inputs:
+        of_all = sum(inputs, Digests())
+        whole = replace(whole, inputs=of_all, input_digest=of_all.combined)
+    if outputs:
+        of_all = sum(outputs, Digests())
+        whole = replace(whole, outputs=of_all, output_digest=of_all.combined)
+    return whole
+
+
 def content_digest(rows: pa.Table) -> str:
     """Return a digest of rows of ``facts`` or ``summaries``, whatever their order; vectors count by their model."""
-    marks = zip(rows["digest"].to_pylist(), rows["embed_model"].to_pylist(), strict=True)
-    return digest_of_all(f"{row}/{model}" for row, model in marks)
+    return marks_of(rows).combined
 
 
 def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
@@ -163,7 +200,17 @@ def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
     return int(pc.sum(pc.or_(stands_in, pc.is_null(rows["embed_model"]))).as_py() or 0)
 
 
-def compression_of(rows: pa.Table) -> float | None:
-    """Return how many tokens rows of ``summaries`` have for each token that they were made from; None without any."""
-    read = pc.sum(rows["tokens_in"]).as_py()
-    return float(pc.sum(rows["tokens_out"]).as_py()) / read if read else None
+def tokens_of(rows: pa.Table) -> tuple[int, int]:
+    """Return how many tokens rows of ``summaries`` were made from, and how many they have."""
+    read, written = (int(pc.sum(rows[name]).as_py() or 0) for name in ("tokens_in", "tokens_out"))
+    return read, written
+
+
+def compression_of(tokens: Sequence[tuple[int, int]]) -> float | None:
+    """Return how many tokens summaries have for each that they were made from; None where there are none.
+
+    Args:
+        tokens: of each share of them, as :func:`tokens_of` tells.
+    """
+    read, written = (sum(each) for each in zip(*tokens, strict=True))
+    return written / read if read else None

@@ -13,7 +13,7 @@ from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.errors import QualityError
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -24,39 +24,44 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.steps.acknowledge import acknowledge
-from memory_pipeline.steps.admit import admit
+from memory_pipeline.steps.batches import batches_of, groups_of, shares_of, weights_of
+from memory_pipeline.steps.bystanders import with_bystanders
 from memory_pipeline.steps.extract import extract_facts
+from memory_pipeline.steps.freeing import give_back
 from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
+from memory_pipeline.steps.intake import Intake
 from memory_pipeline.steps.land import land_messages
+from memory_pipeline.steps.made import together
 from memory_pipeline.steps.memories import land_events
 from memory_pipeline.steps.summarize import summarize_periods
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.journal import Contents, JournalFile
+    from memory_pipeline.lake.ledger import Seen
     from memory_pipeline.models.selection import Models
     from memory_pipeline.steps.made import Made
+    from memory_pipeline.steps.shares import Share
 
 _log = logging.getLogger(__name__)
 
-_AGENT = ("workspace_id", "agent_id")
-
-#: A batch of hours is closed when its messages have this many bytes, or when it has this many hours.
-_BATCH_BYTES, _BATCH_HOURS = 8_000_000, 400
-#: Periods of a batch: their sources are read at once.
-_BATCH_PERIODS = {
-    Grain.DAILY: 31,
-    Grain.WEEKLY: 26,
-    Grain.MONTHLY: 24,
-    Grain.QUARTERLY: 16,
-    Grain.YEARLY: 10,
+#: What a run enters into the ledger.
+_ASSETS = {
+    grain: (
+        *((MESSAGES_ASSET, GRAPH_ASSET, MEMORIES_ASSET) if grain is Grain.WORKING else ()),
+        table_asset(grain),
+        index_asset(grain),
+    )
+    for grain in Grain
 }
+#: How often a batch is made again because another run has made it meanwhile, before what was made is entered anyway.
+_LOOKS = 5
+_AGENT = ("workspace_id", "agent_id")
 
 
 def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[Made]:
@@ -76,33 +81,43 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
         QualityError: what was made of some partitions is wrong; all others have been made.
     """
     lake.index.adopt(models.embedder)
-    waiting = [*batches_of(lake, grain, sorted(set(periods), key=lambda period: period.key))][::-1]
+    asked = sorted(set(periods), key=lambda period: period.key)
+    weights = weights_of(lake, grain, asked)
+    waiting = [*batches_of(weights, grain, asked)][::-1]
     refused: list[QualityError] = []
     while waiting:
         batch = waiting.pop()
         started = time.perf_counter()
         usage: dict[Period, Usage] = {}
         affected: set[Scope] = set()
+        looks = 0
         while True:
+            looks += 1
             tombstones = lake.tombstones.state()
+            seen = lake.ledger.seen(_ASSETS[grain], batch) if looks <= _LOOKS else None
+            is_entered = True
             try:
-                made, asked = _made(lake, models, grain, batch, affected)
+                shares = shares_of(lake, weights, grain, batch)
+                made, spent, is_entered = _made(lake, models, grain, batch, affected, shares, seen)
             except QualityError as error:
                 # What is wrong keeps nothing else from being made: the batch is halved until it stands alone.
-                made, asked = [], {}
+                made, spent = [], {}
                 if len(batch) == 1:
                     refused.append(error)
                 else:
                     half = len(batch) // 2
                     waiting += [batch[half:], batch[:half]]
-            for period, own in asked.items():
+            for period, own in spent.items():
                 usage[period] = usage.get(period, Usage()) + own
             # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
             # before the one and written after the other, it removes itself.
-            if lake.tombstones.state() == tombstones:
+            if lake.tombstones.state() != tombstones:
+                _log.info("%s: something was forgotten meanwhile, %s are made again", grain, _span(batch))
+                affected |= _agents_of(lake, grain, batch)
+            elif is_entered:
                 break
-            _log.info("%s: something was forgotten meanwhile, %s are made again", grain, _span(batch))
-            affected |= _agents_of(lake, grain, batch)
+            else:
+                _log.info("%s: another run has made %s meanwhile, it is looked at again", grain, _span(batch))
         if affected:
             _purge(lake, grain, affected)
         seconds = time.perf_counter() - started
@@ -116,31 +131,60 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
 
 
 def _made(
-    lake: Lake, models: Models, grain: Grain, batch: list[Period], also: Collection[Scope]
-) -> tuple[list[Made], dict[Period, Usage]]:
+    lake: Lake,
+    models: Models,
+    grain: Grain,
+    batch: list[Period],
+    also: Collection[Scope],
+    shares: Sequence[Share],
+    seen: Seen | None,
+) -> tuple[list[Made], dict[Period, Usage], bool]:
     """Make a batch; return what each asset of each period holds, and what models were asked for each period.
 
-    The agents in `also` had rows in it, and may have none any more.
+    Beside it, whether that is entered: not where the ledger no longer says of the batch what was `seen` there before.
+
+    The agents in `also` had rows in it, and may have none any more. Rows of periods are made of one of `shares` after
+    the other and committed together; what each agent has tables of its own for is brought level some agents at a time.
     """
-    contents: dict[JournalFile, Contents] = {}
+    intake: Intake | None = None
     if grain is Grain.WORKING:
-        admitted = admit(lake, set(batch))
-        contents = admitted.contents
-        made = land_messages(lake, batch, admitted)
-        made += extract_facts(lake, models.extractor, models.embedder, batch)
-        made += fold_hours(lake, batch, [edit for held in contents.values() for edit in held.edits], also)
-        events = [event for held in contents.values() for event in held.events]
-        made += land_events(lake, models.embedder, batch, events, also)
+        intake = Intake(lake, batch, shares)
+        made = land_messages(lake, batch, intake.of, shares)
+        made += extract_facts(lake, models.extractor, models.embedder, batch, shares)
+        groups = groups_of(lake, grain, batch, {*also, *(file.scope for file in intake.held)})
+        own: list[list[Made]] = []
+        for group in _one_by_one(groups):
+            edits, events = intake.done_by(group)
+            folded = fold_hours(lake, batch, edits, group.of(also), group)
+            own.append(folded + land_events(lake, models.embedder, batch, events, group.of(also), group))
+        made += with_bystanders(lake, together(own))
     else:
-        made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
+        made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
+        groups = groups_of(lake, grain, batch, also)
     usage = models.store.settle(batch) if models.store else {}
-    indexed = index_periods(lake, grain, batch, models.embedder.dimension, also)
+    indexed = together(
+        [
+            index_periods(lake, grain, batch, models.embedder.dimension, group.of(also), group)
+            for group in _one_by_one(groups)
+        ]
+    )
     made = [*_as_indexed(made, indexed), *indexed]
     # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
     entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
-    lake.ledger.record(part.entry for part in made if _is_entered(part) or _is_due(part, entered))
-    acknowledge(lake, contents)
-    return made, usage
+    own_entries = (part.entry for part in made if _is_entered(part) or _is_due(part, entered))
+    is_entered = lake.ledger.record(own_entries, seen)
+    if intake is not None and is_entered:
+        for group in groups:
+            acknowledge(lake, intake.held, group)
+    return made, usage, is_entered
+
+
+def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
+    """Yield shares; where there are several, the memory that one took is given back before the next."""
+    for share in shares:
+        yield share
+        if len(shares) > 1:
+            give_back()
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
@@ -191,27 +235,6 @@ def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
         else part
         for part in made
     ]
-
-
-def batches_of(lake: Lake, grain: Grain, periods: list[Period]) -> Iterator[list[Period]]:
-    """Cut sorted periods into batches that fit in memory."""
-    if grain is not Grain.WORKING:
-        size = _BATCH_PERIODS[grain]
-        yield from (periods[start : start + size] for start in range(0, len(periods), size))
-        return
-    weights = lake.tables.sizes(MESSAGES)
-    for file in lake.journal.pending():
-        weights[file.hour.key] = weights.get(file.hour.key, 0) + file.size
-    batch: list[Period] = []
-    weight = 0
-    for period in periods:
-        batch.append(period)
-        weight += weights.get(period.key, 0)
-        if weight >= _BATCH_BYTES or len(batch) >= _BATCH_HOURS:
-            yield batch
-            batch, weight = [], 0
-    if batch:
-        yield batch
 
 
 def _span(periods: list[Period]) -> str:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.calls import Use
 from memory_pipeline.domain.durable.derivation import events_of
 from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import WORKING_CLASSES
 from memory_pipeline.lake.expirations import Marks
@@ -25,8 +24,10 @@ from memory_pipeline.lake.ledger import MEMORIES_ASSET
 from memory_pipeline.lake.memory_rows import events_digest, events_to_rows, memories_to_rows, rows_to_events
 from memory_pipeline.lake.rows import rows_to_facts
 from memory_pipeline.lake.schemas import FACTS, MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP_EVENTS, owner_of
+from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.group import agents_in, by_period, scopes_in
-from memory_pipeline.steps.made import Made, content_digest
+from memory_pipeline.steps.made import Made
+from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,15 +41,23 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
+    from memory_pipeline.steps.shares import Share
 
 _AGENT = ("workspace_id", "agent_id")
 _VECTOR = ("content", "vector", "embed_model")
+#: Facts that are kept for good.
+_DURABLE = pc.is_valid(pc.field("durable"))
 #: Memories that could not be embedded.
 _LACKING = pc.field("is_newest") & pc.field("embed_model").is_null()
 
 
 def land_events(
-    lake: Lake, embedder: Embedder, hours: list[Period], events: Iterable[MemoryEvent], also: Iterable[Scope] = ()
+    lake: Lake,
+    embedder: Embedder,
+    hours: list[Period],
+    events: Iterable[MemoryEvent],
+    also: Iterable[Scope] = (),
+    share: Share = EVERYBODY,
 ) -> list[Made]:
     """Bring durable memories level with the facts of `hours` and with `events`; return what each hour adds to them.
 
@@ -61,25 +70,30 @@ def land_events(
         hours: the partitions.
         events: of agents, in these hours.
         also: agents that said something in them before, and may have said nothing now.
+        share: of whom `events` and `also` are, and whose facts are read.
     """
     keys = [hour.key for hour in hours]
     edits = list(events)
     edited = events_to_rows(edits, are_edits=True)
     # By messages: what an hour said before may be no fact any more.
-    spoke = lake.tables.read(MESSAGES, keys, columns=(*_AGENT, "id"))
-    waiting = _waiting(lake, hours)
+    spoke = lake.tables.read(MESSAGES, keys, columns=(*_AGENT, "id"), where=share.where)
+    waiting = share.of(_waiting(lake, hours))
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *scopes_in(edited), *also, *waiting]}
     owners = pa.array(list(scopes), pa.string())
     made_in = pa.array(keys, pa.string())
     configuration, marks = lake.configuration(), Marks.of(lake.tables)
     all_facts = FACTS.schema.empty_table()
     facts = FACTS.schema.empty_table()
+    before = MEMORY_EVENTS.schema.empty_table()
 
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits events in between makes this start over, with newer facts.
-        nonlocal all_facts, facts
-        all_facts = lake.tables.read(FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"))
-        facts = lake.tables.read(FACTS, keys, where=pc.is_valid(pc.field("durable")))
+        nonlocal all_facts, facts, before
+        before = old
+        all_facts = lake.tables.read(
+            FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"), where=share.where
+        )
+        facts = lake.tables.read(FACTS, keys, where=_DURABLE if share.where is None else share.where & _DURABLE)
         said = events_to_rows(_said(facts, configuration), are_edits=False)
         new = pa.concat_tables([said.filter(pc.is_in(said["owner"], owners)), edited])
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], made_in)))
@@ -90,20 +104,24 @@ def land_events(
     result = lake.tables.transform(MEMORY_EVENTS, scopes, merged)
     refold(lake, embedder, list(scopes.values()), facts.select(_VECTOR))
     unfinished = _unfinished(lake, scopes)
-    inputs = by_period(all_facts, hours)
+    inputs, old_events = by_period(all_facts, hours), by_period(before, hours)
     said = result.rows.filter(pc.is_in(result.rows["period"], made_in))
     return [
         Made(
             asset=MEMORIES_ASSET,
             period=hour,
-            input_digest=content_digest(inputs[hour]),
-            output_digest=digest_of_all(rows["id"].to_pylist()),
+            input_digest=found.combined,
+            output_digest=made.combined,
             rows=rows.num_rows,
             agents=agents_in(rows),
             changed=not result.changed.isdisjoint(rows["owner"].to_pylist()),
             unfinished=unfinished.get(hour.key, 0),
+            inputs=found,
+            outputs=made,
+            before=Digests(old_events[hour]["id"]),
         )
         for hour, rows in by_period(said, hours).items()
+        for found, made in [(marks_of(inputs[hour]), Digests(rows["id"]))]
     ]
 
 

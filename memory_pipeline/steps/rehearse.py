@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake.ledger import index_asset, table_asset
 from memory_pipeline.steps.admit import admit
+from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.land import land_messages
-from memory_pipeline.steps.make import batches_of
 from memory_pipeline.steps.memories import land_events
 from memory_pipeline.steps.plan import grain_status, periods_in
 from memory_pipeline.steps.summarize import summarize_periods
@@ -48,7 +48,7 @@ def rehearse(
             periods = grain_status(lake, grain, start, now).pending
         else:
             periods = periods_in(lake, grain, *between, now)
-        for batch in batches_of(lake, grain, periods):
+        for batch in batches_of(weights_of(lake, grain, periods), grain, periods):
             made = _make(lake, models, grain, batch)
             indexed = [
                 replace(part, asset=index_asset(grain), input_digest=part.output_digest)
@@ -63,7 +63,7 @@ def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
     admitted = admit(lake, set(batch))
-    landed = land_messages(lake, batch, admitted)
+    landed = land_messages(lake, batch, lambda _: admitted)
     extracted = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph asks no model; durable memories are embedded.
     events = [event for held in admitted.contents.values() for event in held.events]

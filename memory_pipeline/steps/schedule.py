@@ -269,6 +269,8 @@ class RollUps:
         times += [since + PATIENCE for since in self.waits.values()]
         times += [again] if (again := self.attempts.next_at(now)) else []
         times += [self.healed + HEAL_EVERY] if self.healed else []
+        times += [request.at + START_WITHIN for request in self.attempts.asked]  # by then a lost one is known to be
+        times += [self.marts.asked[1] + START_WITHIN] if self.marts.asked else []
         times += [self.marts.setback.again_at] if self.marts.setback else []
         return min((time for time in times if time > now), default=now)
 

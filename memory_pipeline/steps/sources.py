@@ -21,9 +21,10 @@ from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import rows_to_facts, rows_to_summaries
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.guard import are_sound
-from memory_pipeline.steps.made import content_digest
+from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.ledger import Entry
+    from memory_pipeline.steps.digests import Digests
+    from memory_pipeline.steps.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Sources:
 
     Attributes:
         present: the rows of ``summaries`` that the periods hold now.
-        inputs: of each period, the digests of the finer partitions that it is made from.
+        inputs: of each period, by finer partition that it is made from: the digests of its rows, or, where rows of
+            it have expired, its digest as it was made.
         kept: summaries that stand: same sources, same method, or sources that have expired.
         lasting: ids of those among them that can never be made better, since their sources have expired.
         unsound: ids of those in `present` that are wrong, and are made again whatever they were made from.
@@ -70,7 +74,7 @@ class Sources:
     """
 
     present: pa.Table
-    inputs: dict[Period, list[str]]
+    inputs: dict[Period, dict[Period, Digests | str]]
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
     unsound: set[str] = field(default_factory=set)
@@ -78,9 +82,14 @@ class Sources:
 
 
 def read_sources(
-    lake: Lake, summarizer: Summarizer, grain: Grain, periods: Sequence[Period], present: pa.Table
+    lake: Lake,
+    summarizer: Summarizer,
+    grain: Grain,
+    periods: Sequence[Period],
+    present: pa.Table,
+    share: Share = EVERYBODY,
 ) -> Sources:
-    """Read what `periods` are made from, and find out which of their summaries, in `present`, need not be made again.
+    """Read what a share's `periods` are made from, and find out which summaries, in `present`, need not be made again.
 
     An agent whose sources and method are those of the summary that is there keeps it, unless it fell back on rules.
     Dagster's own mapping may ask for a month because of a week that another month owns; :meth:`Calendar.children`
@@ -90,21 +99,21 @@ def read_sources(
     # The ledger first: of what has expired it alone knows the digests, and rows read later are no older than it says.
     marks = Marks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
-    rows = _read(lake, grain, [child.key for child in parents])
+    rows = _read(lake, grain, [child.key for child in parents], share)
     known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
 
-    sources = Sources(present, {period: [] for period in periods})
+    sources = Sources(present, {period: {} for period in periods})
     sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
         if part.num_rows:
             parts[parents[child]].append(part)
         if child.key in expired:
-            sources.inputs[parents[child]].append(expired[child.key].output_digest)
+            sources.inputs[parents[child]][child] = expired[child.key].output_digest
         elif part.num_rows:
-            sources.inputs[parents[child]].append(content_digest(part))
+            sources.inputs[parents[child]][child] = marks_of(part)
     for period in periods:
         of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
         nothing = rows.slice(0, 0)
@@ -252,10 +261,10 @@ def _partition(source_id: str) -> str:
     return source_id.partition(":")[2].rpartition(":")[0]
 
 
-def _read(lake: Lake, grain: Grain, keys: list[str]) -> pa.Table:
+def _read(lake: Lake, grain: Grain, keys: list[str], share: Share) -> pa.Table:
     finer = grain.finer
     spec = FACTS if finer is Grain.WORKING else SUMMARIES
     columns = [name for name in spec.schema.names if name != "vector"]
     if finer is None or finer is Grain.WORKING:
-        return lake.tables.read(FACTS, keys, columns=columns)
-    return lake.tables.read(SUMMARIES, keys, columns=columns, grain=finer.value)
+        return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
+    return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=finer.value)

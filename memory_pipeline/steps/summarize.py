@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,16 @@ from memory_pipeline.domain.summaries import Condensation, Summarizer, Summary, 
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import summaries_to_rows
 from memory_pipeline.lake.schemas import SUMMARIES
+from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import by_period
 from memory_pipeline.steps.guard import guard
-from memory_pipeline.steps.made import Made, compression_of, content_digest, unfinished_rows
-from memory_pipeline.steps.sources import Due, Sources, read_sources, resolved
+from memory_pipeline.steps.made import Made, compression_of, together, tokens_of, unfinished_rows
+from memory_pipeline.steps.shares import WHOLE, replace_in_shares
+from memory_pipeline.steps.sources import Due, read_sources, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -26,51 +29,91 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
+    from memory_pipeline.steps.shares import Share
 
 
 def summarize_periods(
-    lake: Lake, summarizer: Summarizer, embedder: Embedder, grain: Grain, periods: list[Period]
+    lake: Lake,
+    summarizer: Summarizer,
+    embedder: Embedder,
+    grain: Grain,
+    periods: list[Period],
+    shares: Sequence[Share] = WHOLE,
 ) -> list[Made]:
-    """Make the ``summaries`` partitions of `periods`; return what each holds."""
-    keys = [period.key for period in periods]
-    sources = Sources(SUMMARIES.schema.empty_table(), {})
-    refused: dict[Period, int] = defaultdict(int)
-    waiting: dict[Period, int] = defaultdict(int)
+    """Make the ``summaries`` partitions of `periods`; return what each holds.
 
-    def summarized(old: pa.Table) -> pa.Table:
+    Args:
+        lake: where.
+        summarizer: condenses.
+        embedder: makes vectors.
+        grain: of the periods.
+        periods: the partitions.
+        shares: the agents, as they are worked on one after the other.
+    """
+    made: dict[Share, list[Made]] = {}
+    inputs: dict[Share, dict[Period, dict[Period, Digests | str]]] = {}
+    tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
+
+    def summarized(share: Share, old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits summaries in between makes this start over, with newer ones.
-        nonlocal sources
-        sources = read_sources(lake, summarizer, grain, periods, old)
-        made = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
-        refused.clear()
-        waiting.clear()
-        for due, condensation in zip(sources.due, made, strict=True):
+        sources = read_sources(lake, summarizer, grain, periods, old, share)
+        condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
+        refused: dict[Period, int] = defaultdict(int)
+        waiting: dict[Period, int] = defaultdict(int)
+        for due, condensation in zip(sources.due, condensed, strict=True):
             refused[due.assignment.period] += 0 if condensation is None else condensation.refused
             waiting[due.assignment.period] += _waits(due, condensation)
-        rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, made)])
+        rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
         guard(grain, rows, old)
-        return with_vectors(rows, old, periods, embedder)
+        rows = with_vectors(rows, old, periods, embedder)
+        of_periods = by_period(rows, periods)
+        inputs[share] = sources.inputs
+        tokens[share] = {period: tokens_of(own) for period, own in of_periods.items()}
+        made[share] = [
+            Made(
+                asset=table_asset(grain),
+                period=period,
+                input_digest="",
+                output_digest=marks.combined,
+                rows=own.num_rows,
+                agents=own.num_rows,
+                fallbacks=own.num_rows - own["fallback"].null_count,
+                unfinished=unfinished_rows(own, sources.lasting) + waiting[period],
+                refused=refused[period],
+                outputs=marks,
+            )
+            for period, own in of_periods.items()
+            for marks in [marks_of(own)]
+        ]
+        return rows
 
-    result = lake.tables.transform(SUMMARIES, keys, summarized, grain=grain.value)
+    keys = [period.key for period in periods]
+    changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, grain=grain.value)
 
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
     return [
-        Made(
-            asset=table_asset(grain),
-            period=period,
-            input_digest=digest_of_all(sources.inputs[period]),
-            output_digest=content_digest(rows),
-            rows=rows.num_rows,
-            agents=rows.num_rows,
-            bytes=sizes.get(period.key, 0),
-            changed=period.key in result.changed,
-            fallbacks=rows.num_rows - rows["fallback"].null_count,
-            unfinished=unfinished_rows(rows, sources.lasting) + waiting[period],
-            refused=refused[period],
-            compression=compression_of(rows),
+        replace(
+            whole,
+            input_digest=_input_digest([inputs[share][whole.period] for share in shares]),
+            bytes=sizes.get(whole.period.key, 0),
+            changed=whole.period.key in changed,
+            compression=compression_of([tokens[share][whole.period] for share in shares]),
         )
-        for period, rows in by_period(result.rows, periods).items()
+        for whole in together([made[share] for share in shares])
     ]
+
+
+def _input_digest(shares: Iterable[Mapping[Period, Digests | str]]) -> str:
+    """Return the digest of the digests of finer partitions, of each of which every share knows its rows."""
+    of_rows: dict[Period, Digests] = {}
+    expired: dict[Period, str] = {}
+    for share in shares:
+        for child, own in share.items():
+            if isinstance(own, str):
+                expired[child] = own
+            else:
+                of_rows[child] = of_rows.get(child, Digests()) + own
+    return digest_of_all(({child: own.combined for child, own in of_rows.items()} | expired).values())
 
 
 def _summaries(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memory_pipeline.models.selection import Models
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -61,14 +64,16 @@ def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
     return instance.get_materialized_partitions(dg.AssetKey(asset))
 
 
-RANGES = {
-    "messages": ("2024-01-15T00", "2024-01-31T23"),
-    "daily_summaries": ("2024-01-01", "2024-02-04"),
-    "weekly_summaries": ("2024-W01-1", "2024-W05-1"),
-    "monthly_summaries": ("2024-01", "2024-02"),
-    "quarterly_summaries": ("2024-01", "2024-01"),
-    "yearly_summaries": ("2024", "2024"),
-}
+#: From fine to coarse. Dagster stores two events for each partition of each asset: ranges are as short as they may be.
+RANGES = [
+    ("messages", ("2024-01-15T08", "2024-01-15T12")),
+    ("messages", ("2024-01-31T07", "2024-01-31T08")),
+    ("daily_summaries", ("2024-01-13", "2024-02-02")),
+    ("weekly_summaries", ("2024-W02-1", "2024-W05-1")),
+    ("monthly_summaries", ("2024-01", "2024-02")),
+    ("quarterly_summaries", ("2024-01", "2024-01")),
+    ("yearly_summaries", ("2024", "2024")),
+]
 
 
 def test_every_grain_has_a_table_and_an_index(definitions: dg.Definitions) -> None:
@@ -124,18 +129,36 @@ def test_columns_are_those_of_the_tables(definitions: dg.Definitions) -> None:
     assert "content" not in may_be_null
 
 
-def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
-    definitions: dg.Definitions, root: str, models: Models, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Ranged:
+    """A lake that was made through Dagster, from fine to coarse, and how."""
+
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+    root: str
+
+
+@pytest.fixture(scope="module")
+def ranged(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Iterator[Ranged]:
+    root = str(tmp_path_factory.mktemp("ranged") / "lake")
+    write(Lake(root), *TALKS)
+    definitions = build_definitions(Settings(root, START), models)
     with dg.DagsterInstance.ephemeral() as instance:
-        for asset, partitions in RANGES.items():
+        for asset, partitions in RANGES:
             assert materialize(definitions, instance, asset, partitions).success
-        assert len(made(instance, "daily_summaries")) == 35
-        assert made(instance, "yearly_index") == {"2024"}
+        yield Ranged(definitions, instance, root)
+
+
+def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
+    ranged: Ranged, models: Models, tmp_path: Path
+) -> None:
+    assert len(made(ranged.instance, "messages")) == 7
+    assert len(made(ranged.instance, "daily_summaries")) == 21
+    assert made(ranged.instance, "yearly_index") == {"2024"}
     plain = Lake(str(tmp_path / "plain"))
     write(plain, *TALKS)
     run(plain, models)
-    through_dagster = table_rows(Lake(root))
+    through_dagster = table_rows(Lake(ranged.root))
     # A range also looks at days without material, and says so in the ledger.
     plain_rows = table_rows(plain)
     for rows in (through_dagster, plain_rows):
@@ -143,14 +166,19 @@ def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
     assert through_dagster == plain_rows
 
 
-def test_a_second_materialisation_writes_nothing(definitions: dg.Definitions, root: str) -> None:
-    with dg.DagsterInstance.ephemeral() as instance:
-        for asset, partitions in RANGES.items():
-            materialize(definitions, instance, asset, partitions)
-        before = versions(Lake(root))
-        for asset, partitions in reversed(RANGES.items()):
-            materialize(definitions, instance, asset, partitions)
-    assert versions(Lake(root)) == before
+def test_a_week_of_two_months_counts_in_one(ranged: Ranged) -> None:
+    # 31 January 2024 lies in the week whose Thursday is 1 February.
+    rows = Lake(ranged.root).tables.read(SUMMARIES, grain="monthly").to_pylist()
+    months = {row["period"]: row["content"] for row in rows}
+    assert "passport" in months["2024-02"]
+    assert "passport" not in months["2024-01"]
+
+
+def test_a_second_materialisation_writes_nothing(ranged: Ranged) -> None:
+    before = versions(Lake(ranged.root))
+    for asset, partitions in reversed(RANGES):
+        assert materialize(ranged.definitions, ranged.instance, asset, partitions).success
+    assert versions(Lake(ranged.root)) == before
 
 
 def test_listed_periods_are_recorded_and_no_others(definitions: dg.Definitions) -> None:
@@ -158,16 +186,6 @@ def test_listed_periods_are_recorded_and_no_others(definitions: dg.Definitions) 
         hours = ["2024-01-15T08", "2024-01-31T08"]
         assert materialize(definitions, instance, "messages", periods=hours).success
         assert made(instance, "messages") == made(instance, "working_index") == set(hours)
-
-
-def test_a_week_of_two_months_counts_in_one(definitions: dg.Definitions, root: str) -> None:
-    # 31 January 2024 lies in the week whose Thursday is 1 February.
-    with dg.DagsterInstance.ephemeral() as instance:
-        for asset, partitions in RANGES.items():
-            materialize(definitions, instance, asset, partitions)
-    months = {row["period"]: row["content"] for row in Lake(root).tables.read(SUMMARIES, grain="monthly").to_pylist()}
-    assert "passport" in months["2024-02"]
-    assert "passport" not in months["2024-01"]
 
 
 def reported(instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:

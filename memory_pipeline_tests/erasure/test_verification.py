@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.erasure import Receipt, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.orphans import collect_orphans
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.invoking import call, read
@@ -245,3 +248,34 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "cannot be read" in str(call("verify-erasure", "none.json").exception)
     for wrong in [("--conversation", "c1", "--person", "Anna"), ("--conversation", "c1"), ("--person", "A")]:
         assert call("forget", *where, "--workspace", "acme", *wrong).exception
+
+
+# --- what processes that were killed have left -----------------------------------------------------------------------
+
+
+def test_of_what_killed_processes_left_the_receipt_and_the_verification_tell(
+    lake: Lake, original: Path, models: Models
+) -> None:
+    root = Path(lake.storage.uri)
+    old_table_file(root, original)
+    (index,) = list((root / "vectordb/acme/support__daily.lance/data").iterdir())[:1]
+    shutil.copy(index, index.with_name("left.lance"))
+    receipt = forget(lake, models, Subject.person("acme", ["Anna", "u-17"]), NOW)
+    [told] = [part for part in receipt.not_covered if "killed" in part]
+    assert told.startswith("2 files younger than an hour")
+    assert "memory-pipeline expire" in told
+    result = verify(lake, receipt)
+    assert {file.file for file in result.findings} >= {"tables/messages/period=2024-01-16T10/left.parquet"}
+    [remedy] = result.remedies
+    assert remedy.startswith("2 of these files")
+    assert "memory-pipeline expire" in remedy
+    for path in root.rglob("left.*"):
+        os.utime(path, (0, 0))
+    collect_orphans(lake.storage, lake.tables, datetime.now(UTC))
+    result = verify(lake, receipt)
+    assert result.ok
+    assert result.remedies == []
+
+
+def test_nothing_is_said_of_killed_processes_where_there_were_none(erased: Erased) -> None:
+    assert not [part for part in erased.person.not_covered if "killed" in part]

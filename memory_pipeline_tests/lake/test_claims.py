@@ -69,6 +69,7 @@ def left_behind(root: str, key: str = KEY, **fields: object) -> None:
     Storage(root).write(f"calls/claims/{key}.json", json.dumps(record | fields).encode())
 
 
+@pytest.mark.on_s3
 def test_a_claim_excludes_everyone_until_it_is_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     assert mine.claim(KEY, LEASE)
@@ -97,37 +98,7 @@ def test_a_claim_does_not_wait_for_the_disk(root: str, clock: Clock, monkeypatch
     mine.release(KEY)
 
 
-class _S3:
-    """Answers requests to create a file with errors of S3, in turn."""
-
-    def __init__(self, *codes: str) -> None:
-        self.codes = [*codes]
-
-    def pipe_file(self, path: str, data: bytes, mode: str) -> None:
-        if self.codes:
-            cause = Exception("said by the server")
-            cause.response = {"Error": {"Code": self.codes.pop(0)}}  # type: ignore[attr-defined]
-            raise OSError(22, "translated by s3fs") from cause
-
-
-@pytest.mark.parametrize(
-    ("codes", "created"),
-    [([], True), (["PreconditionFailed"], False), (["ConditionalRequestConflict", "PreconditionFailed"], False),
-     (["ConditionalRequestConflict"], True)],
-)  # fmt: skip
-def test_s3_says_in_two_ways_that_another_was_first(root: str, codes: list[str], created: bool) -> None:
-    storage = Storage(root)
-    storage.is_local, storage._fs = False, _S3(*codes)
-    assert storage.create("a", b"x") is created
-
-
-def test_other_errors_of_s3_come_through(root: str) -> None:
-    storage = Storage(root)
-    storage.is_local, storage._fs = False, _S3("AccessDenied")
-    with pytest.raises(OSError, match="translated by s3fs"):
-        storage.create("a", b"x")
-
-
+@pytest.mark.on_s3
 def test_what_is_not_ours_is_not_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -135,6 +106,7 @@ def test_what_is_not_ours_is_not_released(root: str, clock: Clock) -> None:
     assert not theirs.claim(KEY, LEASE)
 
 
+@pytest.mark.on_s3
 def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -144,6 +116,7 @@ def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
     assert theirs.claim(KEY, LEASE)
 
 
+@pytest.mark.on_s3
 def test_whoever_was_overtaken_releases_nothing(root: str, clock: Clock) -> None:
     mine, theirs, third = (claims(root, clock) for _ in range(3))
     mine.claim(KEY, LEASE)
@@ -155,6 +128,7 @@ def test_whoever_was_overtaken_releases_nothing(root: str, clock: Clock) -> None
     assert files(root) == []
 
 
+@pytest.mark.on_s3
 def test_a_claim_that_is_over_and_was_not_overtaken_is_released(root: str, clock: Clock) -> None:
     mine = claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -174,6 +148,7 @@ def test_a_thread_that_was_overtaken_by_another_of_its_process_releases_nothing(
     assert files(root) == []
 
 
+@pytest.mark.on_s3
 def test_a_claim_ends_with_its_process(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     assert claims(root, clock).claim(KEY, LEASE)
@@ -213,6 +188,7 @@ def test_a_number_that_no_process_has_is_nobodys(root: str, clock: Clock, pid: o
     assert claims(root, clock).claim(KEY, LEASE)
 
 
+@pytest.mark.on_s3
 def test_threads_exclude_each_other(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     keys = [digest(number) for number in range(40)]
@@ -244,6 +220,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
     assert won == Counter(keys)
 
 
+@pytest.mark.on_s3
 def test_one_who_died_while_taking_over_is_overtaken(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     stopped = Claims(_Dying(root), "calls/claims", clock)

@@ -60,6 +60,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VectorCollec
     return lambda: opened(root, name=f"c{next(counter)}")
 
 
+@pytest.mark.on_s3
 def test_what_was_put_in_is_found_with_all_that_belongs_to_it(collection: VectorCollection) -> None:
     metadata = {"page": 3, "score": 0.5, "draft": False, "author": None, "title": 'it\'s "quoted"; --'}
     collection.upsert([VectorItem("docs/a.md", [2, 0, 0], "a text", metadata), VectorItem("b", np.array([0.0, 3, 0]))])
@@ -145,6 +146,7 @@ def test_what_is_no_list_of_items_is_not_accepted(collection: VectorCollection, 
         collection.upsert(items)
 
 
+@pytest.mark.on_s3
 def test_deleting_says_how_many_there_were(collection: VectorCollection) -> None:
     assert collection.delete(["item-0"]) == 0
     assert collection.stats().versions == 0

@@ -36,6 +36,7 @@ def test_a_lake_in_which_nothing_expired_has_no_marks(lake: Lake) -> None:
     assert lake.tables.version(EXPIRATIONS) == -1
 
 
+@pytest.mark.on_s3
 def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
     first = {
         ("acme", "support", Kept.FACTS): HOURS[5],

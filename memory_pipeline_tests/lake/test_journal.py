@@ -26,8 +26,8 @@ PENDING = "lake/journal/pending/acme/support"
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(Storage(str(tmp_path / "lake")))
+def journal(root: str) -> Journal:
+    return Journal(Storage(root))
 
 
 def message(content: str = "hello", at: str = "2024-01-15T08:03:00+00:00", **fields: object) -> Message:
@@ -73,6 +73,7 @@ def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tm
     assert "Zoë: 你好" in line
 
 
+@pytest.mark.on_s3
 def test_one_hour_and_one_agent_a_file(journal: Journal) -> None:
     said = [
         message(at="2024-01-15T23:59:59+00:00"),
@@ -97,6 +98,7 @@ def test_every_append_is_a_file_of_its_own(journal: Journal) -> None:
     assert sorted(each.content for each in all_messages(journal)) == sorted(map(str, range(50)))
 
 
+@pytest.mark.on_s3
 def test_pending_is_sorted_by_agent_and_hour(journal: Journal) -> None:
     for agent, hour in [("b", 9), ("a", 9), ("b", 8), ("a", 8)]:
         journal.append([message(at=f"2024-01-15T{hour:02}:00:00+00:00", agent_id=agent)])
@@ -267,6 +269,7 @@ def test_what_stands_beside_recalled_memory_is_said(journal: Journal, tmp_path: 
 # --- isolation -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.on_s3
 def test_an_agent_sees_its_own_files(journal: Journal) -> None:
     others = [("acme", "sales"), ("acme", "support2"), ("acme2", "support"), ("support", "acme")]
     for workspace, agent in [("acme", "support"), *others]:
@@ -388,6 +391,7 @@ def test_what_is_acknowledged_is_gone(journal: Journal, tmp_path: Path) -> None:
     assert not (tmp_path / "lake" / first.path).exists()
 
 
+@pytest.mark.on_s3
 def test_acknowledging_twice_does_no_harm(journal: Journal) -> None:
     journal.append([message()])
     files = journal.pending()
@@ -396,6 +400,7 @@ def test_acknowledging_twice_does_no_harm(journal: Journal) -> None:
     assert journal.pending() == []
 
 
+@pytest.mark.on_s3
 def test_a_file_that_vanished_since_it_was_listed_is_empty(journal: Journal) -> None:
     """The pipeline acknowledges while a reader reads; what is gone is in the index."""
     journal.append([message()])
@@ -416,6 +421,7 @@ def test_a_record_is_set_aside_with_its_reason(journal: Journal, record: object)
     assert journal.quarantined() == [rejection]
 
 
+@pytest.mark.on_s3
 def test_the_same_record_is_kept_once(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1, "b": 2}), Rejection("why", "there", {"b": 2, "a": 1})])
     journal.set_aside([Rejection("another reason", "here", {"a": 1, "b": 2})])
@@ -424,18 +430,21 @@ def test_the_same_record_is_kept_once(journal: Journal) -> None:
     assert len(journal.quarantined()) == 2
 
 
+@pytest.mark.on_s3
 def test_what_was_accepted_after_all_is_released(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1}), Rejection("why", "here", {"a": 2})])
     journal.release(iter([{"a": 1}, {"never": "set aside"}]))
     assert [each.record for each in journal.quarantined()] == [{"a": 2}]
 
 
+@pytest.mark.on_s3
 def test_quarantine_is_not_pending(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {})])
     assert journal.pending() == []
     assert journal.quarantined() != []
 
 
+@pytest.mark.on_s3
 def test_a_record_may_hold_what_json_cannot(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"at": datetime(2024, 1, 15, tzinfo=UTC)})])
     assert [each.record for each in journal.quarantined()] == [{"at": "2024-01-15 00:00:00+00:00"}]

@@ -102,6 +102,7 @@ def test_a_table_is_made_once_and_lies_in_its_workspace(root: str, client: Clien
     assert not list(Path(root, "vectordb", "_claims").glob("*.json"))
 
 
+@pytest.mark.on_s3
 def test_what_one_wrote_the_others_see_at_once(root: str, client: Client) -> None:
     other = Client(root)
     assert other.table() is None
@@ -217,6 +218,7 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
     assert client.ids() == ["a"]
 
 
+@pytest.mark.on_s3
 def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client) -> None:
     table = client.create()
     other = Client(root)

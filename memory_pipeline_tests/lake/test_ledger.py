@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import Entry
@@ -12,6 +14,7 @@ def entry(asset: str, period: str, out: str = "o") -> Entry:
     return Entry(asset, period, "i", out, 1, 1)
 
 
+@pytest.mark.on_s3
 def test_entries_are_found_by_asset_and_period(lake: Lake) -> None:
     lake.ledger.record([entry("daily_summaries", "2024-01-15"), entry("daily_index", "2024-01-15")])
     lake.ledger.record([entry("daily_summaries", "2024-02-01"), entry("weekly_summaries", "2024-W03")])
@@ -21,6 +24,7 @@ def test_entries_are_found_by_asset_and_period(lake: Lake) -> None:
     assert lake.ledger.entries("yearly_summaries") == {}
 
 
+@pytest.mark.on_s3
 def test_a_newer_entry_replaces_the_older(lake: Lake) -> None:
     lake.ledger.record([entry("daily_summaries", "2024-01-15"), entry("daily_summaries", "2024-01-16")])
     lake.ledger.record([entry("daily_summaries", "2024-01-15", out="new")])
@@ -28,6 +32,7 @@ def test_a_newer_entry_replaces_the_older(lake: Lake) -> None:
     assert outputs == {"2024-01-15": "new", "2024-01-16": "o"}
 
 
+@pytest.mark.on_s3
 def test_many_entries_cost_one_commit_and_equal_ones_none(lake: Lake) -> None:
     entries = [entry("messages", f"2024-{month:02}-01T0{hour}") for month in range(1, 13) for hour in range(3)]
     lake.ledger.record(entries)

@@ -32,10 +32,12 @@ def held(marts: Marts, name: str = "m") -> dict[str, int]:
     return dict(zip(rows["month"].to_pylist(), rows["n"].to_pylist(), strict=True))
 
 
+@pytest.mark.on_s3
 def test_there_is_no_mart_before_it_is_written(marts: Marts) -> None:
     assert (marts.dataset("m"), marts.files("m"), marts.size("m")) == (None, frozenset(), (0, 0))
 
 
+@pytest.mark.on_s3
 def test_parts_are_replaced_and_the_rest_keeps_its_files(marts: Marts) -> None:
     assert marts.replace("m", table(a=1, b=2, c=3), column="month", values=None).changed
     before = marts.files("m")
@@ -65,6 +67,7 @@ def test_all_of_a_part_may_go(marts: Marts) -> None:
     assert held(marts) == {"a": 1}
 
 
+@pytest.mark.on_s3
 def test_a_whole_mart_takes_other_columns(marts: Marts) -> None:
     marts.replace("m", pa.table({"a": [1]}), column=None, values=None)
     assert marts.replace("m", pa.table({"b": ["x"]}), column=None, values=None).changed

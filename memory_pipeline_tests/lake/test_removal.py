@@ -64,6 +64,7 @@ def test_partitions_are_removed_in_one_commit_that_writes_no_rows(root: str, tab
     assert ids(Tables(Storage(root))) == {"b": [4, 5]}
 
 
+@pytest.mark.on_s3
 def test_what_is_not_there_is_not_removed(root: str, tables: Tables) -> None:
     version = tables.version(THINGS)
     assert tables.remove(THINGS, ["never"], grain="daily") == frozenset()
@@ -75,6 +76,7 @@ def test_what_is_not_there_is_not_removed(root: str, tables: Tables) -> None:
     assert empty.drop_rows(THINGS, None, lambda rows: pc.less(rows["id"], 9), ["id"]) == {}
 
 
+@pytest.mark.on_s3
 def test_all_partitions_are_removed(tables: Tables) -> None:
     assert tables.remove(THINGS, None, grain="daily") == {"a", "b", "c"}
     assert tables.keys(THINGS) == ["a"]

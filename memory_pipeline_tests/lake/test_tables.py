@@ -37,6 +37,7 @@ def tables(root: str) -> Tables:
     return Tables(Storage(root))
 
 
+@pytest.mark.on_s3
 def test_a_table_that_was_never_written_is_empty(tables: Tables) -> None:
     assert tables.read(LEDGER).num_rows == 0
     assert tables.read(LEDGER, ["a"]).schema == LEDGER.schema
@@ -45,6 +46,7 @@ def test_a_table_that_was_never_written_is_empty(tables: Tables) -> None:
     assert tables.dataset(LEDGER).to_table().num_rows == 0
 
 
+@pytest.mark.on_s3
 def test_a_partition_is_replaced_whole_and_others_stay(tables: Tables) -> None:
     tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
     result = tables.replace(LEDGER, ["a"], ledger("a", "9"))
@@ -52,6 +54,7 @@ def test_a_partition_is_replaced_whole_and_others_stay(tables: Tables) -> None:
     assert tables.read(LEDGER)["period"].to_pylist() == ["9", "3"]
 
 
+@pytest.mark.on_s3
 def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     version = tables.version(LEDGER)
@@ -59,6 +62,7 @@ def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables
     assert tables.version(LEDGER) == version
 
 
+@pytest.mark.on_s3
 def test_of_many_partitions_only_those_that_differ_are_written(tables: Tables) -> None:
     both = pa.concat_tables([ledger("a", "1"), ledger("b", "2")])
     tables.replace(LEDGER, ["a", "b"], both)
@@ -74,12 +78,14 @@ def test_a_partition_can_be_emptied(tables: Tables) -> None:
     assert tables.keys(LEDGER) == []
 
 
+@pytest.mark.on_s3
 def test_reads_take_columns_and_conditions(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     found = tables.read(LEDGER, columns=["period", "bucket"], where=pc.field("period") == "2")
     assert found.to_pylist() == [{"bucket": "a", "period": "2"}]
 
 
+@pytest.mark.on_s3
 def test_partitions_below_a_fixed_column_do_not_mix(tables: Tables) -> None:
     schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("grain", "period", "id")])
     spec = TableSpec("things", schema, partition_by=("grain", "period"))
@@ -94,6 +100,7 @@ def test_partitions_below_a_fixed_column_do_not_mix(tables: Tables) -> None:
     assert tables.read(spec)["id"].to_pylist() == ["a yearly thing"]
 
 
+@pytest.mark.on_s3
 def test_a_state_changes_with_the_rows_of_its_partitions_and_only_then(root: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     assert mine.state(LEDGER, ["a"]) == frozenset()
@@ -126,6 +133,7 @@ def test_a_state_is_of_one_value_of_the_columns_before(tables: Tables) -> None:
     assert not yearly & daily
 
 
+@pytest.mark.on_s3
 def test_a_writer_that_comes_second_sees_the_first_ones_rows(root: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     mine.replace(LEDGER, ["seed"], ledger("seed", "0"))
@@ -181,6 +189,7 @@ def test_processes_that_write_at_once_lose_and_double_nothing(root: str, shared:
     assert sorted(periods) == sorted(f"{w}-{n}" for w in range(4) for n in range(10))
 
 
+@pytest.mark.on_s3
 def test_a_table_of_an_older_version_gets_the_columns_that_came_later(root: str) -> None:
     fields = [pa.field("period", pa.string(), nullable=False), pa.field("id", pa.string(), nullable=False)]
     older = TableSpec("things", pa.schema([*fields, pa.field("size", pa.int64(), nullable=False)]), ("period",))

@@ -29,6 +29,7 @@ def by_id(tombstones: list[Tombstone]) -> tuple[Tombstone, ...]:
     return tuple(sorted(tombstones, key=lambda one: (one.kind, one.id)))
 
 
+@pytest.mark.on_s3
 def test_where_nothing_was_forgotten_there_is_nothing(lake: Lake, tombstones: Tombstones) -> None:
     assert tombstones.all() == ()
     assert not tombstones.forgotten()
@@ -48,6 +49,7 @@ def test_tombstones_are_read_as_they_were_written_by_all(lake: Lake, root: str, 
     assert b"Annie" not in b"".join(path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
 
 
+@pytest.mark.on_s3
 def test_one_takes_the_place_of_that_with_the_same_id_in_one_commit(lake: Lake, tombstones: Tombstones) -> None:
     tombstones.put([*ANNA, *SUPPORT])
     version = lake.tables.version(TOMBSTONES)

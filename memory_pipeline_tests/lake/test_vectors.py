@@ -55,6 +55,7 @@ def contents(index: VectorIndex, scope: Scope = ACME) -> list[str]:
     return sorted(index.scan(scope, Grain.WORKING)["content"].to_pylist())
 
 
+@pytest.mark.on_s3
 def test_an_agent_without_a_table_has_nothing(index: VectorIndex) -> None:
     assert contents(index) == []
     assert index.newest(ACME, Grain.DAILY, Filter(), 5).num_rows == 0
@@ -62,6 +63,7 @@ def test_an_agent_without_a_table_has_nothing(index: VectorIndex) -> None:
     assert index.count(ACME, Grain.DAILY) == 0
 
 
+@pytest.mark.on_s3
 def test_a_period_is_replaced_and_others_stay(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
         ACME: pa.concat_tables([rows(HOUR, "one", "two"), rows("2024-01-15T09", "other")])
@@ -70,6 +72,7 @@ def test_a_period_is_replaced_and_others_stay(index: VectorIndex) -> None:
     assert contents(index) == ["other", "three", "two"]
 
 
+@pytest.mark.on_s3
 def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
     assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == set()
@@ -94,6 +97,7 @@ def test_an_embedder_that_did_not_make_the_vectors_is_refused_with_what_to_do(ro
                 refused(other)
 
 
+@pytest.mark.on_s3
 def test_a_row_without_a_vector_is_found_by_its_words_and_replaced_when_it_has_one(index: VectorIndex) -> None:
     whole = rows(HOUR, "one", "two")
     absent = pa.array([None, whole["vector"][1].as_py()], whole.schema.field("vector").type)
@@ -113,6 +117,7 @@ def test_a_row_without_a_vector_is_found_by_its_words_and_replaced_when_it_has_o
     assert index.replace(Grain.WORKING, hours(HOUR), {ACME: whole}) == set()
 
 
+@pytest.mark.on_s3
 def test_search_filters_before_it_limits(index: VectorIndex) -> None:
     old = rows("2024-01-01T08", *(f"tea {n}" for n in range(20)), at=NOON - timedelta(days=14))
     index.replace(Grain.WORKING, hours(HOUR, "2024-01-01T08"), {ACME: pa.concat_tables([old, rows(HOUR, "tea now")])})
@@ -126,6 +131,7 @@ def test_any_text_can_be_searched_for(index: VectorIndex, text: str) -> None:
     assert "one" in index.search(ACME, Grain.WORKING, Filter(), 5, [1.0] + [0.0] * 7, text)["content"].to_pylist()
 
 
+@pytest.mark.on_s3
 def test_newest_comes_first_and_can_be_of_one_kind(index: VectorIndex) -> None:
     both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
     index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
@@ -143,11 +149,12 @@ def test_a_filter_says_the_same_in_sql_and_over_rows(index: VectorIndex) -> None
 
 def loaded(index: VectorIndex, dimension: int = 8) -> dict[str, list[float]]:
     """Return the vectors that are loaded, by the rows' contents."""
-    table, vectors = index.load(ACME, Grain.WORKING, dimension)
+    table, vectors, _ = index.load(ACME, Grain.WORKING, dimension)
     assert vectors.shape == (table.num_rows, dimension)
     return dict(zip(table["content"].to_pylist(), vectors.tolist(), strict=True))
 
 
+@pytest.mark.on_s3
 def test_rows_are_loaded_with_their_own_vectors_whatever_was_written_when(index: VectorIndex) -> None:
     assert loaded(index) == {}
     expected: dict[str, list[float]] = {}
@@ -161,10 +168,10 @@ def test_rows_are_loaded_with_their_own_vectors_whatever_was_written_when(index:
 
 def test_what_is_loaded_has_all_that_ranking_needs_and_no_digest(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
-    table, vectors = index.load(ACME, Grain.WORKING, 8)
+    table, vectors, _ = index.load(ACME, Grain.WORKING, 8)
     assert set(table.column_names) == set(index_schema(8).names) - {"digest", "vector"}
     assert vectors.dtype == np.float32
-    nothing, none = index.load(ACME, Grain.DAILY, 8)
+    nothing, none, _ = index.load(ACME, Grain.DAILY, 8)
     assert set(table.column_names) <= set(nothing.column_names)
     assert (nothing.num_rows, none.shape) == (0, (0, 8))
 
@@ -193,13 +200,14 @@ def test_vectors_of_many_rows_are_loaded_in_half_precision(
     table = table.set_column(at, table.schema.field(at), lists)
     index.replace(Grain.WORKING, hours(HOUR), {ACME: table[:5]})  # two commits, and so two batches at least
     index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
-    found, held = index.load(ACME, Grain.WORKING, 8)
+    found, held, _ = index.load(ACME, Grain.WORKING, 8)
     assert held.dtype == kind
     order = [int(name) for name in found["content"].to_pylist()]
     assert sorted(order) == list(range(count))
     assert held == pytest.approx(vectors[order], abs=1e-3 if kind is np.float16 else 0, nan_ok=True)
 
 
+@pytest.mark.on_s3
 def test_a_version_grows_with_each_commit_and_only_then(root: str, index: VectorIndex) -> None:
     other = VectorIndex(Storage(root))
     assert index.version(ACME, Grain.WORKING) is None
@@ -240,6 +248,7 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, writte
             refused(embedder)
 
 
+@pytest.mark.on_s3
 def test_tables_are_compacted_and_stay_searchable(index: VectorIndex) -> None:
     for number in range(40):
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"

@@ -230,7 +230,7 @@ def test_what_comes_late_makes_its_night_and_those_after_it_again(
 #: Makes all nights, one agent a batch, and is killed by the kernel after so many commits and files.
 KILLED = """
 import os, signal, sys
-import memory_pipeline.lake.tables as tables, memory_pipeline.steps.upkeep as upkeep
+import memory_pipeline.lake.handles as handles, memory_pipeline.steps.upkeep as upkeep
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.models.selection import default_models
@@ -247,7 +247,7 @@ def counted(write):
             os.kill(os.getpid(), signal.SIGKILL)
         return result
     return done
-tables.write_deltalake = counted(tables.write_deltalake)
+handles.write_deltalake = counted(handles.write_deltalake)
 Storage.write = counted(Storage.write)
 upkeep._BATCH_AGENTS = 1
 lake = Lake(sys.argv[1])

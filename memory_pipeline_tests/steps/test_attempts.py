@@ -51,6 +51,25 @@ def test_few_blocks_are_ranges_many_are_lists_and_none_is_endless() -> None:
     assert [len(request.periods) for request in long] == [720, 280]
 
 
+def test_a_deployment_may_cut_requests_smaller_so_that_workers_share_them() -> None:
+    year = hours(*range(8784))
+    asked = Attempts(most=168).ask(Grain.WORKING, year, NOW)
+    assert {len(request.periods) for request in asked} == {168}
+    assert all(request.is_range for request in asked)
+    # As many hours are under way as without, not as many requests.
+    assert len(asked) == 32
+    [first, *_] = Attempts(most=168).ask(Grain.WORKING, year[::2], NOW)
+    assert len(first.periods) == 168
+    assert len(Attempts(most=1).ask(Grain.WORKING, year, NOW)) == 64
+
+    attempts = Attempts(most=168)
+    attempts.ask(Grain.WORKING, year[:168], NOW)
+    attempts.settle(dict.fromkeys([request.id for request in attempts.asked], FAILED), NOW)
+    pieces = attempts.ask(Grain.WORKING, year[:168], NOW + MINUTE)
+    assert sum(len(request.periods) for request in pieces) == 168
+    assert again(attempts).most > 168, "it is a setting, and not remembered"
+
+
 def test_an_import_of_two_years_is_asked_for_bit_by_bit() -> None:
     attempts, pending, requests, now = Attempts(), set(hours(*range(17_520))), 0, NOW
     states = dict.fromkeys(pending, "12345678")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,13 +74,22 @@ def expire_at(lake: Lake, now: datetime, **options: Any) -> Expiration:
     return expire(lake, START, now, **options)
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+    """The folder of a lake of two workspaces, one of which keeps everything; tests copy it."""
+    folder = tmp_path_factory.mktemp("expiring") / "lake"
+    made = Lake(str(folder))
+    configure(made, "workspaces: {acme: {retention: {plan: free}}}")
+    write(made, *TALKS, now=SOON)
+    run(made, models, SOON)
+    return folder
+
+
 @pytest.fixture
-def kept(lake: Lake, models: Models) -> Lake:
+def kept(made_once: Path, root: str) -> Lake:
     """A lake of two workspaces, one of which keeps everything, up to the day on which hours have expired."""
-    configure(lake, "workspaces: {acme: {retention: {plan: free}}}")
-    write(lake, *TALKS, now=SOON)
-    run(lake, models, SOON)
-    return lake
+    shutil.copytree(made_once, root)
+    return Lake(root)
 
 
 def contents(lake: Lake, spec: Any = FACTS, **fixed: str) -> set[str]:

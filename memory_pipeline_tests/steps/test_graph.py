@@ -384,7 +384,7 @@ def test_a_file_stays_until_its_edits_are_among_the_operations(
 ) -> None:
     tell(lake, "INSERT Anna | likes | tea")
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "fold_hours", lambda lake, hours, edits, also: fold_hours(lake, hours, [], also))
+        patch.setattr(steps, "fold_hours", lambda lake, hours, edits, *rest: fold_hours(lake, hours, [], *rest))
         run(lake, outspoken)
     assert len(lake.journal.pending()) == 1
     run(lake, outspoken)

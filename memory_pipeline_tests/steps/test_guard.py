@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.domain.summaries import KeyPoint
 from memory_pipeline.errors import QualityError
+from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.steps.guard import are_sound, faults, guard
 from memory_pipeline.steps.plan import grain_status
@@ -22,11 +24,9 @@ from memory_pipeline_tests.checks.planting import plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from memory_pipeline.domain.facts import Extraction, Extractor, Passage
     from memory_pipeline.domain.summaries import Assignment, Condensation, Summarizer
-    from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
 
 GOOD = conversation("I moved to Porto.", at="2024-01-15T08:00")
@@ -100,16 +100,32 @@ def spoilt(models: Models, grain: Grain, change: Callable[[Any], Any]) -> Models
     return replace(models, summarizer=summarizer)
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+    """A lake of what is right in any case; tests copy it."""
+    made = Lake(str(tmp_path_factory.mktemp("good") / "lake"))
+    write(made, GOOD)
+    run(made, models)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+    """A lake that was made without a fault; tests copy it, or only look."""
+    made = Lake(str(tmp_path_factory.mktemp("plain") / "lake"))
+    write(made, GOOD, BAD)
+    run(made, models)
+    return made
+
+
 @pytest.mark.parametrize("wrong", list(WRONG))
 def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
-    lake: Lake, tmp_path: Path, models: Models, wrong: str
+    good: Lake, plain: Lake, root: str, models: Models, wrong: str
 ) -> None:
-    from memory_pipeline.lake import Lake
-
     grain, change = WRONG[wrong]
     check = wrong.partition(" ")[0]
-    write(lake, GOOD)
-    run(lake, models)
+    shutil.copytree(good.storage.uri, root)
+    lake = Lake(root)
     indexed = index_rows(lake, [ACME])
     made = {name: set(lake.ledger.entries(name)) for name in ("working_facts", "daily_summaries", "weekly_summaries")}
     write(lake, BAD)
@@ -135,9 +151,6 @@ def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
     run(lake, models)
     assert lake.journal.pending() == []
     assert not any(run(lake, models).values())
-    plain = Lake(str(tmp_path / "plain"))
-    write(plain, GOOD, BAD)
-    run(plain, models)
     assert table_rows(lake) == table_rows(plain)
     assert index_rows(lake, [ACME]) == index_rows(plain, [ACME])
     # What models cost, and the nights, are not made here.
@@ -152,10 +165,9 @@ def run_one(lake: Lake, models: Models, grain: Grain) -> list[Any]:
 
 
 @pytest.fixture
-def whole(lake: Lake, models: Models) -> Lake:
-    write(lake, GOOD, BAD)
-    run(lake, models)
-    return lake
+def whole(plain: Lake, root: str) -> Lake:
+    shutil.copytree(plain.storage.uri, root)
+    return Lake(root)
 
 
 def rows_of(lake: Lake, grain: Grain) -> pa.Table:
@@ -209,7 +221,7 @@ def test_an_error_names_a_few_partitions_and_counts_the_rest(whole: Lake) -> Non
     assert "xylophone" not in str(refused.value)
 
 
-def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: Models, tmp_path: Path) -> None:
+def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: Models) -> None:
     from memory_pipeline.steps.make import make
 
     before = table_rows(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,22 @@ TALKS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+    """A lake in which everything was made in order; tests that write copy it."""
+    made = Lake(str(tmp_path_factory.mktemp("straight") / "lake"))
+    write(made, *TALKS)
+    run(made, models)
+    return made
+
+
+@pytest.fixture
+def filled(straight: Lake, root: str) -> Lake:
+    """A copy of the lake in which everything was made."""
+    shutil.copytree(straight.storage.uri, root)
+    return Lake(root)
+
+
 def test_a_run_makes_every_grain_and_empties_the_journal(lake: Lake, models: Models) -> None:
     write(lake, *TALKS)
     made = run(lake, models)
@@ -45,9 +62,8 @@ def test_a_run_makes_every_grain_and_empties_the_journal(lake: Lake, models: Mod
     assert set(lake.tables.read(MESSAGES)["content"].to_pylist()) >= {"I moved to Porto last week."}
 
 
-def test_a_second_run_writes_nothing(lake: Lake, models: Models) -> None:
-    write(lake, *TALKS)
-    run(lake, models)
+def test_a_second_run_writes_nothing(filled: Lake, models: Models) -> None:
+    lake = filled
     tables, index = versions(lake), index_rows(lake, [ACME, OTHER])
     assert not any(run(lake, models).values())
     for grain in Grain:
@@ -61,11 +77,9 @@ def test_a_second_run_writes_nothing(lake: Lake, models: Models) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_partitions_made_in_any_order_give_the_same_lake(tmp_path: Path, models: Models, seed: int) -> None:
-    straight = Lake(str(tmp_path / "straight"))
-    write(straight, *TALKS)
-    run(straight, models)
-
+def test_partitions_made_in_any_order_give_the_same_lake(
+    straight: Lake, tmp_path: Path, models: Models, seed: int
+) -> None:
     shuffled = Lake(str(tmp_path / "shuffled"))
     rng = random.Random(seed)
     for talk in rng.sample(TALKS, len(TALKS)):
@@ -126,9 +140,8 @@ def test_a_message_with_a_known_id_and_other_content_is_set_aside_whatever_lands
     assert "already used for other content" in reasons[0]
 
 
-def test_late_data_remakes_exactly_its_ancestors(lake: Lake, models: Models) -> None:
-    write(lake, *TALKS)
-    run(lake, models)
+def test_late_data_remakes_exactly_its_ancestors(filled: Lake, models: Models) -> None:
+    lake = filled
     write(lake, conversation("I was born in 1984.", at="2024-01-15T14:00", conversation_id="late"))
     made = {grain: [str(period) for period in periods] for grain, periods in run(lake, models).items()}
     assert made == {
@@ -271,7 +284,7 @@ def test_what_comes_after_the_landing_is_not_acknowledged_unread(
 
 @pytest.mark.parametrize("step", ["extract_facts", "index_periods", "acknowledge"])
 def test_a_step_that_fails_loses_nothing(
-    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, step: str, tmp_path: Path
+    lake: Lake, straight: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     write(lake, *TALKS)
 
@@ -284,19 +297,13 @@ def test_a_step_that_fails_loses_nothing(
             run(lake, models)
     assert lake.journal.pending()
     run(lake, models)
-    whole = Lake(str(tmp_path / "whole"))
-    write(whole, *TALKS)
-    run(whole, models)
-    assert table_rows(lake) == table_rows(whole)
-    assert index_rows(lake, [ACME, OTHER]) == index_rows(whole, [ACME, OTHER])
+    assert table_rows(lake) == table_rows(straight)
+    assert index_rows(lake, [ACME, OTHER]) == index_rows(straight, [ACME, OTHER])
     assert lake.journal.pending() == []
 
 
-def test_an_index_that_was_deleted_is_made_again(lake: Lake, models: Models, tmp_path: Path) -> None:
-    import shutil
-
-    write(lake, *TALKS)
-    run(lake, models)
+def test_an_index_that_was_deleted_is_made_again(filled: Lake, models: Models) -> None:
+    lake = filled
     before = index_rows(lake, [ACME])
     shutil.rmtree(lake.storage.locate("vectordb"))
     again = Lake(lake.storage.uri)

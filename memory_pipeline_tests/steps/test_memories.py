@@ -255,6 +255,24 @@ def test_what_an_agent_did_stays_when_the_hour_is_made_again(lake: Lake, keeping
     assert rows_of(lake) == before
 
 
+def test_the_ledger_counts_whoever_noted_something_however_often_an_hour_is_made(
+    tmp_path: Path, keeping: Models
+) -> None:
+    idle = Scope("acme", "idle")
+    left, right = Lake(str(tmp_path / "once")), Lake(str(tmp_path / "often"))
+    for lake in (left, right):
+        for scope in (ACME, idle):
+            put(lake, remember("Rui likes tea.", 0.5, scope=scope))
+        if lake is right:
+            run(lake, keeping)
+        put(lake, ("2024-01-15T12:20", OTHER, ("fact! Anna lives in Porto.",)))
+        run(lake, keeping)
+    run(right, keeping, HOURS[0])
+    entries = [lake.ledger.entries(MEMORIES_ASSET) for lake in (left, right)]
+    assert entries[0] == entries[1]
+    assert entries[0][HOURS[0]].agents == 3
+
+
 def test_nothing_of_it_expires(lake: Lake, keeping: Models) -> None:
     lake.storage.write(CONFIGURATION, b"defaults:\n  retention: {conversations: 1d, facts: 1d, daily: 1d, graph: 1d}\n")
     put_all(lake)
@@ -468,7 +486,7 @@ def test_a_file_stays_until_its_events_have_landed(
     put(lake, TEA)
     with monkeypatch.context() as patch:
         patch.setattr(
-            steps, "land_events", lambda lake, embedder, hours, _, also: land_events(lake, embedder, hours, [], also)
+            steps, "land_events", lambda lake, embedder, hours, _, *rest: land_events(lake, embedder, hours, [], *rest)
         )
         run(lake, keeping)
     assert len(lake.journal.pending()) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.steps.attempts import Outcome
+from memory_pipeline.steps.attempts import START_WITHIN, Outcome
 from memory_pipeline.steps.plan import GrainStatus
 from memory_pipeline.steps.schedule import HEAL_EVERY, PATIENCE, Marts, RollUps
 
@@ -84,6 +84,17 @@ def test_what_came_after_the_last_look_waits_for_the_gate() -> None:
     assert asked(rolls, statuses([week]), NOW + 37 * MINUTE) == []
     midnight = datetime(2024, 7, 18, 0, 5, tzinfo=UTC)
     assert asked(rolls, statuses([week]), midnight) == [str(week)]
+
+
+def test_a_request_that_dagster_lost_is_asked_for_again_in_time() -> None:
+    rolls, [day, *_] = RollUps(), chain("2024-03-06T09")
+    assert asked(rolls, statuses([day]), NOW) == [str(day)]  # the database goes away before the run is in it
+    again = rolls.next_look(CALENDAR, NOW + MINUTE)
+    assert again == NOW + START_WITHIN
+    assert rolls.attempts.settle({}, again - MINUTE) == ([], [])
+    assert asked(rolls, statuses([day]), again - MINUTE) == []
+    rolls.attempts.settle({}, again)
+    assert asked(rolls, statuses([day]), again) == [str(day)]
 
 
 def test_an_idle_lake_is_looked_at_when_the_next_period_closes_and_once_a_day() -> None:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from memory_pipeline.defs.columns import index_columns, table_columns
 from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.pools import pool_of
 from memory_pipeline.defs.previews import with_previews
 from memory_pipeline.defs.provenance import Provenance, source_of
 from memory_pipeline.defs.resources import LakeResource
@@ -65,19 +66,30 @@ class PeriodsConfig(dg.Config):
 
 
 def grain_assets(
-    grain: Grain, models: Models | None, partitions: Partitions, calendar: Calendar
+    grain: Grain,
+    models: Models | None,
+    partitions: Partitions,
+    calendar: Calendar,
+    partitions_per_run: int | None = None,
 ) -> dg.AssetsDefinition:
     """Return the assets of one grain: its table or tables, and its index.
 
-    Without `models`, each run takes those that the lake's configuration names when it starts.
+    Args:
+        grain: which.
+        models: what extracts, embeds and summarizes; without, each run takes those that the lake's configuration names
+            when it starts.
+        partitions: of the deployment.
+        calendar: where days begin.
+        partitions_per_run: into runs of how many partitions a backfill is cut; None makes it one run.
     """
+    policy = dg.BackfillPolicy.multi_run(partitions_per_run) if partitions_per_run else dg.BackfillPolicy.single_run()
 
     @dg.multi_asset(
         name=f"make_{grain}",
         specs=list(_specs(grain)),
         partitions_def=partitions.definitions[grain],
-        backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=f"memory_{grain}",
+        backfill_policy=policy,
+        pool=pool_of(grain),
     )
     def make_grain(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource

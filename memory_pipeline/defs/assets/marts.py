@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
+from memory_pipeline.defs.pools import MARTS_POOL
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
@@ -71,7 +72,7 @@ def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:
         name="make_marts",
         specs=[_spec(model, timezone) for model in models],
         can_subset=True,
-        pool="memory_marts",
+        pool=MARTS_POOL,
     )
     def make_marts(context: dg.AssetExecutionContext, memory: LakeResource) -> Iterator[dg.MaterializeResult[Any]]:
         chosen = {key.to_user_string() for key in context.selected_asset_keys}

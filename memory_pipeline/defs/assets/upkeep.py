@@ -12,6 +12,7 @@ import dagster as dg
 from memory_pipeline.defs.assets.grains import PeriodsConfig
 from memory_pipeline.defs.columns import table_columns
 from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
@@ -92,7 +93,7 @@ def upkeep_assets(
         ],
         partitions_def=partitions.definitions[Grain.DAILY],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool="memory_upkeep",
+        pool=AGENTS_POOL,  # an hour and a night both write what agents remember
     )
     def keep_memories(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource

@@ -1,0 +1,44 @@
+"""Rivals for all tests of a process, and where they meet: a folder, and a bucket of a real server."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from memory_pipeline_tests.concurrency.rivals import Rivals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from memory_pipeline_tests.s3_server import S3Server
+
+#: With it set there are 8 processes that commit 50 times each, on S3 too: several minutes.
+BIG = bool(os.environ.get("MEMORY_PIPELINE_BIG"))
+
+
+class Place(NamedTuple):
+    """A lake's root, how to find it, and how many rounds there may be: of one commit, and of several."""
+
+    root: str
+    environment: Mapping[str, str]
+    rounds: int
+    fewer: int
+
+
+@pytest.fixture(scope="session")
+def rivals() -> Iterator[Rivals]:
+    with Rivals(8 if BIG else 4) as rivals:
+        yield rivals
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "folder":
+        yield Place(str(tmp_path / "lake"), {}, *((50, 50) if BIG else (10, 3)))
+        return
+    server: S3Server = request.getfixturevalue("s3_server")
+    with server.in_environment():
+        yield Place(server.new_root(), server.environment(), *((50, 50) if BIG else (3, 2)))

@@ -1,0 +1,309 @@
+"""Rivals: processes that begin at one moment and do the same kind of work on one lake, each its own rounds of it.
+
+Each work takes a lake's root, the number of the rival and its rounds, and does one commit or more a round.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from memory_pipeline.domain.calls import Answer, Call, Purpose, Usage, Use
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.lake.marts import Marts
+from memory_pipeline.lake.schemas import LEDGER, index_schema
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.tables import Tables
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.steps.graph import fold_hours
+from memory_pipeline.steps.memories import land_events
+from memory_pipeline_tests.building import ACME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from memory_pipeline.lake.calls import Calls
+
+    Work = Callable[[str, int, int], object]
+
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+AT = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
+#: Rivals wait for each other no longer.
+_PATIENCE = 300
+_barrier: Any = None
+
+
+class Rivals:
+    """A number of processes, with their imports done.
+
+    Args:
+        count: how many there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def race(self, work: Work, root: str, rounds: int, environment: Mapping[str, str] | None = None) -> list[Any]:
+        """Let all do the same at once; return what each returns, by number. What one raises comes through."""
+        return self.do([partial(work, root, number, rounds) for number in range(self.count)], environment)
+
+    def do(self, works: Sequence[Callable[[], Any]], environment: Mapping[str, str] | None = None) -> list[Any]:
+        """Let each process do something of its own, all at once; those without work wait."""
+        parts = [*works, *[_nothing] * (self.count - len(works))]
+        futures = [self._pool.submit(_begin, part, dict(environment or {})) for part in parts]
+        return [future.result() for future in futures][: len(works)]
+
+
+def _meet(barrier: Any) -> None:
+    global _barrier  # noqa: PLW0603  # a process has one
+    _barrier = barrier
+
+
+def _begin(work: Callable[[], Any], environment: dict[str, str]) -> Any:
+    os.environ.update(environment)
+    _barrier.wait(_PATIENCE)
+    return work()
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def ledger_row(bucket: str, period: str) -> pa.Table:
+    """Return a row of a table that has one partition for each bucket."""
+    entry = {"bucket": bucket, "asset": "a", "period": period, "input_digest": "", "output_digest": "", "rows": 1,
+             "agents": 1, "unfinished": 0, "expired": 0}  # fmt: skip
+    return pa.Table.from_pylist([entry], schema=LEDGER.schema)
+
+
+def append_rows(root: str, number: int, rounds: int, *, shared: bool, seconds: float = 0) -> int:
+    """Add a row a round to a partition, all rivals to one or each to its own; return the most attempts at one row.
+
+    Args:
+        root: of the lake.
+        number: of the rival.
+        rounds: how many rows.
+        shared: whether the partition is that of all.
+        seconds: how long each change takes.
+    """
+    tables = Tables(Storage(root))
+    bucket, most = "shared" if shared else f"own-{number}", 0
+    for each in range(rounds):
+        attempts = 0
+
+        def appended(old: pa.Table, each: int = each) -> pa.Table:
+            nonlocal attempts
+            attempts += 1
+            time.sleep(seconds)
+            return pa.concat_tables([old, ledger_row(bucket, f"{number}-{each}")])
+
+        tables.transform(LEDGER, [bucket], appended)
+        most = max(most, attempts)
+    return most
+
+
+def record_entries(root: str, number: int, rounds: int) -> None:
+    """Enter an hour of one's own and one that all enter, of one month."""
+    ledger = Lake(root).ledger
+    for each in range(rounds):
+        own, common = (FIRST + timedelta(hours=60 * number + each)), FIRST + timedelta(days=25)
+        ledger.record(
+            [
+                Entry("working_facts", f"{own:%Y-%m-%dT%H}", "in", "out", each, 1),
+                Entry("working_facts", f"{common:%Y-%m-%dT%H}", "in", f"{number}", each, 1),
+            ]
+        )
+
+
+def replace_marts(root: str, number: int, rounds: int) -> None:
+    """Replace parts of one's own of a mart, and now and then make another one whole."""
+    marts = Marts(Storage(root))
+    for each in range(rounds):
+        month = f"{number}-{each}"
+        rows = pa.table({"month": [month], "n": pa.array([each], pa.int64())})
+        marts.replace("parts", rows, column="month", values=[month])
+        if each % 10 == 0:
+            marts.replace("whole", pa.table({"n": list(range(5))}), column=None, values=None)
+
+
+# --- agents ----------------------------------------------------------------------------------------------------------
+
+
+def moment(number: int, each: int) -> datetime:
+    """Return a time in an hour that a rival shares with no other."""
+    return FIRST + timedelta(hours=60 * number + each, minutes=5)
+
+
+def edit_of(number: int, each: int, scope: Scope = ACME) -> Edit:
+    """Return an edit that meets those of others in what it speaks of."""
+    at = moment(number, each).isoformat()
+    return Edit.from_record(
+        {"edit": "INSERT", "workspace_id": scope.workspace_id, "agent_id": scope.agent_id, "timestamp": at,
+         "subject": f"Anna {each % 5}", "predicate": ("knows", "lives_in")[number % 2],
+         "object": f"Place {number}-{each}", "received_at": at}
+    )  # fmt: skip
+
+
+def event_of(number: int, each: int, scope: Scope = ACME) -> MemoryEvent:
+    """Return an event that makes a memory of its own, or speaks of one that all rivals speak of."""
+    at = moment(number, each)
+    content = "All of them say so." if each % 5 == 0 else f"Rival {number} noted number {each}."
+    changes = Changes.of({"kind": "observation", "content": content})
+    return MemoryEvent.of(scope, MemoryVerb.REMEMBER, at, changes, received_at=at)
+
+
+def scope_of(number: int) -> Scope:
+    """Return one of eight agents."""
+    return Scope("acme", f"agent-{number % 8}")
+
+
+def fold_edits(root: str, number: int, rounds: int, *, agents: bool) -> None:
+    """Fold hours of one's own into the graph of one agent, or of one of eight and of all that are his."""
+    lake = Lake(root)
+    for each in range(rounds):
+        scopes = [scope_of(number), scope_of(each)] if agents else [ACME]
+        edits = [edit_of(number, each, scope) for scope in dict.fromkeys(scopes)]
+        fold_hours(lake, [edits[0].hour], edits)
+
+
+def land_memories(root: str, number: int, rounds: int) -> None:
+    """Fold hours of one's own into the durable memories of one agent."""
+    lake, embedder = Lake(root), default_models().embedder
+    for each in range(rounds):
+        event = event_of(number, each)
+        land_events(lake, embedder, [event.hour], [event])
+
+
+def index_rows_of(key: str, texts: Sequence[str]) -> pa.Table:
+    """Return rows of an index, of one hour."""
+    at = Period.parse("working", key).first_day
+    starts = datetime(at.year, at.month, at.day, int(key[-2:]), tzinfo=UTC)
+    rows = [
+        {"id": f"working:{key}:{text}", "period": key, "kind": "turn", "content": text, "terms": text.split(),
+         "starts_at": starts, "ends_at": starts, "mentioned_at": None, "speaker": "Anna", "turn": place, "position": 0,
+         "tags": [], "entities": [], "importance": 0.5, "conversation_id": "c", "source_ids": [text], "digest": "d",
+         "embed_model": "test", "vector": [float(place == axis) for axis in range(8)]}
+        for place, text in enumerate(texts)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=index_schema(8))
+
+
+def merge_index(root: str, number: int, rounds: int) -> None:
+    """Replace an hour of one's own and one that all replace, of one agent's table."""
+    index = Lake(root).index
+    for each in range(rounds):
+        for own in (number, 9):
+            key = f"{FIRST + timedelta(hours=60 * own + each):%Y-%m-%dT%H}"
+            texts = (f"{own}-{each} one", f"{own}-{each} two")
+            index.replace(Grain.WORKING, [Period.parse("working", key)], {ACME: index_rows_of(key, texts)})
+
+
+# --- calls and claims ------------------------------------------------------------------------------------------------
+
+
+def keep_calls(root: str, number: int, rounds: int) -> Usage:
+    """Ask a question of one's own and one that all ask, and settle; return what this rival has landed."""
+    calls, usage = Lake(root).calls, Usage()
+    for each in range(rounds):
+        for name in (f"{number}-{each}", f"all-{each}"):
+            _ask(calls, name, number, Use(ACME, Period.parse("working", f"{moment(0, each):%Y-%m-%dT%H}")))
+        for settled in calls.settle().values():
+            usage += settled
+    return usage
+
+
+def _ask(calls: Calls, name: str, number: int, use: Use) -> None:
+    """Ask a question unless somebody has the answer, as whoever asks models does."""
+    key, request = digest(name), digest(number, name)
+    while calls.find(key, use.period) is None:
+        if not calls.claim(key, timedelta(minutes=5)):
+            time.sleep(0.002)
+            continue
+        if calls.find(key, use.period) is None:
+            call = Call(request, request, key, use, Purpose.EXTRACTION, "m", "p", 1, 1, 1, None, 0.1, "ok", AT)
+            calls.keep([call], Answer(key, use, Purpose.EXTRACTION, "m", "p", name, 1, 1, None))
+        calls.release(key)
+
+
+def count_up(root: str, number: int, rounds: int) -> None:
+    """Add one to a number in a file, which only who has claimed it may touch."""
+    storage = Storage(root)
+    claims = Claims(storage, "claims", lambda: datetime.now(UTC))
+    for _ in range(rounds):
+        with claimed(claims, "counter"):
+            storage.write("counter", str(int(storage.read("counter") or b"0") + 1).encode())
+
+
+class claimed:  # noqa: N801  # reads as what it is
+    """Has a key claimed meanwhile."""
+
+    def __init__(self, claims: Claims, key: str) -> None:
+        self._claims, self._key = claims, key
+
+    def __enter__(self) -> None:
+        while not self._claims.claim(self._key, timedelta(minutes=5)):
+            time.sleep(0.002)
+
+    def __exit__(self, *_: object) -> None:
+        self._claims.release(self._key)
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+def append_until(root: str, number: int, rounds: int) -> int:
+    """Add rows to the partition of all until somebody says that it is enough; return how many."""
+    storage = Storage(root)
+    tables, added = Tables(storage), 0
+    while storage.read("enough") is None:
+        rows = ledger_row("shared", f"{number}-{added}")
+        tables.transform(LEDGER, ["shared"], lambda old, rows=rows: pa.concat_tables([old, rows]))  # type: ignore[misc]
+        added += 1
+    return added
+
+
+def append_slowly(root: str, number: int, rounds: int, *, seconds: float) -> int:
+    """Add rows with changes that take long, then say that it is enough; return the most attempts at one row."""
+    try:
+        return append_rows(root, number, rounds, shared=True, seconds=seconds)
+    finally:
+        Storage(root).write("enough", b"")
+
+
+def take_and_stay(root: str) -> None:
+    """Take the turn at the ledger, say so, and keep it."""
+    storage = Storage(root)
+    turn_at(storage, f"tables/{LEDGER.name}").take(timedelta(hours=1))
+    storage.write("taken", b"")
+    time.sleep(_PATIENCE)

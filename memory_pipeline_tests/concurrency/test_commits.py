@@ -1,0 +1,133 @@
+"""Processes that commit to the same tables, agents and index at once lose and double nothing, and nobody gives up.
+
+A few rounds always run; ``MEMORY_PIPELINE_BIG=1`` makes them 8 processes with 50 commits each, in a folder and on S3.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.triples import fold
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
+from memory_pipeline.lake.marts import Marts
+from memory_pipeline.lake.schemas import (
+    ANSWERS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    LEDGER,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MODEL_CALLS,
+    owner_of,
+)
+from memory_pipeline.steps.memories import land_events
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.concurrency.rivals import (
+    append_rows,
+    count_up,
+    edit_of,
+    event_of,
+    fold_edits,
+    keep_calls,
+    land_memories,
+    merge_index,
+    record_entries,
+    replace_marts,
+    scope_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.concurrency.conftest import Place
+    from memory_pipeline_tests.concurrency.rivals import Rivals
+
+
+def every(rivals: Rivals, rounds: int) -> list[tuple[int, int]]:
+    """Return each rival with each of its rounds."""
+    return [(number, each) for number in range(rivals.count) for each in range(rounds)]
+
+
+def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Place) -> None:
+    for shared in (False, True):
+        rivals.race(partial(append_rows, shared=shared), place.root, place.rounds, place.environment)
+    rows = Lake(place.root).tables.read(LEDGER).select(["bucket", "period"]).to_pylist()
+    wanted = [f"{number}-{each}" for number, each in every(rivals, place.rounds)]
+    assert sorted(row["period"] for row in rows if row["bucket"] == "shared") == sorted(wanted)
+    assert sorted(row["period"] for row in rows if row["bucket"] != "shared") == sorted(wanted)
+
+
+def test_the_ledger_and_marts(rivals: Rivals, place: Place) -> None:
+    rivals.race(record_entries, place.root, place.rounds, place.environment)
+    rivals.race(replace_marts, place.root, place.rounds, place.environment)
+    entries = Lake(place.root).ledger.entries("working_facts")
+    common = entries["2024-01-26T00"]
+    assert common.rows == place.rounds - 1, "somebody's last entry is the one that stays"
+    assert len(entries) == rivals.count * place.rounds + 1
+    marts = Marts(Lake(place.root).storage)
+    parts, whole = marts.dataset("parts"), marts.dataset("whole")
+    assert parts is not None
+    assert whole is not None
+    rows = parts.to_table().to_pylist()
+    wanted = [(f"{number}-{each}", each) for number, each in every(rivals, place.rounds)]
+    assert sorted((row["month"], row["n"]) for row in rows) == sorted(wanted)
+    assert sorted(whole.to_table()["n"].to_pylist()) == list(range(5))
+
+
+def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, place: Place) -> None:
+    for agents in (False, True):
+        rivals.race(partial(fold_edits, agents=agents), place.root, place.fewer, place.environment)
+    lake = Lake(place.root)
+    vocabulary = lake.configuration().vocabulary(ACME)
+    for scope in (ACME, *map(scope_of, range(8))):
+        operations = lake.tables.read(GRAPH_OPERATIONS, [owner_of(scope)])
+        wanted = {
+            edit_of(number, each, scope).id
+            for number, each in every(rivals, place.fewer)
+            if scope in (ACME, scope_of(number), scope_of(each))
+        }
+        assert sorted(operations["evidence_id"].to_pylist()) == sorted(wanted), scope
+        whole = triples_to_rows(scope, fold(scope, rows_to_operations(operations), vocabulary), "")
+        stands = lake.tables.read(GRAPH_FACTS, [owner_of(scope)])
+        columns = [name for name in GRAPH_FACTS.schema.names if name != "source_digest"]
+        assert stands.select(columns).sort_by("id").to_pylist() == whole.select(columns).sort_by("id").to_pylist(), (
+            "a graph is the fold of all that was committed"
+        )
+        assert len(set(stands["source_digest"].to_pylist())) <= 1
+
+
+def test_the_memories_of_one_agent(rivals: Rivals, place: Place, models: Models, tmp_path: Path) -> None:
+    rivals.race(land_memories, place.root, place.fewer, place.environment)
+    alone = Lake(str(tmp_path / "alone"))
+    events = [event_of(number, each) for number, each in every(rivals, place.fewer)]
+    land_events(alone, models.embedder, sorted({event.hour for event in events}, key=lambda hour: hour.key), events)
+    lake = Lake(place.root)
+    for spec in (MEMORY_EVENTS, MEMORIES):
+        ours, theirs = (each.tables.read(spec).sort_by("id").to_pylist() for each in (lake, alone))
+        assert ours == theirs, spec.name
+
+
+def test_the_index_of_one_agent(rivals: Rivals, place: Place) -> None:
+    rivals.race(merge_index, place.root, place.fewer, place.environment)
+    found = Lake(place.root).index.scan(ACME, Grain.WORKING, ["content"])["content"].to_pylist()
+    numbers = [*range(rivals.count), 9]
+    wanted = [f"{number}-{each} {text}" for number in numbers for each in range(place.fewer) for text in ("one", "two")]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_the_store_of_calls_and_claims(rivals: Rivals, place: Place) -> None:
+    usages = rivals.race(keep_calls, place.root, place.fewer, place.environment)
+    lake = Lake(place.root)
+    lake.calls.settle()
+    calls = lake.tables.read(MODEL_CALLS)["id"].to_pylist()
+    assert len(calls) == len(set(calls)) == (rivals.count + 1) * place.fewer, "what all ask is asked once"
+    texts = lake.tables.read(ANSWERS)["answer"].to_pylist()
+    alone = [f"{number}-{each}" for number, each in every(rivals, place.fewer)]
+    assert sorted(texts) == sorted([*alone, *(f"all-{each}" for each in range(place.fewer))])
+    assert sum(usage.calls for usage in usages) <= len(calls), "what was spent is counted once"
+    rivals.race(count_up, place.root, place.fewer, place.environment)
+    assert lake.storage.read("counter") == str(rivals.count * place.fewer).encode()

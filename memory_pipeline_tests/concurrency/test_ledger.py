@@ -1,0 +1,75 @@
+"""The ledger says of a partition what it holds, however two runs of it that bring different things fall together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.steps.make import make
+from memory_pipeline_tests.building import conversation, hours, table_rows, write
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+
+HOUR = hours("2024-01-15T08")
+
+
+def entry(output: str, period: str = "2024-01-15T08") -> Entry:
+    return Entry("messages", period, "in", output, 1, 1)
+
+
+def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:
+    before = lake.ledger.seen(["messages"], HOUR)
+    assert lake.ledger.record([entry("ours")], before)
+    assert not lake.ledger.record([entry("older"), entry("other", "2024-01-15T09")], before)
+    assert {key: own.output_digest for key, own in lake.ledger.entries("messages").items()} == {HOUR[0].key: "ours"}
+    assert lake.ledger.record([entry("ours")], before), "it says the same"
+    assert lake.ledger.record([entry("newer")], lake.ledger.seen(["messages"], HOUR))
+    assert lake.ledger.record([entry("newest")]), "who has not looked replaces whatever there is"
+
+
+@pytest.mark.parametrize("moment", ["before", "in between"])
+def test_a_run_that_enters_last_has_seen_what_the_other_brought(
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The other run is done when this one is about to enter what it has made, or has read the ledger for that."""
+    lake = Lake(root)
+    write(lake, conversation("I moved to Porto."))
+    overtaken: list[bool] = []
+
+    def other() -> None:
+        if not overtaken:
+            overtaken.append(True)
+            theirs = Lake(root)
+            write(theirs, conversation("I like tea.", conversation_id="newer"))
+            list(make(theirs, models, Grain.WORKING, HOUR))
+
+    original = lake.tables.transform
+
+    def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
+        if spec is not LEDGER:
+            return original(spec, keys, change, **fixed)
+        if moment == "before":
+            other()
+
+        def changed(old: Any) -> Any:
+            made = change(old)
+            other()
+            return made
+
+        return original(spec, keys, changed, **fixed)
+
+    monkeypatch.setattr(lake.tables, "transform", slow)
+    made = list(make(lake, models, Grain.WORKING, HOUR))
+    assert overtaken
+    assert {part.messages for part in made if part.asset == "messages"} == {2}
+    alone = Lake(f"{root} alone")
+    write(alone, conversation("I moved to Porto."), conversation("I like tea.", conversation_id="newer"))
+    list(make(alone, models, Grain.WORKING, HOUR))
+    assert table_rows(lake)["ledger"] == table_rows(alone)["ledger"]
+    assert lake.journal.pending() == []

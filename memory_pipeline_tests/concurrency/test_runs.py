@@ -1,0 +1,158 @@
+"""Runs beside runs: what is made, forgotten, expired or kept at once comes out as if one had come after another."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from memory_pipeline.cli import cli
+from memory_pipeline.defs.runs import run_all
+from memory_pipeline.domain.erasure import without_note
+from memory_pipeline.erasure import forget
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.settings import Settings
+from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline_tests.building import NOW, START, conversation, run, write
+from memory_pipeline_tests.concurrency.rivals import event_of
+from memory_pipeline_tests.erasure.lakes import NOTED, built, held, written
+from memory_pipeline_tests.erasure.test_forgetting import ANNA, is_annas
+from memory_pipeline_tests.lake_digest import differing, lake_digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.concurrency.rivals import Rivals
+
+#: Of the free plan, hours of January have expired and days have not.
+SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
+PLAN = b"workspaces: {acme: {retention: {plan: free}}}"
+LATE = [
+    conversation(f"I will fly to Oslo with {name}.", at="2024-01-15T08:20", conversation_id=f"late {name}", name=name)
+    for name in ("Ines", "Rui", "Tom", "Eva")
+]
+
+
+def make_all(root: str, now: datetime = NOW) -> None:
+    """Make everything that is pending."""
+    run(Lake(root), default_models(), now)
+
+
+def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
+    """Write a conversation of one's own, and make everything that is pending."""
+    lake = Lake(root)
+    write(lake, LATE[number], now=SOON)
+    lake.journal.append([event_of(number, each) for each in range(3)])
+    make_all(root, now)
+
+
+def make_in_dagster(root: str) -> None:
+    """Make everything that is pending as assets."""
+    lake = Lake(root)
+    for _ in run_all(lake, Settings(root=root, start=START), default_models(), NOW):
+        pass
+
+
+def make_by_command(root: str) -> None:
+    """Make everything that is pending with the command."""
+    result = CliRunner().invoke(cli, ["run", "--root", root, "--now", NOW.isoformat()], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def keep_nights(root: str) -> None:
+    """Make the nights that are pending."""
+    lake = Lake(root)
+    keep_up(lake, default_models(), pending_nights(lake, START, NOW), START)
+
+
+def expire_soon(root: str) -> None:
+    """Delete what has expired."""
+    expire(Lake(root), START, SOON)
+
+
+def forget_anna(root: str) -> None:
+    """Forget a person."""
+    forget(Lake(root), default_models(), ANNA, NOW)
+
+
+def settled(root: str) -> dict[str, str]:
+    """Return what a lake holds once all that is pending has been made."""
+    make_all(root)
+    keep_nights(root)
+    lake = Lake(root)
+    assert lake.journal.pending() == []
+    return lake_digest(lake)
+
+
+@pytest.fixture(scope="module")
+def pending(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of which only the journal is written."""
+    folder = tmp_path_factory.mktemp("runs") / "pending"
+    written(Lake(str(folder)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def once(pending: Path) -> dict[str, str]:
+    """What comes of it if one process makes it, once."""
+    folder = pending.with_name("once")
+    shutil.copytree(pending, folder)
+    return settled(str(folder))
+
+
+def copied(folder: Path, name: str) -> str:
+    return str(shutil.copytree(folder, folder.with_name(name)))
+
+
+def test_the_same_partitions_in_dagster_by_the_command_and_beside_nights(
+    rivals: Rivals, pending: Path, once: dict[str, str]
+) -> None:
+    root = copied(pending, "same")
+    works = (make_all, make_in_dagster, make_by_command, keep_nights)
+    rivals.do([partial(work, root) for work in works])
+    assert differing(settled(root), once) == []
+
+
+def test_each_brings_something_else_of_the_same_hours(rivals: Rivals, pending: Path) -> None:
+    root, alone = copied(pending, "others"), copied(pending, "others, alone")
+    rivals.do([partial(write_and_make, root, number) for number in range(3)])
+    for number in range(3):
+        write_and_make(alone, number)
+    assert differing(settled(root), settled(alone)) == []
+
+
+def test_a_person_is_forgotten_meanwhile(rivals: Rivals, pending: Path, models: Models) -> None:
+    root, never = copied(pending, "forgotten"), str(pending.with_name("never"))
+    make_all(root)
+    rivals.do([partial(forget_anna, root), partial(write_and_make, root, 0), partial(keep_nights, root)])
+    settled(root)
+    built(Lake(never), models, lambda record: not is_annas(record), [without_note(NOTED)])
+    write_and_make(never, 0)
+    settled(never)
+    assert held(Lake(root)) == held(Lake(never))
+
+
+def test_hours_expire_meanwhile(rivals: Rivals, pending: Path) -> None:
+    roots = copied(pending, "expired"), copied(pending, "expired, alone")
+    for root in roots:
+        Lake(root).storage.write(CONFIGURATION, PLAN)
+        make_all(root, SOON)
+    racing, alone = roots
+    rivals.do([partial(expire_soon, racing), partial(write_and_make, racing, 0, SOON), partial(expire_soon, racing)])
+    write_and_make(alone, 0, SOON)
+    found = []
+    for root in roots:
+        make_all(root, SOON)
+        expire_soon(root)
+        make_all(root, SOON)
+        found.append(lake_digest(Lake(root)))
+    assert differing(*found) == []

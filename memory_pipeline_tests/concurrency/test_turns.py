@@ -1,0 +1,112 @@
+"""Turns: whoever keeps losing against quicker writers gets through, and a turn ends with who has it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from memory_pipeline.lake import attempts
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.concurrency.conftest import BIG
+from memory_pipeline_tests.concurrency.rivals import append_slowly, append_until, ledger_row, take_and_stay
+
+if TYPE_CHECKING:
+    import pytest
+
+    from memory_pipeline_tests.concurrency.rivals import Rivals
+
+TURN = f"state/turns/tables.{LEDGER.name}.json"
+
+
+class Watched(Storage):
+    """Counts how often it is looked whose turn it is."""
+
+    looks = 0
+
+    def read(self, path: str) -> bytes | None:
+        self.looks += path == TURN
+        return super().read(path)
+
+
+def append(tables: Tables, period: str) -> None:
+    tables.transform(LEDGER, ["shared"], lambda old: pa.concat_tables([old, ledger_row("shared", period)]))
+
+
+def periods(root: str) -> list[str]:
+    found: list[str] = Tables(Storage(root)).read(LEDGER)["period"].to_pylist()
+    return sorted(found)
+
+
+def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, root: str) -> None:
+    append(Tables(Storage(root)), "seed")
+    rounds = 3 if BIG else 1
+    quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
+    # Quick ones go on until this one is done: without turns it would lose every time, and give up.
+    most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if BIG else 0.5), *quick])
+    assert most <= 3 + rivals.count, "who is under way when the turn is taken may still come first, each once"
+    wanted = [f"{number}-{each}" for number, count in enumerate(added, start=1) for each in range(count)]
+    assert periods(root) == sorted(["seed", *(f"0-{each}" for each in range(rounds)), *wanted])
+    assert Storage(root).list("state/turns") == []
+
+
+def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
+    storage = Storage(root)
+    process = multiprocessing.get_context("spawn").Process(target=take_and_stay, args=(root,))
+    process.start()
+    while storage.read("taken") is None:
+        time.sleep(0.05)
+    other = turn_at(storage, f"tables/{LEDGER.name}")
+    held = json.loads(storage.read(TURN) or b"")
+    assert held["pid"] == process.pid
+    process.kill()
+    process.join()
+    assert not other.heed(), "there is nobody to wait for"
+    other.take(timedelta(minutes=1))
+    assert json.loads(storage.read(TURN) or b"")["pid"] == os.getpid()
+    other.give_back()
+    assert storage.read(TURN) is None
+
+
+def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "_PATIENCE", 0.2)
+    tables = Tables(Storage(root))
+    append(tables, "one")
+    theirs = Claims(Storage(root), "state/turns", lambda: datetime.now(UTC))
+    assert theirs.claim(f"tables.{LEDGER.name}", timedelta(hours=1))
+    append(tables, "two")
+    assert periods(root) == ["one", "two"]
+    assert Storage(root).read(TURN) is not None, "it is still theirs"
+
+
+def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_does(root: str) -> None:
+    storage = Watched(root)
+    tables = Tables(storage)
+    append(Tables(Storage(root)), "seed")
+    append(tables, "one")
+    assert storage.looks == 0
+    append(tables, "two")
+    assert storage.looks == 1
+
+
+def test_who_finds_that_others_write_looks_whose_turn_it_is(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.handles._OFTEN", 0.0)
+    storage = Watched(root)
+    tables = Tables(storage)
+    append(Tables(Storage(root)), "seed")
+    append(tables, "one")
+    append(tables, "two")
+    assert storage.looks == 0
+    append(Tables(Storage(root)), "theirs")
+    append(tables, "three")
+    assert storage.looks == 1

@@ -1,0 +1,117 @@
+"""Pools: which runs wait for which, as Dagster's own queue decides it, and the limits that deployments name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
+
+from memory_pipeline.definitions import build_definitions
+from memory_pipeline.defs.pools import AGENTS_POOL, MARTS_POOL, POOLS, pool_of
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.settings import Settings
+from memory_pipeline_tests.building import START
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPOSITORY = Path(__file__).parents[2]
+DEPLOY = REPOSITORY / "deploy"
+#: Jobs by the pool that their runs take a place in.
+HOURS, NIGHT, RETENTION, DAYS = "remember_working", "keep_memories_nightly", "expire_memory", "roll_up_daily"
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
+    return build_definitions(Settings(root=str(tmp_path_factory.mktemp("pools") / "lake"), start=START))
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """Dagster as it is deployed on one machine."""
+    shutil.copy(DEPLOY / "dagster.yaml", tmp_path / "dagster.yaml")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        yield instance
+
+
+def ops(definitions: dg.Definitions) -> dict[str, str | None]:
+    """Return the pool of each op of the deployment."""
+    repository = definitions.get_repository_def()
+    jobs = [repository.get_job(name) for name in repository.job_names]
+    return {op.name: op.pool for job in jobs for op in job.all_node_defs if isinstance(op, dg.OpDefinition)}
+
+
+def started(instance: dg.DagsterInstance, definitions: dg.Definitions, *jobs: str) -> list[str]:
+    """Queue a run of each job, and return those that the queue starts while none of them ends."""
+    for pool in POOLS:  # else the first look at a pool starts all that wait for it
+        if pool not in instance.event_log_storage.get_concurrency_keys():
+            instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+    runs = [instance.create_run_for_job(definitions.resolve_job_def(job)) for job in jobs]
+    storage = instance.event_log_storage
+    counter = GlobalOpConcurrencyLimitsCounter(
+        instance,
+        runs,
+        [],
+        concurrency_keys=storage.get_concurrency_keys(),
+        pool_limits=storage.get_pool_limits(),
+        pool_granularity=instance.get_concurrency_config().pool_config.pool_granularity,
+    )
+    names = []
+    for run in runs:
+        if not counter.is_blocked(run):
+            counter.update_counters_with_launched_item(run)
+            names.append(run.job_name)
+    return names
+
+
+def test_whatever_writes_has_a_pool_and_checks_have_none(definitions: dg.Definitions) -> None:
+    found = ops(definitions)
+    writing = {name: pool for name, pool in found.items() if not name.startswith("check_")}
+    assert writing == {
+        **{f"make_{grain}": pool_of(grain) for grain in Grain},
+        "keep_memories": AGENTS_POOL,
+        "expire": AGENTS_POOL,
+        "make_marts": MARTS_POOL,
+    }
+    assert set(writing.values()) == POOLS.keys()
+    assert {pool for name, pool in found.items() if name.startswith("check_")} == {None}
+
+
+def test_runs_that_share_a_pool_wait_and_others_do_not(
+    instance: dg.DagsterInstance, definitions: dg.Definitions
+) -> None:
+    jobs = (HOURS, HOURS, NIGHT, RETENTION, DAYS, DAYS, "roll_up_weekly", "renew_marts")
+    assert started(instance, definitions, *jobs) == [HOURS, DAYS, "roll_up_weekly", "renew_marts"]
+
+
+def test_a_limit_that_is_raised_lets_so_many_run(instance: dg.DagsterInstance, definitions: dg.Definitions) -> None:
+    instance.event_log_storage.set_concurrency_slots(AGENTS_POOL, 3)
+    jobs = (HOURS, HOURS, NIGHT, HOURS, DAYS, DAYS)
+    assert started(instance, definitions, *jobs) == [HOURS, HOURS, NIGHT, DAYS]
+
+
+def test_every_deployment_limits_whole_runs_to_one_a_pool_unless_it_is_raised() -> None:
+    files = sorted(DEPLOY.rglob("dagster.yaml"))
+    assert files
+    for file in files:
+        pools = yaml.safe_load(file.read_text())["concurrency"]["pools"]
+        assert pools == {"default_limit": 1, "granularity": "run"}, file
+
+
+def test_deployments_raise_pools_that_there_are_and_that_may_be_raised() -> None:
+    named: set[str] = set()
+    for file in (path for path in DEPLOY.rglob("*") if path.is_file()):
+        named |= set(re.findall(r"\bmemory_(?!pipeline)[a-z]+\b", file.read_text(errors="replace")))
+    assert named <= POOLS.keys(), f"no such pools: {sorted(named - POOLS.keys())}"
+    assert MARTS_POOL not in named
+
+
+def test_the_decision_names_every_pool() -> None:
+    page = (REPOSITORY / "docs" / "decisions" / "0017-pools-and-writers.md").read_text()
+    assert set(re.findall(r"`(memory_[a-z]+)`", page)) == POOLS.keys()

@@ -1,0 +1,80 @@
+"""What Compose accepts, of the parts that deploy/compose.yaml uses: a key that is not here is a mistake or news."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_Duration = Annotated[str, Field(pattern=r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?$", min_length=2)]
+#: Versions of images are named: `latest` is another one tomorrow.
+_Image = Annotated[str, Field(pattern=r"^[a-z0-9./-]+:[A-Za-z0-9._-]*[0-9][A-Za-z0-9._-]*$")]
+#: Published on this machine alone.
+_Port = Annotated[str, Field(pattern=r"^127\.0\.0\.1:[0-9]{2,5}:[0-9]{2,5}$")]
+_Volume = Annotated[str, Field(pattern=r"^(\./[\w./-]+:/[\w./-]+:ro|[a-z]+:/[\w./-]+)$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class HealthCheck(_Part):
+    test: list[str]
+    interval: _Duration
+    timeout: _Duration
+    retries: int
+    start_period: _Duration | None = None
+
+
+class Amount(_Part):
+    cpus: Annotated[str, Field(pattern=r"^[0-9.]+$")]
+    memory: Annotated[str, Field(pattern=r"^[0-9]+[MG]$")]
+
+
+class Resources(_Part):
+    limits: Amount
+
+
+class Deploy(_Part):
+    resources: Resources
+    replicas: int = 1
+
+
+class Build(_Part):
+    context: str
+    dockerfile: str
+
+
+class Dependency(_Part):
+    condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
+
+
+class EnvironmentFile(_Part):
+    path: str
+    required: bool
+
+
+class Service(_Part):
+    image: _Image
+    build: Build | None = None
+    command: list[str] | None = None
+    init: bool = False
+    restart: Annotated[str, Field(pattern=r"^(no|always|unless-stopped|on-failure(:[0-9]+)?)$")] | None = None
+    cap_drop: list[str] = []
+    security_opt: list[str] = []
+    environment: dict[str, str] = {}
+    env_file: list[EnvironmentFile] = []
+    volumes: list[_Volume] = []
+    ports: list[_Port] = []
+    healthcheck: HealthCheck | None = None
+    depends_on: dict[str, Dependency] = {}
+    stop_grace_period: _Duration | None = None
+    profiles: list[str] = []
+    # Nothing takes all the memory of the machine.
+    deploy: Deploy
+
+
+class Compose(_Part):
+    name: str
+    services: dict[str, Service]
+    volumes: dict[str, None]

@@ -1,0 +1,207 @@
+"""compose.yaml: what Compose accepts, and that its parts fit to each other and to the files that they mount."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import ValidationError
+
+from memory_pipeline_tests.deploy.commands import fault_of
+from memory_pipeline_tests.deploy.compose_schema import Compose, Service
+from memory_pipeline_tests.deploy.reading import (
+    DEPLOY,
+    ROOT,
+    MissingVariableError,
+    compose,
+    read_variables,
+    read_yaml,
+    text_of,
+    variables_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRETS = {"DAGSTER_PG_PASSWORD": "a1b2c3", "REDIS_PASSWORD": "d4e5f6"}
+INSTANCE, WORKSPACE = "/opt/dagster/dagster_home/dagster.yaml", "/opt/dagster/workspace.yaml"
+#: What runs the pipeline's code on the lake.
+WITH_LAKE = {"code", "worker"}
+
+
+@pytest.fixture
+def services() -> dict[str, Service]:
+    """Return the services as Compose sees them for somebody who has only filled in the passwords."""
+    return Compose.model_validate(compose({**read_variables("example.env"), **SECRETS})).services
+
+
+def mounts(service: Service) -> dict[str, str]:
+    """Return what is mounted: path inside, and the file or volume outside."""
+    pairs = (mount.removesuffix(":ro").split(":") for mount in service.volumes)
+    return {inside: outside for outside, inside in pairs}
+
+
+def command_lines(services: dict[str, Service]) -> Iterator[list[str]]:
+    """Yield the commands of the image's programs, those that look after them too."""
+    for service in services.values():
+        check = service.healthcheck.test if service.healthcheck else []
+        for words in (service.command or [], check[1:]):
+            line = shlex.split(words[0]) if len(words) == 1 else words
+            if line and line[0] in {"dagster", "dagster-daemon", "dagster-webserver", "celery"}:
+                yield line
+
+
+def test_it_starts_with_the_passwords_alone(services: dict[str, Service]) -> None:
+    assert set(services) == {"postgres", "redis", "prepare", "code", "web", "daemon", "worker", "s3", "bucket"}
+    assert {name for name, service in services.items() if service.profiles} == {"s3", "bucket"}
+
+
+@pytest.mark.parametrize("missing", sorted(SECRETS))
+def test_without_a_password_it_does_not_start(missing: str) -> None:
+    given = {**read_variables("example.env"), **SECRETS, missing: ""}
+    with pytest.raises(MissingVariableError, match=rf"{missing}: set it in deploy/\.env"):
+        compose(given)
+
+
+def test_the_schema_refuses_what_is_not_known(services: dict[str, Service]) -> None:
+    given = services["code"].model_dump(exclude_unset=True)
+    assert Service.model_validate(given)
+    for wrong in ({"restrat": "no"}, {"image": "memory-pipeline:latest"}, {"ports": ["3000:3000"]}):
+        with pytest.raises(ValidationError):
+            Service.model_validate({**given, **wrong})
+
+
+def test_two_workers_do_what_the_queue_lets_go(services: dict[str, Service]) -> None:
+    workers = services["worker"].deploy.replicas
+    assert workers == 2
+    assert read_yaml("celery/dagster.yaml")["concurrency"]["runs"]["max_concurrent_runs"] == workers
+    assert services["prepare"].environment["RUNS_AT_ONCE"] == str(workers)
+
+
+def test_every_process_of_dagster_knows_what_its_files_refer_to(services: dict[str, Service]) -> None:
+    seen = set()
+    for name, service in services.items():
+        for inside, outside in mounts(service).items():
+            if inside in {INSTANCE, WORKSPACE}:
+                needed = variables_of(read_yaml(outside))
+                assert needed <= set(service.environment), (name, needed - set(service.environment))
+                seen.add((name, inside))
+    assert {name for name, inside in seen if inside == INSTANCE} == {"prepare", "code", "web", "daemon", "worker"}
+    assert {name for name, inside in seen if inside == WORKSPACE} >= {"web", "daemon"}
+
+
+def test_the_addresses_lead_to_services(services: dict[str, Service]) -> None:
+    instance = services["web"].environment
+    assert services[instance["DAGSTER_PG_HOST"]].environment["POSTGRES_PASSWORD"] == instance["DAGSTER_PG_PASSWORD"]
+    database = services[instance["DAGSTER_PG_HOST"]].environment
+    assert (database["POSTGRES_USER"], database["POSTGRES_DB"]) == (
+        instance["DAGSTER_PG_USERNAME"],
+        instance["DAGSTER_PG_DB"],
+    )
+    for name in ("DAGSTER_CELERY_BROKER_URL", "DAGSTER_CELERY_BACKEND_URL"):
+        match = re.fullmatch(r"redis://:(\w+)@(\w+):6379/[01]", instance[name])
+        assert match
+        assert services[match[2]].environment["REDIS_PASSWORD"] == match[1] == SECRETS["REDIS_PASSWORD"]
+    code = services[instance["DAGSTER_CODE_HOST"]]
+    assert code.command
+    assert code.command[code.command.index("--port") + 1] == instance["DAGSTER_CODE_PORT"]
+    assert code.healthcheck
+    assert code.healthcheck.test[-1] == instance["DAGSTER_CODE_PORT"]
+    web = services["web"]
+    assert web.command
+    assert web.command[web.command.index("--port") + 1] == web.ports[0].rpartition(":")[2]
+
+
+def test_the_workers_settings_are_read_from_their_environment(
+    services: dict[str, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = services["worker"]
+    file = DEPLOY / "celery" / "dagster_celery_config.py"
+    assert f"COPY deploy/celery/{file.name} {worker.environment['PYTHONPATH']}/" in text_of("Dockerfile")
+    for name, value in worker.environment.items():
+        monkeypatch.setenv(name, value)
+    settings = runpy.run_path(str(file))
+    # The launcher sends to where the workers listen, and asks where they answer.
+    assert settings["broker_url"] == worker.environment["DAGSTER_CELERY_BROKER_URL"]
+    assert settings["result_backend"] == worker.environment["DAGSTER_CELERY_BACKEND_URL"]
+    assert (settings["worker_concurrency"], settings["worker_disable_prefetch"]) == (1, True)
+    shared = read_yaml("celery/dagster.yaml")["run_launcher"]["config"]["config_source"]
+    assert shared == {name: settings[name] for name in shared}
+    from celery.app.defaults import NAMESPACES, flatten
+
+    known = {name for name, _ in flatten(NAMESPACES)}
+    assert {name for name in settings if name.islower() and not name.startswith("_")} - {"os", "annotations"} <= known
+
+
+def test_what_touches_the_lake_knows_it(services: dict[str, Service]) -> None:
+    for name, service in services.items():
+        lake = {variable for variable in service.environment if variable.startswith("MEMORY_PIPELINE_")}
+        assert bool(lake) == (name in WITH_LAKE), name
+        if lake:
+            assert service.environment["MEMORY_PIPELINE_ROOT"] == "/lake"
+            assert mounts(service)["/lake"] == "lake"
+            assert [file.path for file in service.env_file] == [".env"]
+
+
+def test_commands_are_those_of_the_installed_programs(services: dict[str, Service]) -> None:
+    lines = list(command_lines(services))
+    assert len(lines) == 7
+    assert {line[0] for line in lines} == {"dagster", "dagster-daemon", "dagster-webserver", "celery"}
+    assert {" ".join(line): fault for line in lines if (fault := fault_of(line))} == {}
+    assert fault_of(["dagster", "api", "grpc", "--modul", "memory_pipeline.definitions"])
+    assert fault_of(["dagster-daemon", "liveness"])
+
+
+def test_commands_name_files_that_are_there(services: dict[str, Service]) -> None:
+    image = text_of("Dockerfile")
+    for name, service in services.items():
+        paths = {word for word in service.command or [] if re.fullmatch(r"/opt/dagster/[\w./]+", word)}
+        copied = {f"/opt/dagster/{file}" for file in re.findall(r"COPY deploy/(\w+\.\w+) /opt/dagster/", image)}
+        assert paths <= {*mounts(service), *copied}, name
+        for outside in mounts(service).values():
+            assert not outside.startswith("./") or (DEPLOY / outside).is_file(), outside
+
+
+def test_what_starts_waits_for_what_it_needs(services: dict[str, Service]) -> None:
+    for name, service in services.items():
+        for needed, how in service.depends_on.items():
+            assert needed in services
+            assert how.condition != "service_healthy" or services[needed].healthcheck, (name, needed)
+    prepared = {name for name, service in services.items() if "prepare" in service.depends_on}
+    assert prepared == {"code", "worker"}  # and what waits for those
+
+
+def test_nothing_is_reached_from_outside_but_the_pages_on_this_machine(services: dict[str, Service]) -> None:
+    assert {name: service.ports for name, service in services.items() if service.ports} == {
+        "web": ["127.0.0.1:3000:3000"]
+    }
+    ours = [service for service in services.values() if service.image.startswith("memory-pipeline:")]
+    assert len(ours) == 6
+    assert all(service.cap_drop == ["ALL"] and service.init for service in ours)
+
+
+def test_what_must_stay_lies_in_volumes(services: dict[str, Service]) -> None:
+    named = Compose.model_validate(compose({**read_variables("example.env"), **SECRETS})).volumes
+    used = {outside for service in services.values() for outside in mounts(service).values() if "/" not in outside}
+    assert used == set(named) == {"postgres", "redis", "lake"}
+
+
+def test_the_example_of_secrets_holds_none() -> None:
+    given = read_variables("example.env")
+    assert {name: given[name] for name in SECRETS} == dict.fromkeys(SECRETS, "")
+    wanted = set(re.findall(r"\$\{(\w+)", text_of("compose.yaml")))
+    assert wanted == set(given)
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_stand_in_for_a_bucket_is_the_one_of_the_tests(services: dict[str, Service]) -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    match = re.search(r"^moto(?:\[[^\]]*\])?==(\S+)", lock, re.MULTILINE)
+    assert match
+    assert services["s3"].image == f"motoserver/moto:{match[1]}"
+    bucket = re.search(r"Bucket='(\w+)'", (services["bucket"].command or [""])[-1])
+    assert bucket
+    assert f"s3://{bucket[1]}/" in text_of("example.env")

@@ -1,0 +1,172 @@
+"""A commit whose answer was lost is made once, and whoever made it knows that it was made.
+
+``late`` is the worst case: the store did what it was asked and answered 500, so that its client asks again and is told
+that another was first. After ``lost`` nobody asks again, and nobody knows whether it was done.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake.collection import VectorCollection
+from memory_pipeline.lake.items import VectorItem
+from memory_pipeline.lake.lake import Lake
+from memory_pipeline.lake.marts import Marts
+from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.vectors import Cut, VectorIndex
+from memory_pipeline_tests.fault_proxy import Fault
+from memory_pipeline_tests.faults.rows import indexed, ledger
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.fault_proxy import FaultProxyProcess
+
+BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
+#: Faults after which nobody knows whether a request was done, and one after which it was not.
+KINDS = ("late", "lost", "half", "reset")
+COMMIT = r"_delta_log/\d+\.json$"
+ANNA = Scope("acme", "anna")
+
+
+def struck_by(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test under some kinds of fault; under all where there is time."""
+    return pytest.mark.parametrize("kind", KINDS if BIG else kinds)
+
+
+def held(uri: str) -> list[tuple[str, str]]:
+    """Return the ledger's rows, read by one who was not there."""
+    rows = Tables(Storage(uri)).read(LEDGER)
+    return sorted(zip(rows["bucket"].to_pylist(), rows["period"].to_pylist(), strict=True))
+
+
+def made(uri: str) -> Tables:
+    """Return tables with two partitions of the ledger."""
+    tables = Tables(Storage(uri))
+    tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
+    return tables
+
+
+def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
+    """Have the next request that writes what matches end in a fault."""
+    proxy.faults = [Fault(kind, method="PUT", match=match)]
+
+
+@struck_by("late", "lost")
+def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    tables = made(far)
+    strike(proxy, kind)
+    # What adds to what it finds would add twice, did it begin again on its own commit.
+    done = tables.transform(LEDGER, ["a"], lambda old: pa.concat_tables([old, ledger("a", f"new {old.num_rows}")]))
+
+    assert proxy.counts[kind] == 1
+    assert done.changed == {"a"}
+    assert held(far) == [("a", "1"), ("a", "2"), ("a", "new 2"), ("b", "3")]
+    assert tables.replace(LEDGER, ["b"], ledger("b", "4")).changed == {"b"}
+
+
+@struck_by("late")
+def test_a_table_is_made_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    strike(proxy, kind, r"_delta_log/0+\.json$")
+    made(far)
+    assert proxy.counts[kind] == 1
+    assert held(far) == [("a", "1"), ("a", "2"), ("b", "3")]
+
+
+@struck_by("late", "lost")
+def test_rows_are_dropped_once_and_the_others_stay(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    tables = made(far)
+    strike(proxy, kind)
+    counts = tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
+
+    assert proxy.counts[kind] == 1
+    assert held(far) == [("a", "2"), ("b", "3")]
+    assert counts == {"a": 1}
+
+
+@struck_by("lost")
+def test_partitions_are_removed_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    tables = made(far)
+    strike(proxy, kind)
+    assert tables.remove(LEDGER, ["a"]) == {"a"}
+    assert proxy.counts[kind] == 1
+    assert held(far) == [("b", "3")]
+
+
+@struck_by("late")
+def test_a_table_is_purged(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    tables = made(far)
+    tables.remove(LEDGER, ["a"])
+    strike(proxy, kind)
+    tables.purge(LEDGER)
+
+    assert proxy.counts[kind] == 1
+    assert held(far) == [("b", "3")]
+    assert not [entry for entry in Storage(far).list("tables") if "bucket=a" in entry.path]
+
+
+@struck_by("late")
+@pytest.mark.parametrize("match", [r"_delta_log/0+\.json$", r"_delta_log/0+1\.json$"], ids=["made", "changed"])
+def test_a_mart_is_written_once(far: str, proxy: FaultProxyProcess, kind: str, match: str) -> None:
+    marts = Marts(Storage(far))
+    rows = ledger("a", "1", "2").select(["bucket", "period"])
+    strike(proxy, kind, match)
+    first = marts.replace("growth", rows, column="bucket", values=None)
+    second = marts.replace("growth", ledger("b", "3").select(rows.column_names), column="bucket", values=["b"])
+
+    assert proxy.counts[kind] == 1
+    assert (first.changed, second.changed) == (True, True)
+    found = Marts(Storage(far)).dataset("growth")
+    assert found is not None
+    assert sorted(found.to_table()["period"].to_pylist()) == ["1", "2", "3"]
+
+
+def contents(uri: str) -> list[str]:
+    return sorted(VectorIndex(Storage(uri)).scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist())
+
+
+@struck_by("lost")
+@pytest.mark.parametrize("version", [1, 2], ids=["made", "filled"])
+def test_an_index_holds_what_was_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
+    index = VectorIndex(Storage(far))
+    monday, tuesday = (Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16"))
+    proxy.faults = [Fault(kind, method="PUT", match=r"\.manifest$", after=version - 1)]
+    index.replace(Grain.DAILY, [monday], {ANNA: indexed("2024-01-15", "one", "two")})
+    assert proxy.counts[kind] == 1
+    assert contents(far) == ["one", "two"]
+    strike(proxy, kind, r"\.manifest$")
+    index.replace(Grain.DAILY, [monday, tuesday], {ANNA: indexed("2024-01-16", "three")})
+    assert contents(far) == ["three"]
+
+
+@struck_by("late")
+def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    index = VectorIndex(Storage(far))
+    days = [Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16")]
+    both = pa.concat_tables([indexed("2024-01-15", "one"), indexed("2024-01-16", "two")])
+    index.replace(Grain.DAILY, days, {ANNA: both})
+    strike(proxy, kind, r"\.manifest$")
+    assert index.remove(Grain.DAILY, {ANNA: [Cut("2024-01-15")]}) == {ANNA: 1}
+    assert proxy.counts[kind] == 1
+    assert contents(far) == ["two"]
+
+
+@struck_by("late")
+def test_items_of_a_collection_are_there_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+    vectors = VectorCollection(Lake(far), ANNA, 2)
+    vectors.upsert([VectorItem("a", [1.0, 0.0], "one")])
+    strike(proxy, kind, r"\.manifest$")
+    vectors.upsert([VectorItem("a", [1.0, 0.0], "two"), VectorItem("b", [0.0, 1.0], "three")])
+    assert proxy.counts[kind] == 1
+    assert [match.content for match in vectors.search([1.0, 0.0])] == ["two", "three"]
+    strike(proxy, kind, r"\.manifest$")
+    vectors.delete(["a"])
+    assert vectors.stats().items == 1

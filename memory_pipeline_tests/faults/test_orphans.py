@@ -1,0 +1,183 @@
+"""What killed processes leave behind is found, shown, and collected once it is an hour old; what lives stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from click.testing import CliRunner
+
+from memory_pipeline.cli.root import cli
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.orphans import AGE, collect_orphans
+from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.vectors import Cut
+from memory_pipeline_tests.faults.rows import indexed, ledger
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake.storage import Storage
+
+#: Files as killed writers leave them, and of what kind they are.
+ORPHANS = {
+    "tables/ledger/bucket=a/part-00000-dead-c000.zstd.parquet": "tables",
+    "vectordb/acme/anna__daily.lance/data/dead.lance": "index",
+    "vectordb/acme/anna__daily.lance/_transactions/9-dead.txn": "index",
+    "vectordb/acme/anna__daily.lance/_deletions/0-7-12345678901234567890.arrow": "index",
+    "vectordb/acme/anna__daily.lance/_indices/0d6d1c58-3bb5-4d35-9a1c-6f2c2b9a5c11/part_0_docs.lance": "index",
+    "vectordb/acme/half__daily.lance/data/dead.lance": "index",
+    "state/created-twice-01H00000000000000000000000": "partial",
+}
+#: Which only a disk shows.
+PARTIAL = {
+    "journal/pending/acme/anna/.2024-01-15T08__01H.jsonl.01HQ0000000000000000000000": "partial",
+    "tables/ledger/bucket=a/part-00000-half.parquet#1": "partial",
+}
+ANNA = Scope("acme", "anna")
+
+
+@pytest.fixture
+def whole(root: str) -> Lake:
+    """A lake with tables and an index that have rows, deleted rows, indices and old versions."""
+    lake = Lake(root)
+    lake.ensure()
+    lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
+    lake.tables.replace(LEDGER, ["b"], ledger("b", "4"))
+    days = [Period.parse("daily", f"2024-01-{day}") for day in range(15, 20)]
+    lake.index.replace(Grain.DAILY, days, {ANNA: pa.concat_tables([indexed(day.key, "one", "two") for day in days])})
+    lake.index.remove(Grain.DAILY, {ANNA: [Cut("2024-01-15")]})
+    lake.index.replace(Grain.DAILY, days[1:2], {ANNA: indexed("2024-01-16", "three")})
+    return lake
+
+
+def files(storage: Storage) -> set[str]:
+    return {entry.path for entry in [*storage.list(""), *storage.partial()]}
+
+
+def held(lake: Lake) -> tuple[list[str], list[str], int]:
+    """Return what those who read find, by rows, by words and by deleted rows."""
+    fresh = Lake(lake.storage.uri)
+    return (
+        sorted(fresh.tables.read(LEDGER)["period"].to_pylist()),
+        sorted(fresh.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()),
+        fresh.index.count(ANNA, Grain.DAILY),
+    )
+
+
+def leave_behind(root: str) -> dict[str, str]:
+    """Put files into a folder as killed writers leave them; return them with their kinds."""
+    left = ORPHANS | PARTIAL
+    for path in left:
+        file = Path(root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"dead")
+    return left
+
+
+def make_older(root: str) -> None:
+    """Let all files of a folder be two hours older."""
+    for file in Path(root).rglob("*"):
+        then = file.stat().st_mtime - 7200
+        os.utime(file, (then, then))
+
+
+def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: str) -> None:
+    # What a purge of the table would take is no orphan, and has to go first for this comparison.
+    whole.tables.purge(LEDGER)
+    before, rows = files(whole.storage), held(whole)
+    left = leave_behind(root)
+    now = datetime.now(UTC)
+    young = collect_orphans(whole.storage, whole.tables, now, dry_run=True)
+    assert {kind: purged.files for kind, purged in young.items() if purged.files} == {}
+
+    make_older(root)
+    shown = collect_orphans(whole.storage, whole.tables, now, dry_run=True)
+    assert {kind: (purged.files, purged.bytes) for kind, purged in shown.items() if purged.files} == {
+        kind: (count, 4 * count) for kind in set(left.values()) if (count := list(left.values()).count(kind))
+    }
+    assert files(whole.storage) == before | left.keys()
+
+    assert collect_orphans(whole.storage, whole.tables, now) == shown
+    assert not left.keys() & files(whole.storage)
+    gone = before - files(whole.storage)
+    assert not gone, f"these were in use: {gone}"
+    assert held(whole) == rows
+    again = collect_orphans(whole.storage, whole.tables, now)
+    assert {kind for kind, purged in again.items() if purged.files} == set()
+
+
+def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(whole: Lake, root: str) -> None:
+    make_older(root)
+    make_older(root)
+    collect_orphans(whole.storage, whole.tables, datetime.now(UTC))
+    old = Path(root, "vectordb/acme/anna__daily.lance/data/dead.lance")
+    old.write_bytes(b"dead")
+    then = time.time() - 4 * 3600
+    os.utime(old, (then, then))
+    assert collect_orphans(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 0
+    fresh = Path(root, "vectordb/acme/anna__daily.lance/data/fresh.lance")
+    fresh.write_bytes(b"dead")
+    assert collect_orphans(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 1
+    assert fresh.exists()
+    assert not old.exists()
+
+
+def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: str) -> None:
+    now = datetime.now(UTC)
+    living = Claims(whole.storage, "calls/claims", lambda: now)
+    assert living.claim("living", timedelta(days=1))
+    dead = {"host": "elsewhere", "pid": 1, "process": "x", "until": (now - 2 * AGE).isoformat(), "id": "y"}
+    whole.storage.write("calls/claims/dead.json", json.dumps(dead).encode())
+    whole.storage.write("calls/claims/dead.0123456789abcdef.json", json.dumps(dead).encode())
+    make_older(root)
+    assert collect_orphans(whole.storage, whole.tables, now, dry_run=True)["claims"].files == 2
+    assert collect_orphans(whole.storage, whole.tables, now)["claims"].files == 2
+    assert [entry.path for entry in whole.storage.list("calls/claims")] == ["calls/claims/living.json"]
+
+
+def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) -> None:
+    leave_behind(root)
+    make_older(root)
+    run = CliRunner()
+    shown = run.invoke(cli, ["expire", "--dry-run", "--root", root], catch_exceptions=False).output
+    assert "left behind by processes that were killed: partial: 3 files, 12 bytes would go" in shown
+    done = json.loads(run.invoke(cli, ["expire", "--json", "--root", root], catch_exceptions=False).output)
+    assert done["left_behind"]["index"] == {"files": 5, "bytes": 20}
+    assert not (ORPHANS | PARTIAL).keys() & files(whole.storage)
+
+
+def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
+    lake = Lake(s3_root)
+    lake.ensure()
+    lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "3")]))
+    lake.tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
+    day = Period.parse("daily", "2024-01-15")
+    lake.index.replace(Grain.DAILY, [day], {ANNA: indexed(day.key, "one", "two")})
+    rows = held(lake)
+    for path in ORPHANS:
+        lake.storage.write(path, b"dead")
+    bucket = lake.storage._bucket  # there is no door for what only a killed library does
+    assert bucket is not None
+    key = s3_root.removeprefix(f"s3://{bucket.store.bucket}/") + "/tables/ledger/part-half.parquet"
+    bucket.store.files.call_s3("create_multipart_upload", Bucket=bucket.store.bucket, Key=key)
+    before = files(lake.storage)
+
+    # A server's files cannot be made older; so the clock is put on. Deltalake looks at a clock of its own.
+    later = datetime.now(UTC) + 2 * AGE
+    shown = collect_orphans(lake.storage, lake.tables, later, dry_run=True)
+    assert (shown["index"].files, shown["partial"].files, shown["uploads"].files) == (5, 1, 1)
+    assert files(lake.storage) == before
+    assert collect_orphans(lake.storage, lake.tables, later) == shown
+    assert before - files(lake.storage) == {path for path, kind in ORPHANS.items() if kind != "tables"}
+    assert lake.storage.abandoned_uploads(later, abort=False) == []
+    assert held(lake) == rows

@@ -1,0 +1,143 @@
+"""Says in a few words all that a lake holds: two lakes that were made from the same journal have equal digests.
+
+In a test::
+
+    assert differing(lake_digest(left), lake_digest(right)) == []
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.lake.cutting import index_tables
+from memory_pipeline.lake.marts import Marts
+from memory_pipeline.lake.schemas import LEDGER, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from memory_pipeline.lake import Lake
+
+#: Columns that a clock or chance decides, and not what was said; all rows of a table are counted nevertheless.
+_LEFT_OUT = {
+    "messages": {"received_at"},
+    "model_calls": {"hour", "id", "request_id", "called_at", "seconds"},
+    "expirations": {"at"},
+    "tombstones": {"id", "salt", "mark", "forgotten_at"},
+}
+#: Index tables that are read at a time.
+_AT_ONCE = 8
+_DIGITS = 16
+
+
+def lake_digest(lake: Lake) -> dict[str, str]:
+    """Return a digest of each table, of each agent's index tables, and of the journal; what holds nothing is missing.
+
+    ======================================== ========================================================================
+    ``tables/messages`` and so on            all rows in one order, but for columns that a clock or chance decides
+    ``index/{workspace}/{agent}/{grain}``    all rows of an agent's index table
+    ``journal/pending/{workspace}/{agent}``  what its files say, however it is cut into files
+    ``journal/quarantine``                   the records that were set aside
+    ======================================== ========================================================================
+
+    Each begins with the number of rows. Collections are left out, and so are marts: see :func:`marts_digest`.
+    """
+    found = {f"tables/{name}": digest_of_rows(_rows(lake, name), _LEFT_OUT.get(name, set())) for name in TABLES}
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        tables = list(_index_tables(lake))
+        scanned = threads.map(lambda table: digest_of_rows(lake.index.scan(*table)), tables)
+        found |= {f"index/{_named(scope)}/{grain}": text for (scope, grain), text in zip(tables, scanned, strict=True)}
+    found |= _pending(lake)
+    aside = [json.dumps(rejection.record, sort_keys=True, default=str) for rejection in lake.journal.quarantined()]
+    found["journal/quarantine"] = _of_lines(aside)
+    return {name: text for name, text in found.items() if not text.startswith("0 ")}
+
+
+def marts_digest(lake: Lake) -> dict[str, str]:
+    """Return a digest of each mart, beginning with the number of its rows."""
+    marts = Marts(lake.storage)
+    found = {name: marts.dataset(name) for name in lake.storage.folders("marts")}
+    return {f"marts/{name}": digest_of_rows(mart.to_table()) for name, mart in found.items() if mart is not None}
+
+
+def differing(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """Return what two lakes hold differently, a line each with both digests."""
+    names = sorted(left.keys() | right.keys())
+    return [
+        f"{name}: {left.get(name, 'nothing')} | {right.get(name, 'nothing')}"
+        for name in names
+        if left.get(name) != right.get(name)
+    ]
+
+
+def digest_of_rows(rows: pa.Table, left_out: set[str] | frozenset[str] = frozenset()) -> str:
+    """Return the number of rows and a digest over them, whatever their order and however they lie in memory."""
+    columns = [_texts(rows[name]) for name in sorted(rows.column_names) if name not in left_out]
+    return _of_lines(["\x1f".join(row) for row in zip(*columns, strict=True)])
+
+
+def _named(scope: Scope) -> str:
+    return f"{scope.workspace_id}/{scope.agent_id}"
+
+
+def _rows(lake: Lake, name: str) -> pa.Table:
+    rows = lake.tables.read(TABLES[name])
+    if name != LEDGER.name:
+        return rows
+    # Who makes a whole range looks at silent periods, too; that one was looked at says nothing about what is there.
+    is_empty = pc.and_(pc.equal(rows["output_digest"], NOTHING), pc.equal(rows["input_digest"], NOTHING))
+    return rows.filter(pc.invert(is_empty))
+
+
+def _index_tables(lake: Lake) -> Iterator[tuple[Scope, Grain]]:
+    for workspace_id in lake.storage.folders("vectordb"):
+        for scope, name in index_tables(lake.storage, workspace_id):
+            yield scope, Grain(name.rpartition("__")[2])
+
+
+def _pending(lake: Lake) -> dict[str, str]:
+    """Return the digests of what agents wrote and nobody has taken yet."""
+    lines: dict[str, list[str]] = {}
+    for file in lake.journal.pending():
+        for line in (lake.storage.read(file.path) or b"").splitlines():
+            lines.setdefault(f"journal/pending/{_named(file.scope)}", []).append(_without_clock(line))
+    return {name: _of_lines(texts) for name, texts in lines.items()}
+
+
+def _without_clock(line: bytes) -> str:
+    try:
+        record = json.loads(line)
+        record.pop("received_at", None)
+    except (ValueError, AttributeError):
+        return line.decode(errors="backslashreplace")
+    return json.dumps(record, sort_keys=True)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """Return the values as texts; of vectors their bytes, which is many times faster."""
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+    if is_list and pa.types.is_floating(kind.value_type):
+        return [_bytes_of(vector) for chunk in column.chunks for vector in chunk]
+    return [json.dumps(value, sort_keys=True, default=str) for value in column.to_pylist()]
+
+
+def _bytes_of(vector: Any) -> str:
+    return "null" if not vector.is_valid else vector.values.to_numpy(zero_copy_only=False).tobytes().hex()
+
+
+def _of_lines(lines: list[str]) -> str:
+    total = blake2b(digest_size=_DIGITS)
+    # The texts may be large, and are sorted by their hashes.
+    for each in sorted(blake2b(line.encode(errors="surrogatepass"), digest_size=_DIGITS).digest() for line in lines):
+        total.update(each)
+    return f"{len(lines)} {total.hexdigest()}"

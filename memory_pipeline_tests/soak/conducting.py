@@ -1,0 +1,373 @@
+"""Conducts a soak: starts and kills processes, sets the clock, disturbs the network, and tells how it goes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline_tests.fault_proxy import Fault
+from memory_pipeline_tests.soak.course import Operation
+from memory_pipeline_tests.soak.nursery import Nursery
+from memory_pipeline_tests.soak.operating import STEPS
+from memory_pipeline_tests.soak.processes import Own, Process
+from memory_pipeline_tests.soak.station import Clock, Log, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from memory_pipeline_tests.fault_proxy import FaultProxy
+    from memory_pipeline_tests.soak.station import Station
+
+#: In the environment of all processes of a soak: those that are left over are known by it.
+MARK = "MEMORY_PIPELINE_SOAK"
+#: Seconds: after which an operation counts as stuck, after which a disturbance is surely over, and between two lines.
+_STUCK, _CALM_AFTER, _TELL_EVERY = 600.0, 10.0, 10.0
+#: How often an operation that fails is tried again.
+_ATTEMPTS = 8
+#: What an error says that may be tried again: others were first.
+_OVERTAKEN = ("lost against other writers", "writers bring more and more")
+_PAUSE = 0.05
+
+
+@dataclass
+class Lane:
+    """Operations that follow each other, with the process that does the first of them."""
+
+    waiting: list[Operation] = field(default_factory=list)
+    process: Process | None = None
+    kills: list[float] = field(default_factory=list)
+    failures: int = 0
+
+
+class Conductor:
+    """Conducts one soak.
+
+    Args:
+        station: where it meets.
+        environment: with which processes find the lake.
+        proxy: what disturbs the network; None where there is none.
+        pace: seconds that a tick takes at least.
+        verbose: tell each event.
+    """
+
+    def __init__(
+        self, station: Station, environment: Mapping[str, str], proxy: FaultProxy | None, pace: float, *, verbose: bool
+    ) -> None:
+        self._station = station
+        self._course = station.course
+        self._proxy = proxy
+        self._pace = pace
+        self._verbose = verbose
+        unwanted = ("MEMORY_PIPELINE_", "DAGSTER_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+        self._environment = {**kept, **environment, MARK: str(station.folder), "POLARS_MAX_THREADS": "2"}
+        self._nursery = Nursery(self._environment, station.folder)
+        self._events = Log(station.folder / "events.jsonl")
+        self._lanes: dict[str, Lane] = {}
+        self._people: dict[str, Process] = {}
+        self._tails = {f"w{n}": Tail(station.oracle(f"w{n}")) for n in range(self._course.writers)}
+        self._readings = {f"r{n}": Tail(station.reading(f"r{n}")) for n in range(self._course.readers)}
+        self._reached = dict.fromkeys(self._tails, -1)
+        self._rough_until = 0.0
+        self._told = self._began = time.monotonic()
+        self._is_ending = False
+        self.tick = -1
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.failures: Counter[str] = Counter()
+        self.latencies: dict[str, list[float]] = {}
+        self.stopped = False
+
+    # The course.
+
+    def conduct(self, seconds: float) -> None:
+        """Go on for so many seconds, then end all that was begun."""
+        self._began = time.monotonic()
+        deadline = self._began + seconds
+        self._begin_tick(0)
+        for name in (*self._tails, *self._readings):
+            self._start_person(name)
+        tick = 0
+        while True:
+            began = time.monotonic()
+            while not self._may_go_on(tick, began):
+                self._pump()
+            if self._course.looks(tick):
+                self._rest()
+                self._look()
+            if self.stopped or time.monotonic() >= deadline:
+                break
+            tick += 1
+            self._begin_tick(tick)
+        self._rest()
+        self._set_clock(is_over=True)
+        self._is_ending = True
+        while self._people:
+            self._pump()
+        self._tell(force=True)
+
+    def _begin_tick(self, tick: int) -> None:
+        self.tick = tick
+        trouble = self._course.trouble(tick)
+        self._event("tick", tick=tick, now=self._course.now(tick).isoformat())
+        for operation in self._course.operations(tick):
+            self._lanes.setdefault(operation.lane, Lane()).waiting.append(operation)
+        for name, after in trouble.kills:
+            if name in self._people:
+                self._people[name].kill_at = time.monotonic() + after
+        self._disturb(trouble.faults, trouble.latency)
+        self._set_clock()
+
+    def _may_go_on(self, tick: int, began: float) -> bool:
+        """Tell whether the next tick may begin: writers have done theirs, and operations are not too far behind."""
+        is_written = all(reached >= tick for reached in self._reached.values())
+        is_keeping_up = all(not lane.waiting for lane in self._lanes.values())
+        return is_written and is_keeping_up and time.monotonic() - began >= self._pace
+
+    def _rest(self) -> None:
+        """Wait until nothing is at work but readers, undisturbed."""
+        self._disturb((), 0.0)
+        while any(lane.waiting or lane.process for lane in self._lanes.values()) or not all(
+            reached >= self.tick for reached in self._reached.values()
+        ):
+            self._pump()
+
+    def _look(self) -> None:
+        """Make what is pending, and run all checks."""
+        now = self._course.now(self.tick)
+        self.do(Operation(self.tick, "look", "run", now))
+        self.do(Operation(self.tick, "look", "check", now))
+
+    def do(self, operation: Operation) -> None:
+        """Do an operation to its end, while nothing else is begun."""
+        self._lanes.setdefault(operation.lane, Lane()).waiting.append(operation)
+        while any(lane.waiting or lane.process for lane in self._lanes.values()):
+            self._pump()
+
+    # Processes.
+
+    def _pump(self) -> None:
+        """Look after all processes, and read what they have noted."""
+        self._nursery.look()
+        for lane in self._lanes.values():
+            self._advance(lane)
+        for name, person in list(self._people.items()):
+            self._look_after(name, person)
+        self._read()
+        is_rough = self._is_rough()
+        if is_rough != self._station.clock.is_rough:
+            self._set_clock()
+        self._tell()
+        time.sleep(_PAUSE)
+
+    def _advance(self, lane: Lane) -> None:
+        if lane.process is None:
+            if lane.waiting:
+                lane.kills, lane.failures = list(lane.waiting[0].kills), 0
+                self._start_operation(lane)
+            return
+        process = lane.process
+        if process.kill_if_due():
+            self._count_kill(process.name, lane.waiting[0].kind)
+        code = process.child.code
+        if code is None:
+            if time.monotonic() - process.started > _STUCK:
+                self._complain(f"{process.name} has not ended after {_STUCK:.0f} s")
+                process.kill_at = time.monotonic()
+            return
+        operation = lane.waiting[0]
+        if code == 0:
+            self.counts[f"done {operation.kind}"] += 1
+            self._event("done", what=operation.name, seconds=round(time.monotonic() - process.started, 2))
+        if code == 0 or (not process.was_killed and not self._may_fail(process, operation, lane)):
+            lane.waiting.pop(0)
+            lane.process = None
+        else:
+            self._start_operation(lane)
+
+    def _may_fail(self, process: Process, operation: Operation, lane: Lane) -> bool:
+        """Note that an operation has failed; return whether it is to be tried again."""
+        lane.failures += 1
+        last = process.said.strip().splitlines()[-1:] or ["said nothing"]
+        is_rough = self._is_rough()
+        was_overtaken = any(words in process.said for words in _OVERTAKEN)
+        self._event("failed", what=process.name, said=process.said[-500:], is_rough=is_rough)
+        self.failures[f"{operation.kind}: {last[0][:150]}"] += 1
+        if operation.kind == "check":
+            failed = [line for line in process.said.splitlines() if line.startswith("FAILED")]
+            self._complain(f"{process.name}: {'; '.join(failed) or last[0]}")
+            return False
+        if not is_rough and not was_overtaken:
+            self._complain(f"{process.name} failed: {last[0][:300]}")
+        if lane.failures >= _ATTEMPTS:
+            self._complain(f"{process.name} failed {lane.failures} times, and was given up")
+            return False
+        return True
+
+    def _start_operation(self, lane: Lane) -> None:
+        operation = lane.waiting[0]
+        process = self._spawn(operation.name, ["operating", *self._command(operation)], own=operation.kind == "process")
+        if lane.kills:
+            process.kill_at = process.started + lane.kills.pop(0)
+        lane.process = process
+
+    def _command(self, operation: Operation) -> list[str]:
+        now, root = operation.now.isoformat(), self._station.root
+        if operation.kind == "steps":
+            return [STEPS, root, now]
+        kind = "run" if operation.kind == "process" else operation.kind
+        command = [kind, "--root", root, "--now", now]
+        if operation.subject is None:
+            return command
+        subject = self._course.subject(operation.subject)
+        receipt = self._station.receipt(operation.subject)
+        receipt.unlink(missing_ok=True)  # whoever was killed at it has left an empty one
+        command += ["--workspace", subject.workspace_id, "--yes", "--receipt", str(receipt)]
+        if subject.agent_id is not None:
+            command += ["--agent", subject.agent_id]
+        if subject.kind is SubjectKind.CONVERSATION:
+            command += ["--conversation", str(subject.conversation_id)]
+        return [*command, *(part for name in subject.names for part in ("--person", name))]
+
+    def _start_person(self, name: str) -> None:
+        module = "writing" if name.startswith("w") else "reading"
+        self._people[name] = self._spawn(name, [module, str(self._station.folder), name[1:]])
+
+    def _look_after(self, name: str, person: Process) -> None:
+        if person.kill_if_due():
+            self._count_kill(name, "writer" if name.startswith("w") else "reader")
+        code = person.child.code
+        if code is None:
+            return
+        if not person.was_killed and code == 0 and self._is_ending:
+            del self._people[name]
+            return
+        if not person.was_killed:
+            last = person.said.strip().splitlines()[-1:] or ["it said nothing"]
+            self.failures[f"{name}: {last[0][:150]}"] += 1
+            if not self._is_rough():
+                self._complain(f"{name} ended with {code}: {last[0][:300]}")
+        self._start_person(name)
+
+    def _spawn(self, name: str, what: list[str], *, own: bool = False) -> Process:
+        log = self._station.folder / "logs" / f"{name.replace('/', '-')}.log"
+        log.touch()
+        said_before = log.stat().st_size
+        self._event("start", what=name)
+        start = self._start_own if own else self._nursery.start
+        return Process(name, start(what, log), log, said_before)
+
+    def _start_own(self, what: list[str], log: Path) -> Own:
+        return Own(what[1:], self._environment, self._station.folder, log)
+
+    def end(self) -> None:
+        """Kill all processes that are left."""
+        for lane in self._lanes.values():
+            if lane.process is not None:
+                lane.process.child.kill()
+        self._nursery.end()
+
+    # What is known.
+
+    def _disturb(self, faults: tuple[tuple[str, float], ...], latency: float) -> None:
+        if self._proxy is None:
+            return
+        if self._proxy.faults and not faults:
+            self._rough_until = time.monotonic() + _CALM_AFTER
+        self._proxy.faults = [
+            Fault(kind, probability=share, times=None, delay=0.5 if kind == "slow" else None) for kind, share in faults
+        ]
+        self._proxy.latency = latency
+        if faults:
+            self._event("faults", faults=faults, latency=latency)
+
+    def _is_rough(self) -> bool:
+        return self._proxy is not None and (bool(self._proxy.faults) or time.monotonic() < self._rough_until)
+
+    def _set_clock(self, *, is_over: bool = False) -> None:
+        now = self._course.now(self.tick)
+        self._station.set_clock(Clock(self.tick, now, is_over or self._is_ending, self._is_rough()))
+
+    def _read(self) -> None:
+        for name, tail in self._tails.items():
+            for record in tail.read():
+                self._read_oracle(name, record)
+        for name, tail in self._readings.items():
+            for record in tail.read():
+                self._read_answer(name, record)
+
+    def _read_oracle(self, name: str, record: dict[str, Any]) -> None:
+        match record["is"]:
+            case "tick":
+                self._reached[name] = record["tick"]
+            case "done":
+                action = self._course.action(record["action"])
+                self.counts[f"did {action.kind}"] += 1
+                self.counts["messages"] += len(action.body["messages"]) if action.kind == "talk" else 0
+            case "dropped":
+                self.counts["dropped"] += 1
+            case "looked":
+                self.counts["own reads"] += 1
+            case "failed":
+                self.failures[f"writer: {record['what'][:150]}"] += 1
+                if not record["is_rough"]:
+                    self._complain(f"{record['action']} failed: {record['what'][:300]}")
+            case "wrong":
+                self._complain(record["what"])
+
+    def _read_answer(self, name: str, record: dict[str, Any]) -> None:
+        if "failed" in record:
+            self.failures[f"reader, {record['what']}: {record['failed'][:150]}"] += 1
+            if not record["is_rough"]:
+                self._complain(f"{name}, {record['what']}: {record['failed'][:300]}")
+            return
+        self.counts["reads"] += 1
+        self.latencies.setdefault(record["what"], []).append(record["seconds"])
+        for wrong in record.get("wrong", ()):
+            self._complain(f"{name}, {record['what']}: {wrong}")
+
+    def _complain(self, what: str) -> None:
+        self.wrong.append(what)
+        self._event("wrong", what=what)
+        click.echo(f"  WRONG at tick {self.tick}: {what}", err=True)
+
+    def _count_kill(self, name: str, kind: str) -> None:
+        self.counts[f"killed {kind}"] += 1
+        self._event("kill", what=name)
+
+    def _event(self, event: str, **more: Any) -> None:
+        at = round(time.monotonic() - self._began, 3)
+        self._events.append({"event": event, "at": at, **more})
+        if self._verbose:
+            click.echo(f"  {at:8.2f} {event} {more}", err=True)
+
+    def _tell(self, *, force: bool = False) -> None:
+        if not force and time.monotonic() - self._told < _TELL_EVERY:
+            return
+        self._told = time.monotonic()
+        runs = sum(count for name, count in self.counts.items() if name.startswith("done "))
+        kills = sum(count for name, count in self.counts.items() if name.startswith("killed "))
+        requests = ""
+        if self._proxy is not None:
+            struck = sum(self._proxy.counts[kind] for kind in ("500", "503", "reset", "lost", "half", "slow"))
+            requests = f" | {struck:,} faults in {self._proxy.requests:,} requests"
+        times = sorted(second for each in self.latencies.values() for second in each)
+        seconds, now = time.monotonic() - self._began, self._course.now(self.tick)
+        click.echo(
+            f"{seconds:6.0f} s | tick {self.tick} | {now:%Y-%m-%d %H:%M} | "
+            f"{self.counts['messages']:,} messages | {runs:,} runs | {kills:,} kills{requests} | "
+            f"{self.counts['reads']:,} reads, p50 {part(times, 0.5) * 1e3:.0f} ms, p99 {part(times, 0.99) * 1e3:.0f} ms"
+            f" | {len(self.wrong)} wrong"
+        )
+
+
+def part(times: list[float], share: float) -> float:
+    """Return the time below which a share of sorted times lies; 0 where there are none."""
+    return times[min(len(times) - 1, int(len(times) * share))] if times else 0.0

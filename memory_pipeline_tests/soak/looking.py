@@ -1,0 +1,113 @@
+"""What must hold of every answer of a reader, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline_tests.soak.sayings import CAST, PLACES, THINGS, WORD
+
+if TYPE_CHECKING:
+    import random
+    from datetime import datetime
+
+    from memory_pipeline.reader import MemoryReader
+    from memory_pipeline_tests.soak.course import Action
+
+#: What is asked: how often, of a hundred times.
+QUESTIONS = {"search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5}
+
+
+class Eye:
+    """Looks into one agent's memory through a reader that stays open.
+
+    Args:
+        reader: of the agent.
+        letter: the agent's, which its words hold.
+    """
+
+    def __init__(self, reader: MemoryReader, letter: str) -> None:
+        self.reader = reader
+        self._letter = letter
+
+    def miss(self, action: Action) -> list[str]:
+        """Return what is wrong of something that was acknowledged: each of its words is found once."""
+        wrong = []
+        for word in action.words[:2]:
+            if action.kind == "memories":
+                found = self.reader.memories.search(word, 10, now=action.now)
+                count = sum(word in one.memory.content for one in found)
+                texts = [one.memory.content for one in found]
+            else:
+                count, texts = self._count(word, action.now)
+            if count != 1:
+                wrong.append(f"{action.key}: {action.kind} {word} was acknowledged, and is found {count} times")
+            wrong += self._strangers(texts)
+        return wrong
+
+    def remains(self, word: str, now: datetime) -> list[str]:
+        """Return what is wrong of a word that was forgotten, if it is found."""
+        count, _ = self._count(word, now)
+        return [f"{word} was forgotten, and is found {count} times"] if count else []
+
+    def finds(self, action: Action, now: datetime) -> list[str]:
+        """Return what is wrong of a search for something that was acknowledged, at a later time."""
+        word = action.words[0]
+        count, texts = self._count(word, now)
+        wrong = [] if count == 1 else [f"{action.key}: {word} was acknowledged, and is found {count} times"]
+        return wrong + self._strangers(texts)
+
+    def ask(self, what: str, chance: random.Random, now: datetime) -> list[str]:
+        """Ask something; return what is wrong with the answer.
+
+        Args:
+            what: of :data:`QUESTIONS`, all but ``search``.
+            chance: what is drawn from.
+            now: the lake's time.
+        """
+        about = " ".join(chance.choice(one) for one in (CAST, PLACES, THINGS))
+        match what:
+            case "newest":
+                hits = self.reader.search_memory("working", 0, 365, 20, now=now)
+                wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
+                if [hit.starts_at for hit in hits] != sorted((hit.starts_at for hit in hits), reverse=True):
+                    wrong.append("the newest are not in order")
+                return wrong
+            case "summaries":
+                grain = chance.choice(SUMMARY_GRAINS)
+                hits = self.reader.search_memory(grain, 0, 400, 5, about, now=now)
+                wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
+                # Of each period there is one summary, whatever is being made again.
+                return wrong + _doubled([hit.period for hit in hits])
+            case "recall":
+                told = self.reader.recall(f"What of {about}?", 400, now=now)
+                wrong = self._strangers([item.content for item in told]) + _doubled([item.id for item in told])
+                if told.tokens > 400:
+                    wrong.append(f"recall told {told.tokens} tokens of 400")
+                return wrong
+            case "inject":
+                known = self.reader.inject_knowledge(f"What of {about}?", [f"{about} is known."], now=now)
+                wrong = self._strangers([part.text for part in known.parts])
+                return wrong + [f"inject: {trouble}" for trouble in known.troubles]
+            case "memories":
+                found = self.reader.memories.search(about, 10, now=now)
+                wrong = self._strangers([one.memory.content for one in found]) + _doubled([o.memory.id for o in found])
+                hot = self.reader.hot_index()
+                return wrong + self._strangers([str(hot)]) + ([f"{len(hot)} hot lines"] if len(hot) > 20 else [])
+            case "graph":
+                facts = self.reader.graph.facts_about(chance.choice(CAST))
+                return self._strangers([str(fact) for fact in facts]) + _doubled([fact.id for fact in facts])
+        raise AssertionError(what)
+
+    def _count(self, word: str, now: datetime) -> tuple[int, list[str]]:
+        hits = self.reader.search_memory(Grain.WORKING, 0, 400, 10, word, now=now)
+        return sum(word in hit.content for hit in hits), [hit.content for hit in hits]
+
+    def _strangers(self, texts: list[str]) -> list[str]:
+        """Return the words of other agents' in texts."""
+        words = {found[0] for text in texts for found in WORD.finditer(text)}
+        return [f"{word} is another agent's, and was found" for word in sorted(words) if word[1] != self._letter]
+
+
+def _doubled(names: list[str]) -> list[str]:
+    return [f"{name} was found twice" for name in sorted({name for name in names if names.count(name) > 1})]

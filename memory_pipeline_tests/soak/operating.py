@@ -1,0 +1,58 @@
+"""Operations of a soak: commands of `memory-pipeline`, each in a process of the nursery."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+from memory_pipeline.cli import cli
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import MemoryPipelineError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.settings import DEFAULT_START
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.upkeep import keep_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The command that the command line does not have: what `run` makes, without Dagster.
+STEPS = "steps"
+
+
+def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
+    """Make all that is pending, nights included; return how many periods that were."""
+    models = default_models()
+    count = 0
+    for grain in Grain:
+        periods = grain_status(lake, grain, start, now).pending
+        count += len(periods)
+        for _ in make(lake, models, grain, periods):
+            pass
+    nights = pending_nights(lake, start, now)
+    if nights:
+        keep_up(lake, models, nights, start)
+    return count + len(nights)
+
+
+def perform(arguments: Sequence[str]) -> int:
+    """Run a command; return its exit code."""
+    try:
+        if arguments[0] == STEPS:
+            make_all(Lake(arguments[1]), datetime.fromisoformat(arguments[2]))
+        else:
+            cli(list(arguments), standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except MemoryPipelineError as error:
+        sys.stderr.write(f"memory-pipeline: {type(error).__name__}: {error}\n")
+        return 2
+    except Exception:  # noqa: BLE001  # what it says is read by the conductor
+        traceback.print_exc()
+        return 1
+    return 0

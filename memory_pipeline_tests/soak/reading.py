@@ -1,0 +1,137 @@
+"""A reader of a soak: asks and asks, and notes how long answers took and what was wrong with them."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline_tests.soak.looking import QUESTIONS, Eye
+from memory_pipeline_tests.soak.sayings import WORD
+from memory_pipeline_tests.soak.station import Log, Station, Tail
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline_tests.soak.course import Action
+
+#: What the shop keeps is looked for only as long as it surely has not expired.
+_FRESH = timedelta(hours=40)
+#: Seconds between two questions, so that readers leave something of the machine to others.
+_REST = 0.1
+#: So many of the last things that were acknowledged are looked for.
+_REMEMBERED = 2_000
+
+
+class Reader:
+    """One reader process.
+
+    Args:
+        station: where the soak meets.
+        number: which reader.
+        limit: how many questions it asks; None for no end.
+    """
+
+    def __init__(self, station: Station, number: int, limit: int | None = None) -> None:
+        self._station = station
+        self._course = station.course
+        self._limit = limit
+        self._log = Log(station.reading(f"r{number}"))
+        self._chance = random.Random(time.time_ns())
+        self._tails = [Tail(station.oracle(f"w{number}")) for number in range(self._course.writers)]
+        self._known: list[Action] = []
+        self._secret: list[Action] = []
+        self._gone: list[tuple[Scope, str]] = []
+        self._looked_at = (0, 0)
+        self._eyes: dict[Scope, Eye] = {}
+
+    def run(self) -> None:
+        """Ask until the soak is over."""
+        asked = 0
+        while self._limit is None or asked < self._limit:
+            clock = self._station.clock
+            if clock.is_over and self._limit is None:
+                return
+            self._learn()
+            if self._known:
+                self._ask(clock.is_rough)
+                asked += 1
+            time.sleep(_REST)
+
+    def _learn(self) -> None:
+        """Take note of what was acknowledged since."""
+        for tail in self._tails:
+            for record in tail.read():
+                if record["is"] != "done":
+                    continue
+                action = self._course.action(record["action"])
+                if action.kind == "talk" and action.words:
+                    (self._known if action.subject is None else self._secret).append(action)
+        del self._known[:-_REMEMBERED]
+        self._forget()
+
+    def _ask(self, is_rough: bool) -> None:
+        [what] = self._chance.choices(list(QUESTIONS), list(QUESTIONS.values()))
+        clock = self._station.clock
+        record: dict[str, Any] = {"what": what}
+        started = time.perf_counter()
+        try:
+            if what == "search":
+                wrong = self._search()
+            else:
+                wrong = self._eye(self._chance.choice(self._course.scopes)).ask(what, self._chance, clock.now)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is noted
+            error_text = f"{type(error).__name__}: {error}"[:500]
+            record["failed"] = error_text
+            # A disturbance may have begun, or ended, while it was asked.
+            record["is_rough"] = is_rough or clock.is_rough or self._station.clock.is_rough
+        else:
+            record["seconds"] = round(time.perf_counter() - started, 5)
+            if wrong:
+                record["wrong"] = wrong
+        self._log.append(record, durable="wrong" in record)
+
+    def _search(self) -> list[str]:
+        """Look for something that was said: it is there once, or, where it was forgotten, not at all."""
+        clock = self._station.clock
+        if self._gone and self._chance.random() < 0.2:
+            scope, word = self._chance.choice(self._gone)
+            return self._eye(scope).remains(word, clock.now)
+        action = self._chance.choice(self._known)
+        if action.scope.workspace_id == "shop" and self._age(action, clock.now) > _FRESH:
+            return self._eye(action.scope).ask("newest", self._chance, clock.now)
+        return self._eye(action.scope).finds(action, clock.now)
+
+    def _forget(self) -> None:
+        """Find out which words are forgotten, once there is a receipt."""
+        receipts = sum(1 for path in (self._station.folder / "receipts").iterdir() if path.stat().st_size)
+        known = (receipts, len(self._secret))
+        if not receipts or known == self._looked_at:
+            return
+        self._looked_at = known
+        numbers = [number for number in range(1_000) if self._station.is_forgotten(number)]
+        forgotten = self._course.forgotten(numbers)
+        self._gone = [
+            (action.scope, found[0])
+            for action in self._secret[-_REMEMBERED:]
+            for message in self._course.messages(action)
+            if forgotten.covers(message) and (found := WORD.search(message.content))
+        ]
+
+    @staticmethod
+    def _age(action: Action, now: datetime) -> timedelta:
+        return now - min(datetime.fromisoformat(one["timestamp"]) for one in action.body["messages"])
+
+    def _eye(self, scope: Scope) -> Eye:
+        if scope not in self._eyes:
+            reader = MemoryReader(self._station.lake(), scope, HashingEmbedder())
+            self._eyes[scope] = Eye(reader, self._course.letter(scope))
+        return self._eyes[scope]
+
+
+def read(folder: str, number: str) -> None:
+    """Be the n-th reader of the soak in a folder."""
+    Reader(Station(Path(folder)), int(number)).run()

@@ -1,0 +1,154 @@
+"""What a lake must hold after a soak: read from the oracles of its writers, and made again from them in one go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Message, Scope
+from memory_pipeline.domain.durable.events import MemoryEvent
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.settings import DEFAULT_START
+from memory_pipeline.steps.expire import expire
+from memory_pipeline_tests.soak import course as courses
+from memory_pipeline_tests.soak.operating import make_all
+from memory_pipeline_tests.soak.station import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memory_pipeline.domain.erasure import Forgotten
+    from memory_pipeline_tests.soak.station import Station
+
+Record = Message | Edit | MemoryEvent
+
+
+@dataclass
+class Told:
+    """What writers have given to the journal.
+
+    Attributes:
+        certain: records that are in memory for sure, by id: their action was acknowledged.
+        possible: records that may be there, or not: their writer was killed, or failed, and let it be.
+        garbage: lines that are no records.
+        refused: words of what was to be refused.
+        actions: how many were acknowledged.
+    """
+
+    certain: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    possible: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    garbage: list[tuple[Scope, str, datetime]] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    actions: int = 0
+
+
+def told(station: Station) -> Told:
+    """Read all oracles."""
+    found = Told()
+    given: list[tuple[str, bool, list[Record]]] = []
+    done: set[str] = set()
+    for number in range(station.course.writers):
+        open_write: tuple[str, list[Record]] | None = None
+        for record in Tail(station.oracle(f"w{number}")).read():
+            key = record.get("action", "")
+            if record["is"] in ("writing", "written", "begun", "tick") and open_write is not None:
+                given.append((open_write[0], record["is"] == "written", open_write[1]))
+                open_write = None
+            if record["is"] == "writing":
+                open_write = (key, [_parsed(line) for line in record["records"]])
+            elif record["is"] == "done":
+                done.add(key)
+            elif record["is"] == "dropped" and open_write is not None:
+                given.append((open_write[0], False, open_write[1]))
+                open_write = None
+        if open_write is not None:
+            given.append((open_write[0], False, open_write[1]))
+    # What was written for sure, in whatever attempt, and what an acknowledged action has tried at first.
+    for key, was_written, records in given:
+        into = found.certain if was_written or key in done else found.possible
+        for one in records:
+            into[one.id].append(one)
+    found.actions = len(done)
+    for key in done:
+        action = station.course.action(key)
+        if action.kind == "garbage":
+            at = datetime.fromisoformat(action.body["at"])
+            found.garbage.append((action.scope, action.body["line"], at))
+        elif action.kind == "refused":
+            found.refused.update(action.words)
+    return found
+
+
+def _parsed(line: dict[str, Any]) -> Record:
+    if "memory" in line:
+        return MemoryEvent.from_record(line)
+    return Edit.from_record(line) if "edit" in line else Message.from_record(line)
+
+
+@dataclass
+class Present:
+    """Ids of all that a lake holds of what writers gave it; of messages when they were received."""
+
+    messages: dict[str, datetime]
+    edits: set[str]
+    events: set[str]
+
+    @classmethod
+    def of(cls, lake: Lake) -> Present:
+        """Read them."""
+        rows = lake.tables.read(MESSAGES, columns=["id", "received_at"]).to_pylist()
+        operations = lake.tables.read(GRAPH_OPERATIONS, columns=["evidence_id", "is_edit"]).to_pylist()
+        events = lake.tables.read(MEMORY_EVENTS, columns=["id", "editor"]).to_pylist()
+        return cls(
+            {row["id"]: row["received_at"] for row in rows},
+            {row["evidence_id"] for row in operations if row["is_edit"]},
+            {row["id"] for row in events if row["editor"] != "conversation"},
+        )
+
+    def has(self, record: Record) -> bool:
+        """Tell whether a record is there."""
+        if isinstance(record, Message):
+            return record.id in self.messages
+        return record.id in (self.edits if isinstance(record, Edit) else self.events)
+
+    @property
+    def ids(self) -> set[str]:
+        """All of them."""
+        return {*self.messages, *self.edits, *self.events}
+
+
+def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Record]:
+    """Return what a fresh lake is to be told, to become as the soaked one."""
+    records: list[Record] = []
+    for identifier in found.certain.keys() | found.possible.keys():
+        certain, possible = found.certain.get(identifier, []), found.possible.get(identifier, [])
+        if not certain:
+            if not any(present.has(one) for one in possible):
+                continue
+            certain = possible
+        elif possible:
+            certain = [*certain, *possible]
+        # Of several that say the same, the lake has kept one; it tells by when that was received.
+        first = certain[0]
+        if isinstance(first, Message) and identifier in present.messages:
+            kept = [one for one in certain if one.received_at == present.messages[identifier]]
+            certain = kept or certain
+        records.append(min(certain, key=lambda one: (one.received_at is not None, one.received_at)))
+    return sorted(forgotten.filter(records), key=lambda one: (one.received_at, one.id))
+
+
+def again(root: str, records: Iterable[Record], now: datetime) -> Lake:
+    """Make a fresh lake of records in one go, and let expire what has expired."""
+    lake = Lake(root)
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, courses.CONFIGURATION)
+    lake.journal.append(list(records))
+    make_all(lake, now)
+    expire(lake, DEFAULT_START, now)
+    make_all(lake, now)
+    return lake

@@ -1,0 +1,110 @@
+"""The course of a soak is a function of its seed; what it says is accepted, and what it spoils is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.durable.events import MemoryEvent
+from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.journal import parse_json
+from memory_pipeline_tests.soak.course import FIRST, TIMES, Action, Course
+from memory_pipeline_tests.soak.sayings import WORD, word
+
+TICKS = range(60)
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return Course(7)
+
+
+@pytest.fixture(scope="module")
+def actions(course: Course) -> list[Action]:
+    return [action for writer in (0, 1) for tick in TICKS for action in course.actions(writer, tick)]
+
+
+def test_a_seed_gives_the_same_course_again_and_another_seed_another(course: Course, actions: list[Action]) -> None:
+    again = Course(7)
+    assert [again.action(action.key) for action in actions] == actions
+    assert [again.operations(tick) for tick in TICKS] == [course.operations(tick) for tick in TICKS]
+    assert [again.trouble(tick) for tick in TICKS] == [course.trouble(tick) for tick in TICKS]
+    assert Course(8).actions(0, 3) != course.actions(0, 3)
+    assert Course(8).trouble(3) != course.trouble(3) or Course(8).operations(3) != course.operations(3)
+
+
+def test_it_is_never_earlier_at_a_later_tick(course: Course) -> None:
+    times = [course.now(tick) for tick in (-1, *TICKS)]
+    assert times == sorted(set(times))
+    assert times[1] == FIRST.replace(hour=TIMES[0])
+
+
+def test_everything_happens(course: Course, actions: list[Action]) -> None:
+    assert {action.kind for action in actions} == {
+        "talk", "compact", "refused", "garbage", "edits", "memories", "later", "echo",
+    }  # fmt: skip
+    operations = [operation for tick in range(300) for operation in course.operations(tick)]
+    assert {one.kind for one in operations} == {"run", "steps", "process", "expire", "upkeep", "forget"}
+    assert {len(one.kills) for one in operations} == {0, 1, 2}
+    numbers = [one.subject for one in operations if one.subject is not None]
+    assert numbers == list(range(len(numbers)))
+    assert {course.subject(number).kind for number in numbers} == set(SubjectKind)
+    troubles = [course.trouble(tick) for tick in range(300)]
+    assert {name for one in troubles for name, _ in one.kills} == {"w0", "w1", "r0", "r1"}
+    assert {kind for one in troubles for kind, _ in one.faults} == {"500", "503", "reset", "lost", "half", "slow"}
+
+
+def test_talks_are_accepted_and_what_is_spoilt_is_not(course: Course, actions: list[Action]) -> None:
+    for action in actions:
+        if action.kind not in ("talk", "compact", "refused"):
+            continue
+        own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
+        is_anothers = action.body.get("agent_id", action.scope.agent_id) != action.scope.agent_id
+        found = read_messages({**action.body, **own}, Admission(FIRST.date(), action.now))
+        assert bool(found.rejected) is (action.kind == "refused" and not is_anothers), action
+        assert all(message.sent_at <= action.now for message in found.messages)
+
+
+def test_each_message_has_a_word_of_its_own_that_names_its_agent(course: Course, actions: list[Action]) -> None:
+    said: dict[str, set[str]] = {}
+    for action in actions:
+        if action.kind == "talk":
+            letters = {text[1] for text in action.words}
+            assert letters == {course.letter(action.scope)}
+            for message in action.body["messages"]:
+                [found] = WORD.findall(message["content"]) and [WORD.search(message["content"])]
+                assert found is not None
+                said.setdefault(found[0], set()).add(message["content"])
+    assert all(len(texts) == 1 for texts in said.values())
+    assert word("b", 1) != word("b", 2)
+
+
+def test_garbage_is_no_record(actions: list[Action]) -> None:
+    lines = [action.body["line"] for action in actions if action.kind == "garbage"]
+    assert lines
+    for line in lines:
+        with pytest.raises(InputError):
+            _record(line)
+
+
+def _record(line: str) -> object:
+    record = parse_json(line.encode())
+    if "memory" in record:
+        return MemoryEvent.from_record(record)
+    return Edit.from_record(record) if "edit" in record else Message.from_record(record)
+
+
+def test_what_will_be_forgotten_is_named_and_what_comes_later_stays(course: Course, actions: list[Action]) -> None:
+    forgotten = course.forgotten(range(6))
+    counts: Counter[tuple[int, bool]] = Counter()
+    for action in actions:
+        if action.kind == "talk" and action.subject is not None and action.subject < 4:
+            for message in course.messages(action):
+                counts[action.subject, forgotten.covers(message)] += 1
+    assert all(counts[number, True] for number in range(4))
+    others = [action for action in actions if action.kind == "talk" and action.subject is None]
+    assert not any(forgotten.covers(message) for action in others for message in course.messages(action))

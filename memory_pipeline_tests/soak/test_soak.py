@@ -1,0 +1,25 @@
+"""A short soak, as `make soak` runs it for an hour: real processes, kills, and all that must hold."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from memory_pipeline_tests.soak.__main__ import soak
+from memory_pipeline_tests.soak.course import Course
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+#: With MEMORY_PIPELINE_BIG=1 on a server that speaks S3, behind a proxy that disturbs, for minutes.
+IS_BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
+
+
+def test_a_short_soak_leaves_everything_as_it_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds, course = (240.0, Course(2)) if IS_BIG else (3.0, Course(4, agents=2, writers=1, readers=1))
+    verdicts = soak(seconds, course, tmp_path, on_s3=IS_BIG, pace=0.0, idle=10)
+    assert not [str(verdict) for verdict in verdicts if verdict.wrong]
+    assert " 0 runs" not in capsys.readouterr().out.splitlines()[-30]
+    assert (tmp_path / "events.jsonl").stat().st_size > 0

@@ -1,0 +1,198 @@
+"""A writer of a soak: does what the course says, tick by tick, and notes in its oracle what was acknowledged.
+
+Killed and started again, it goes on where it was: what it had begun it does again as it was, like any client that got
+no answer, or, now and then, lets it be.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ulid import ULID
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.errors import InputError
+from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.soak import sayings
+from memory_pipeline_tests.soak.course import Action
+from memory_pipeline_tests.soak.looking import Eye
+from memory_pipeline_tests.soak.station import Log, Station, Tail, TappedJournal
+
+#: How often something is tried that fails while the network is disturbed, and the pause between in seconds.
+_ATTEMPTS, _PAUSE = 60, 0.3
+#: How long a writer rests between two things, in seconds, so that a tick takes a while.
+_REST = 0.05
+
+
+class Writer:
+    """One writer process.
+
+    Args:
+        station: where the soak meets.
+        number: which writer.
+    """
+
+    def __init__(self, station: Station, number: int) -> None:
+        self._station = station
+        self._number = number
+        self._done: set[str] = set()
+        self._tick = -1
+        self._begun = ""
+        #: Ids of what was noted for good, by agent, in order.
+        self._noted: dict[Scope, list[tuple[str, datetime]]] = {}
+        path = station.oracle(f"w{number}")
+        for record in Tail(path).read():
+            self._recall(record)
+        self._log = Log(path)
+        self._lake = station.lake()
+        self._journal = TappedJournal(self._lake, self._log)
+        self._lake.journal = self._journal
+        self._writers: dict[Scope, MemoryWriter] = {}
+        self._eyes: dict[Scope, Eye] = {}
+
+    def _recall(self, record: dict[str, Any]) -> None:
+        match record["is"]:
+            case "tick":
+                self._tick = record["tick"]
+            case "begun":
+                self._begun = record["action"]
+            case "done" | "dropped":
+                self._done.add(record["action"])
+                for scope, memory_id, at in record.get("noted", ()):
+                    self._noted.setdefault(Scope(*scope), []).append((memory_id, datetime.fromisoformat(at)))
+
+    def run(self) -> None:
+        """Work until the soak is over."""
+        while True:
+            clock = self._station.clock
+            if self._tick >= clock.tick:
+                if clock.is_over:
+                    self._log.append({"is": "over"}, durable=True)
+                    return
+                time.sleep(0.05)
+                continue
+            tick = self._tick + 1
+            for action in self._station.course.actions(self._number, tick):
+                if action.key not in self._done:
+                    self._do(action)
+                    time.sleep(0 if clock.is_over else _REST)
+            self._tick = tick
+            self._log.append({"is": "tick", "tick": tick}, durable=True)
+
+    def _do(self, action: Action) -> None:
+        """Do something until it has succeeded."""
+        if action.key == self._begun and action.is_dropped:
+            self._end(action, "dropped")
+            return
+        self._log.append({"action": action.key, "is": "begun"}, durable=True)
+        self._journal.action = action.key
+        for attempt in range(_ATTEMPTS):
+            try:
+                noted = self._perform(action)
+                break
+            except (InputError, AssertionError) as error:
+                if action.kind != "later":  # what it is about may have been forgotten since
+                    self._log.append({"action": action.key, "is": "wrong", "what": f"{action.kind}: {error}"})
+                self._end(action, "dropped")
+                return
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"[:500]
+                is_rough = self._station.clock.is_rough
+                self._log.append({"action": action.key, "is": "failed", "what": what, "is_rough": is_rough})
+                if action.is_dropped:
+                    self._end(action, "dropped")
+                    return
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE)
+        self._end(action, "done", noted)
+        if action.is_looked_for and action.subject is None and action.kind in ("talk", "memories"):
+            self._look(action)
+
+    def _end(self, action: Action, how: str, noted: list[tuple[str, str]] | None = None) -> None:
+        scope = [action.scope.workspace_id, action.scope.agent_id]
+        record = {"action": action.key, "is": how, "noted": [[scope, *one] for one in noted or ()]}
+        self._log.append(record, durable=True)
+        self._recall(record)
+
+    def _perform(self, action: Action) -> list[tuple[str, str]]:
+        """Do something once; return the ids, with their times, of what was noted for good."""
+        writer = self._writer(action.scope)
+        match action.kind:
+            case "talk":
+                writer.write(action.body, now=action.now)
+            case "compact":
+                writer.compact(action.body, keep=1, summarizer=ExtractiveSummarizer(), now=action.now)
+            case "refused":
+                with suppress(InputError):
+                    writer.write(action.body, now=action.now)
+                    raise AssertionError(f"{action.key} was to be refused, and was not")
+            case "garbage":
+                # As whoever writes into the bucket by other means: the name of the file is right, what it holds is not.
+                at = datetime.fromisoformat(action.body["at"])
+                owner = f"journal/pending/{action.scope.workspace_id}/{action.scope.agent_id}"
+                line = (action.body["line"] + "\n").encode()
+                self._lake.ensure()
+                self._lake.storage.write(f"{owner}/{at:%Y-%m-%dT%H}__{ULID()}.jsonl", line)
+            case "edits":
+                writer.graph.apply(action.body, now=action.now)
+            case "memories":
+                ids = writer.change_memories(action.body, now=action.now)
+                return [
+                    (memory_id, change["timestamp"])
+                    for memory_id, change in zip(ids, action.body, strict=True)
+                    if "key" not in change
+                ]
+            case "later":
+                noted = self._noted.get(action.scope, [])
+                if noted:
+                    memory_id, said_at = noted[-1]
+                    at = max(datetime.fromisoformat(action.body["timestamp"]), said_at + timedelta(seconds=30))
+                    chance = self._station.course._chance("later", action.key)
+                    writer.change_memories([sayings.later(chance, memory_id, at)], now=action.now)
+            case "echo":
+                reader = self._eye(action.scope).reader
+                block = reader.inject_knowledge(action.body["query"], max_tokens=300, now=action.now).block
+                said = {"role": "assistant", "content": block, "timestamp": action.now.isoformat()}
+                if block.strip():
+                    talk = {"conversation_id": action.key.replace("/", "-"), "messages": [said]}
+                    receipt = writer.write(talk, now=action.now)
+                    assert not receipt.message_ids, f"recalled memory was written again: {block[:200]!r}"
+        return []
+
+    def _look(self, action: Action) -> None:
+        """Look for what was just written: it is found at once, and once."""
+        started = time.perf_counter()
+        try:
+            wrong = self._eye(action.scope).miss(action)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is noted
+            is_rough = self._station.clock.is_rough
+            what = f"{type(error).__name__}: {error}"[:500]
+            self._log.append({"action": action.key, "is": "failed", "what": f"reading: {what}", "is_rough": is_rough})
+            return
+        seconds = time.perf_counter() - started
+        self._log.append({"action": action.key, "is": "looked", "seconds": seconds})
+        for what in wrong:
+            self._log.append({"action": action.key, "is": "wrong", "what": what}, durable=True)
+
+    def _writer(self, scope: Scope) -> MemoryWriter:
+        if scope not in self._writers:
+            self._writers[scope] = MemoryWriter(self._lake, scope)
+        return self._writers[scope]
+
+    def _eye(self, scope: Scope) -> Eye:
+        if scope not in self._eyes:
+            reader = MemoryReader(self._station.lake(), scope, HashingEmbedder())
+            self._eyes[scope] = Eye(reader, self._station.course.letter(scope))
+        return self._eyes[scope]
+
+
+def write(folder: str, number: str) -> None:
+    """Be the n-th writer of the soak in a folder."""
+    Writer(Station(Path(folder)), int(number)).run()
