@@ -263,7 +263,7 @@ class _Refused(Exception):  # noqa: N818  # it does not leave this module
     def __init__(self, cause: Exception, error: Exception) -> None:
         super().__init__(str(error))
         self.code = code_of(cause)
-        self.broke_off = isinstance(cause, (HTTPClientError, IncompleteReadError, BrokenOffError))
+        self.broke_off = isinstance(cause, (HTTPClientError, IncompleteReadError, ResponseParserError, BrokenOffError))
         self.error = error
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
 
+#: What is raised of a table whose log cannot be read.
+UNREADABLE = DeltaError
 #: Only a purge takes away what the log says of the past.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 

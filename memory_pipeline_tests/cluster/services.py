@@ -70,6 +70,14 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, what)
 
+    def stop(self, patience: float = 20) -> None:
+        """Ask it to end at once; kill it if it does not."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        self.kill()
+
     def kill(self) -> None:
         """Kill it and its children, and wait until it is gone."""
         self.send(signal.SIGKILL)
@@ -127,7 +135,7 @@ def postgresql() -> Iterator[dict[str, str]]:
             until(lambda: _takes_sessions(port), server)
             yield variables
         finally:
-            server.kill()
+            server.stop()  # killed, it would leave shared memory behind
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
