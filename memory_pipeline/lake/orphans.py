@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import UUID
 
-
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.handles import UNREADABLE, newest
 from memory_pipeline.lake.purging import Purged

@@ -39,7 +39,7 @@ from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.cluster.deployment import Cluster, by_status, seconds
 from memory_pipeline_tests.cluster.services import ObjectServer, postgresql, redis_server
-from memory_pipeline_tests.cluster.year import START, YEAR, year
+from memory_pipeline_tests.cluster.year import RECEIVED, START, YEAR, year
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:
@@ -238,15 +238,15 @@ def roll_up(cluster: Cluster, lake: Lake, story: Story) -> None:
 
 
 def keep(cluster: Cluster, lake: Lake, story: Story) -> None:
-    """Have the nights of upkeep made, which a schedule asks for every night."""
-    nights = pending_nights(lake, START, datetime.now(UTC))
+    """Have the nights of upkeep made, which a schedule asks for every night, up to when the journal took the year."""
+    nights = pending_nights(lake, START, RECEIVED)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     cluster.launch("keep_memories_nightly", config, {PARTITION: str(nights[-1])})
 
     def is_done() -> bool:
         records = cluster.runs()
         progress(cluster, story, records, f"{len(nights):,} nights of upkeep")
-        return not unfinished(records) and not pending_nights(lake, START, datetime.now(UTC))
+        return not unfinished(records) and not pending_nights(lake, START, RECEIVED)
 
     wait(cluster, story, is_done, "the nights")
 
@@ -285,7 +285,7 @@ def judge(cluster: Cluster, lake: Lake, story: Story) -> None:
 def run_alone(root: Path, variables: dict[str, str]) -> float:
     """Run the pipeline in one process on a folder; return the seconds."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "memory_pipeline.cli", "run", "--root", str(root)]
+    command = [sys.executable, "-m", "memory_pipeline.cli", "run", "--root", str(root), "--now", RECEIVED.isoformat()]
     environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
     environment["MEMORY_PIPELINE_START"] = variables["MEMORY_PIPELINE_START"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
