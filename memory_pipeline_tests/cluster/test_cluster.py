@@ -263,7 +263,7 @@ def judge(cluster: Cluster, lake: Lake, story: Story) -> None:
     for record in records:
         if worker := cluster.worker_of(record.dagster_run):
             took[worker][record.dagster_run.status.value.lower()] += 1
-    hours = [record for record in records if HOURS & selection(record)]
+    hours = [record for record in records if is_of_hours(record)]
     successors = [record.dagster_run for record in records if record.dagster_run.parent_run_id == story.killed[0]]
     story.lines += [
         ("runs", f"{len(records)}: {by_status(records)}"),
@@ -293,8 +293,10 @@ def run_alone(root: Path, variables: dict[str, str]) -> float:
     return time.monotonic() - began
 
 
-def selection(record: RunRecord) -> set[str]:
-    return {key.to_user_string() for key in record.dagster_run.asset_selection or ()}
+def is_of_hours(record: RunRecord) -> bool:
+    """Tell whether a run makes hours, asked for by a sensor or by a backfill."""
+    selected = {key.to_user_string() for key in record.dagster_run.asset_selection or ()}
+    return bool(HOURS & selected) or record.dagster_run.job_name.endswith(f"_{Grain.WORKING}")
 
 
 def unfinished(records: list[RunRecord]) -> list[RunRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.s3_server import S3Server
+
+invents_keys = pytest.mark.skipif(
+    "MEMORY_PIPELINE_TEST_S3" in os.environ, reason="its keys are made up, which only the tests' own server takes"
+)
 
 
 @pytest.fixture
@@ -51,6 +56,7 @@ def keys_program(home: Path, lasting: timedelta) -> str:
     return f"{sys.executable} {program}"
 
 
+@invents_keys
 def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +83,7 @@ def make(lake: Lake, models: Models) -> None:
         pass
 
 
+@invents_keys
 def test_keys_that_end_soon_are_renewed_for_open_tables_too(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +119,7 @@ def test_without_keys_it_is_said_where_they_come_from(home: Path, s3_server: S3S
         Lake("s3://lakes/x")
 
 
+@invents_keys
 def test_a_role_is_assumed_for_all_libraries(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
