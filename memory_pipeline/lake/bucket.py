@@ -242,7 +242,7 @@ class Bucket:
         try:
             yield
         except (OSError, BotoCoreError, ResponseParserError, BrokenOffError, KeyError) as error:
-            # Of what a server refuses s3fs makes an error of the operating system; of a refusal without words, a KeyError.
+            # Of what a server refuses s3fs makes an error of the system, and a KeyError of one without words.
             cause = error.__cause__ if isinstance(error.__cause__, ClientError) else error
             raise _Refused(cause, explained(cause, self.store, what)) from error
         except RecursionError as error:  # botocore follows a server that always sends it elsewhere
