@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +111,20 @@ def test_deployments_raise_pools_that_there_are_and_that_may_be_raised() -> None
     for file in (path for path in DEPLOY.rglob("*") if path.is_file()):
         named |= set(re.findall(r"\bmemory_(?!pipeline)[a-z]+\b", file.read_text(errors="replace")))
     assert named <= POOLS.keys(), f"no such pools: {sorted(named - POOLS.keys())}"
-    assert MARTS_POOL not in named
+
+
+def test_a_deployment_sets_the_limit_of_every_pool_and_leaves_marts_at_one(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    program = tmp_path / "dagster"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNS_AT_ONCE": "7"}
+    subprocess.run(["sh", str(DEPLOY / "prepare.sh")], env=environment, check=True)
+    words = [line.split() for line in asked.read_text().splitlines()]
+    limits = {line[-2]: int(line[-1]) for line in words if "set" in line}
+    assert limits.keys() == POOLS.keys()
+    assert limits[MARTS_POOL] == 1
+    assert max(limits.values()) == 7
 
 
 def test_the_decision_names_every_pool() -> None:
