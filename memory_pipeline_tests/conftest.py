@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from filelock import FileLock
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models, default_models
+from memory_pipeline_tests.effort import load_profile
 from memory_pipeline_tests.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    #: Returns a folder of a name; one of the workers calls the function to fill it.
+    SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
 #: Modules that wait for processes of their own, longest first. They start first, as a last one would run alone.
-PATIENT = ("ui/test_ui.py", "defs/test_daemon.py", "lifecycle/test_killed.py", "tools/test_mcp.py", "test_readme.py")
+PATIENT = (
+    "ui/test_ui.py",
+    "defs/test_daemon.py",
+    "deployment/test_celery_launcher.py",
+    "lifecycle/test_killed.py",
+    "tools/test_mcp.py",
+    "test_readme.py",
+)
+#: Temporary files lie in memory where that many bytes are free: a lake is hundreds of small files, and to make and
+#: delete them on a disk takes a third of the processor's time.
+_IN_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30  # a folder of pytest's own is made there
 
-# What a machine under load makes of a deadline says nothing of the code; HYPOTHESIS_PROFILE=thorough looks at more.
-settings.register_profile("usual", max_examples=50, deadline=None)
-settings.register_profile("thorough", max_examples=500, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+load_profile()
+
+if (
+    "TMPDIR" not in os.environ
+    and os.access(_IN_MEMORY, os.W_OK | os.X_OK)
+    and shutil.disk_usage(_IN_MEMORY).free >= _ROOM
+):
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -34,6 +54,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that wait longest in front; the others keep their order."""
     ranks = {f"{__package__}/{name}": rank for rank, name in enumerate(PATIENT)}
     items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
+    """Returns a folder that is filled once for all workers: a lake, say, which tests read, or copy to write to it.
+
+    It takes a name that no other folder has, and a function that fills the folder whose path it gets.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folders = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folders.mkdir(exist_ok=True)
+
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        with FileLock(folders / f"{name}.lock"):
+            if not (folders / name).exists():
+                unfinished = folders / f"{name}.unfinished"
+                fill(unfinished)
+                unfinished.rename(folders / name)
+        return folders / name
+
+    return folder
 
 
 @pytest.fixture

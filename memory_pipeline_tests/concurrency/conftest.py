@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from memory_pipeline_tests.concurrency.rivals import Rivals
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.s3_server import S3Server
 
 #: With it set there are 8 processes that commit 50 times each, on S3 too: several minutes.
-BIG = bool(os.environ.get("MEMORY_PIPELINE_BIG"))
 
 
 class Place(NamedTuple):
@@ -30,15 +29,15 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="session")
 def rivals() -> Iterator[Rivals]:
-    with Rivals(8 if BIG else 4) as rivals:
+    with Rivals(8 if IS_THOROUGH else 4) as rivals:
         yield rivals
 
 
 @pytest.fixture(params=["folder", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "folder":
-        yield Place(str(tmp_path / "lake"), {}, *((50, 50) if BIG else (10, 3)))
+        yield Place(str(tmp_path / "lake"), {}, *((50, 50) if IS_THOROUGH else (10, 3)))
         return
     server: S3Server = request.getfixturevalue("s3_server")
     with server.in_environment():
-        yield Place(server.new_root(), server.environment(), *((50, 50) if BIG else (3, 2)))
+        yield Place(server.new_root(), server.environment(), *((50, 50) if IS_THOROUGH else (3, 2)))

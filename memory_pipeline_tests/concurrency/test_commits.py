@@ -1,6 +1,6 @@
 """Processes that commit to the same tables, agents and index at once lose and double nothing, and nobody gives up.
 
-A few rounds always run; ``MEMORY_PIPELINE_BIG=1`` makes them 8 processes with 50 commits each, in a folder and on S3.
+A few rounds always run; ``make test-thorough`` makes them 8 processes with 50 commits each, in a folder and on S3.
 """
 
 from __future__ import annotations

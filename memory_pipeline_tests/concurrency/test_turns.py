@@ -18,8 +18,8 @@ from memory_pipeline.lake.handles import turn_at
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
-from memory_pipeline_tests.concurrency.conftest import BIG
 from memory_pipeline_tests.concurrency.rivals import append_slowly, append_until, ledger_row, take_and_stay
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     import pytest
@@ -50,10 +50,10 @@ def periods(root: str) -> list[str]:
 
 def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, root: str) -> None:
     append(Tables(Storage(root)), "seed")
-    rounds = 3 if BIG else 1
+    rounds = 3 if IS_THOROUGH else 1
     quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
     # Quick ones go on until this one is done: without turns it would lose every time, and give up.
-    most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if BIG else 0.5), *quick])
+    most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if IS_THOROUGH else 0.5), *quick])
     assert most <= 3 + rivals.count, "who is under way when the turn is taken may still come first, each once"
     wanted = [f"{number}-{each}" for number, count in enumerate(added, start=1) for each in range(count)]
     assert periods(root) == sorted(["seed", *(f"0-{each}" for each in range(rounds)), *wanted])

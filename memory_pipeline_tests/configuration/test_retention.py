@@ -10,6 +10,7 @@ from memory_pipeline.configuration import Configuration
 from memory_pipeline.configuration.retention import RetentionSection
 from memory_pipeline.domain.retention import PLANS, Kept
 from memory_pipeline.errors import ConfigurationError
+from memory_pipeline_tests.effort import examples
 
 WORKING = ("conversations", "facts", "preferences")
 SUMMARIES = ("daily", "weekly", "monthly", "quarterly", "yearly")
@@ -142,7 +143,7 @@ _sections = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_sections, _sections)
 def test_every_section_is_taken_as_it_stands_or_refused_with_its_key(
     defaults: dict[str, str], workspace: dict[str, str]

@@ -27,6 +27,7 @@ from memory_pipeline.domain.retention import (
 )
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.domain.test_periods import ZONES
+from memory_pipeline_tests.effort import examples
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -256,7 +257,7 @@ def test_the_last_expired_period(kept: Kept, duration: str, now: str, last: str)
     assert found == Period.parse(kept.period_grain, last)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(classes, durations, nows, zones)
 @example(Kept.DAILY, Duration(1, Unit.DAYS), at("2011-12-31T12:00"), ZoneInfo("Pacific/Apia"))
 @example(Kept.DAILY, Duration(2, Unit.HOURS), at("2011-12-30T12:30"), ZoneInfo("Pacific/Apia"))
@@ -414,7 +415,7 @@ def test_a_held_period_is_of_its_grain() -> None:
         plan_expiry({}, {}, held, Calendar(), NOW)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.dictionaries(st.sampled_from("abc"), st.sampled_from(list(PLANS.values()))),
     st.dictionaries(st.sampled_from(Grain), nows),

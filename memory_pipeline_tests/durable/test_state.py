@@ -25,6 +25,7 @@ from memory_pipeline_tests.durable.keeping import (
     state_of,
     write,
 )
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -217,7 +218,7 @@ def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
     return events
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(happenings(), st.data())
 def test_whatever_has_landed_and_whatever_has_not_the_state_is_the_fold_of_all(
     tmp_path_factory: pytest.TempPathFactory, events: Sequence[MemoryEvent], data: st.DataObject

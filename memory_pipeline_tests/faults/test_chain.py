@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.fault_proxy import Fault
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
 #: What is said: an hour of a day, or two, from which all grains are made.
 SAID = (
     conversation("I moved to Porto.", "I like figs.", conversation_id="c1"),
     conversation("I work at the harbour.", at="2024-01-15T10:00", conversation_id="c2"),
-)[: 2 if BIG else 1]
+)[: 2 if IS_THOROUGH else 1]
 #: How often what failed with a clear word is begun again before it must have succeeded.
 AGAIN = 6
 
@@ -47,8 +46,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return lake_digest(lake)
 
 
-@pytest.mark.parametrize("seed", range(1, 9 if BIG else 2))
-@pytest.mark.parametrize("percent", [1, 3, 10] if BIG else [4])
+@pytest.mark.parametrize("seed", range(1, 9 if IS_THOROUGH else 2))
+@pytest.mark.parametrize("percent", [1, 3, 10] if IS_THOROUGH else [4])
 def test_faults_by_chance_lose_and_double_nothing(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], seed: int, percent: int
 ) -> None:
@@ -117,9 +116,9 @@ class Watcher:
             self.look()
 
 
-@pytest.mark.skipif(not BIG, reason="takes a process, a run and a second run through the server for each request")
+@pytest.mark.skipif(not IS_THOROUGH, reason="takes a process and two runs for each request; make test-thorough runs it")
 @pytest.mark.parametrize("kind", ["hang", "stall"])
-@pytest.mark.parametrize("after", range(200))
+@pytest.mark.parametrize("after", range(200 if IS_THOROUGH else 1))
 def test_a_run_killed_at_a_request_is_finished_by_the_next(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], kind: str, after: int
 ) -> None:

@@ -6,7 +6,6 @@ that another was first. After ``lost`` nobody asks again, and nobody knows wheth
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,13 +23,13 @@ from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
 from memory_pipeline.lake.vectors import Cut, VectorIndex
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.fault_proxy import Fault
 from memory_pipeline_tests.faults.rows import indexed, ledger
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
 #: Faults after which nobody knows whether a request was done, and one after which it was not.
 KINDS = ("late", "lost", "half", "reset")
 COMMIT = r"_delta_log/\d+\.json$"
@@ -39,7 +38,7 @@ ANNA = Scope("acme", "anna")
 
 def struck_by(*kinds: str) -> pytest.MarkDecorator:
     """Run a test under some kinds of fault; under all where there is time."""
-    return pytest.mark.parametrize("kind", KINDS if BIG else kinds)
+    return pytest.mark.parametrize("kind", KINDS if IS_THOROUGH else kinds)
 
 
 def held(uri: str) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.graph.telling import CONFIGURATION, Waiting, cut, graph_of, hour, land, lines, tell, told
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Histories that are compared in one test, which share two lakes.
 CHUNK = 25
 #: Chunks of histories without aliases, and of those with them. The rest takes too long for every run.
-PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if os.environ.get("MEMORY_PIPELINE_BIG") else (4, 2)
+PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (4, 2)
 Parts = tuple[list["Operation"], list[list["Operation"]]]
 
 

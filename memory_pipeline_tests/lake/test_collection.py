@@ -25,6 +25,7 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.effort import examples
 
 ACME = Scope("acme", "support")
 HOSTILE = ["it's", "' OR '1'='1", "x'); DROP TABLE a; --", "../a", "a..b", "a\nb", "a\x00", "", "x" * 257, "\ud800"]
@@ -221,7 +222,7 @@ def test_a_similarity_is_never_minus_zero(collection: VectorCollection) -> None:
     top_k=st.integers(1, 13),
     threshold=st.none() | st.floats(-1, 1),
 )
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_a_search_finds_what_comparing_all_in_numpy_finds(
     fresh: Callable[[], VectorCollection],
     items: dict[str, list[float]],
@@ -255,7 +256,7 @@ def unit(vector: list[float]) -> Any:
     ),
     top_k=st.integers(1, 40),
 )
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_of_items_that_are_equally_similar_ids_decide(
     fresh: Callable[[], VectorCollection], items: dict[str, tuple[int, float]], top_k: int
 ) -> None:
@@ -266,7 +267,7 @@ def test_of_items_that_are_equally_similar_ids_decide(
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(names, max_size=6)), max_size=5))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_a_collection_holds_what_was_put_in_last_and_not_deleted_since(
     fresh: Callable[[], VectorCollection], turns: list[tuple[bool, list[str]]]
 ) -> None:

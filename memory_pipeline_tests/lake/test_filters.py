@@ -18,6 +18,7 @@ from memory_pipeline.lake.filters import Filter, folded
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import NOON, Row, by_period, fact, scoped, summary, table
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def expected(where: Filter) -> set[str]:
 
 times = st.integers(-70, 70).map(lambda minutes: NOON + timedelta(minutes=minutes))
 texts = st.sampled_from([*HOSTILE, "phone", "vip", "c"]) | st.text(
-    st.characters(exclude_characters="\x00"), min_size=1, max_size=5
+    st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=5
 )
 filters = st.builds(
     Filter,
@@ -112,19 +113,19 @@ filters = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(where=filters)
 def test_rows_in_memory_and_in_the_index_pass_alike(index: VectorIndex, where: Filter) -> None:
     assert in_memory(where) == on_disk(index, where) == expected(where)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(person=st.sampled_from([*HOSTILE, *filter(None, SPEAKERS), "lee", "ZOE", "ann", "ben"]) | texts)
 def test_persons_in_memory_are_found_by_whole_words(person: str) -> None:
     assert in_memory(Filter(person=person)) == expected(Filter(person=person))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(person=st.sampled_from(PLAIN), where=filters)
 def test_no_row_that_passes_in_memory_is_missed_by_the_index(index: VectorIndex, person: str, where: Filter) -> None:
     both = Filter(**{field.name: getattr(where, field.name) for field in fields(where)} | {"person": person})
@@ -272,7 +273,7 @@ def test_folding_twice_changes_no_more(text: str) -> None:
     assert folded(f"  {text}\n") == folded(text)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(where=filters)
 def test_what_covers_all_times_lets_all_rows_pass(where: Filter) -> None:
     ends = [row["ends_at"] for row in ROWS]

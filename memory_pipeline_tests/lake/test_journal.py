@@ -20,6 +20,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import Contents, Journal, parse_json
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.domain.durable.histories import do, histories, remember
+from memory_pipeline_tests.effort import examples
 
 SCOPE = Scope("acme", "support")
 PENDING = "lake/journal/pending/acme/support"
@@ -193,7 +194,7 @@ def test_events_share_a_file_with_messages_and_edits_and_are_told_apart(journal:
     assert journal.read(file) == Contents([said], [edited], [], events)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(histories(with_upkeep=False))
 def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
     with TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ from memory_pipeline.lake.memory_rows import (
 from memory_pipeline.lake.partitions import sorted_rows
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline_tests.domain.durable.histories import ACME, NOON, at, do, histories, remember, stored
+from memory_pipeline_tests.effort import examples
 
 TEA = remember("Anna likes tea.", tags=["drinks"], importance=0.8, evidence=["m1"], conversation="c1")
 UPDATE = do("UPDATE", TEA, 1, content="Anna likes coffee.", reason="she said so")
@@ -41,7 +42,7 @@ def bare(event: MemoryEvent) -> MemoryEvent:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.booleans())
 def test_events_come_back(events: list[MemoryEvent], are_edits: bool) -> None:
     base = {event.id: event for event in events if not event.is_upkeep}
@@ -67,7 +68,7 @@ def test_an_event_as_a_row() -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(histories())
 def test_memories_come_back(events: list[MemoryEvent]) -> None:
     memories = fold(events)

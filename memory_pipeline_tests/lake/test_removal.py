@@ -17,6 +17,7 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.schemas import TableSpec
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.effort import examples
 
 SCHEMA = pa.schema(
     [
@@ -173,7 +174,7 @@ def _among(numbers: list[int], rows: pa.Table) -> np.ndarray:
     return np.isin(rows["id"].to_numpy(), numbers)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake import sql as door
 from memory_pipeline.lake.sql import Session, ask, connect
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -590,7 +591,7 @@ def test_deep_nesting_does_no_harm(session: Session, open_with: str, nested: str
     assert session.ask("SELECT 1").rows == [(1,)]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.lists(
         st.one_of(

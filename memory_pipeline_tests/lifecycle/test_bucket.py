@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.steps.make import make
 from memory_pipeline_tests.building import ACME, conversation, hours, run, write
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_what_was_written_is_made_found_and_forgotten_in_every_key(
     assert "versions" not in verified.output
 
 
-@pytest.mark.skipif(not os.environ.get("MEMORY_PIPELINE_BIG"), reason="takes a minute; set MEMORY_PIPELINE_BIG=1")
+@pytest.mark.skipif(not IS_THOROUGH, reason="takes a minute; make test-thorough runs it")
 def test_a_lake_on_s3_is_summarized_checked_analysed_and_expires(s3_root: str, tmp_path: Path, models: Models) -> None:
     where = ("--root", s3_root)
     lake = ingested(s3_root, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -28,6 +27,7 @@ from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, table_rows
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.lifecycle.durable_year import (
     CITIES,
     DOUBLES,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
 
 #: All 364 nights one by one take half a minute.
-BIG = bool(os.environ.get("MEMORY_PIPELINE_BIG_YEAR"))
 OTHER = Scope("acme", "sales")
 #: A contradiction that the agent notes months after it was true.
 LATE: dict[str, Any] = {
@@ -183,7 +182,7 @@ def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(whole: 
 def test_the_year_night_by_night_is_the_year_in_one_backfill(fresh: Lake, whole: Lake, models: Models) -> None:
     all_of_it = nights(fresh, FIRST, LAST)
     steps = [[night] for night in all_of_it]
-    if not BIG:  # the busiest weeks one by one, the rest by fortnights
+    if not IS_THOROUGH:  # the busiest weeks one by one, the rest by fortnights
         rest = [all_of_it[:30], *(all_of_it[start : start + 14] for start in range(50, len(all_of_it), 14))]
         steps = [rest[0], *steps[30:50], *rest[1:]]
     for step in steps:

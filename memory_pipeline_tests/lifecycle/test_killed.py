@@ -1,6 +1,6 @@
 """A run that is killed with -9 at any moment, and started again, ends with the lake of a run that was not killed.
 
-By default it is a day of the sample and two kills; with ``MEMORY_PIPELINE_BIG=1`` the year and eight. Kills at exact
+By default it is a day of the sample and two kills; with ``make test-thorough`` the year and eight. Kills at exact
 requests are in :mod:`memory_pipeline_tests.faults.test_chain`.
 """
 
@@ -24,18 +24,18 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
 from memory_pipeline_tests.building import index_rows, table_rows
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.selection import Models
 
-BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
-KILLS = 8 if BIG else 2
+KILLS = 8 if IS_THOROUGH else 2
 #: Of how many files more a run is killed, at most.
-STEP = 60 if BIG else 25
+STEP = 60 if IS_THOROUGH else 25
 #: The conversations there are: those of the day on which the loan was signed.
-CHOSEN = '"conversation_id": "2025-' if BIG else '"conversation_id": "2025-03-12'
+CHOSEN = '"conversation_id": "2025-' if IS_THOROUGH else '"conversation_id": "2025-03-12'
 RUN = ["run", "--now", AFTERWARDS.isoformat(), "--root"]
 SAMPLE = Scope(WORKSPACE, AGENT)
 

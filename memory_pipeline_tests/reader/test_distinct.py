@@ -17,6 +17,7 @@ from memory_pipeline.reader.knowledge import Part, Source, compact
 from memory_pipeline.reader.recall import Recollection
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.reader.injecting import SAID, TEXTS, ask, injected, part, recalled
 from memory_pipeline_tests.reader.ways import make_hours
@@ -239,7 +240,7 @@ def test_so_many_are_looked_at_of_what_was_said_and_of_summaries_each() -> None:
         assert [one.said for one in parts] == ["thing 0", "thing 1", "point 0", "point 1"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(TEXTS, st.integers(2, 6))
 def test_what_is_said_again_is_told_once(text: str, times: int) -> None:
     assume(without_recalled(text) is text)  # documents are told without what was recalled

@@ -24,6 +24,7 @@ from memory_pipeline.reader.knowledge import Source
 from memory_pipeline.reader.recall import Recalled, Recollection
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.reader.injecting import (
     DOCUMENTS,
@@ -192,7 +193,7 @@ def split(texts: list[str], documents: int, summaries: int) -> tuple[list[str], 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=_QUIET)
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=_QUIET)
 @given(
     numbered(TEXTS, 8),
     st.integers(0, 8),
@@ -221,7 +222,7 @@ def test_neither_count_nor_budget_is_ever_exceeded(
         assert one.lines == lines or (one.text.endswith("…") and lines.startswith(one.lines[:-1]))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=_QUIET)
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=_QUIET)
 @given(numbered(WORDED, 6), st.integers(0, 6), st.integers(0, 6), st.integers(4, 50), st.integers(250, 900))
 def test_each_source_that_has_something_has_a_place(
     texts: list[str], documents: int, summaries: int, most: int, tokens: int
@@ -232,7 +233,7 @@ def test_each_source_that_has_something_has_a_place(
     assert {one.source for one in known.parts} == {one.source for one in candidates}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(TEXTS, max_size=6), st.integers(1, 50), st.integers(50, 600), PROMPTS)
 def test_limits_hold_for_a_real_memory_and_any_documents(
     reader: MemoryReader, documents: list[str], most: int, tokens: int, prompt: str

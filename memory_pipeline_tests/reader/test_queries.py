@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.errors import InputError
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, readers, talk
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def test_broken_unicode_is_refused(ways: dict[str, MemoryReader], text: str) -> 
             search(ways[way], text)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(st.characters(codec=None), max_size=40) | st.text("'\"\\;-*()~^:&|+ %_aporto", max_size=20))
 def test_whatever_is_asked_is_answered_or_refused(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):

@@ -15,6 +15,7 @@ from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, Questio
 from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
 from memory_pipeline.reader.segment import Segment
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary
 from memory_pipeline_tests.ranking_oracle import exact_scores, exact_signals
 
@@ -95,7 +96,7 @@ def signals(query: str, rows: list[Row], vector: list[float] | None = None) -> d
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from([*NEAR, axis(1)]))
 def test_scores_are_those_of_the_oracle(rows: list[Row], query: str, vector: list[float] | None) -> None:
     asked = question(query, rows)
@@ -103,7 +104,7 @@ def test_scores_are_those_of_the_oracle(rows: list[Row], query: str, vector: lis
     assert scores(query, rows, vector=vector) == pytest.approx(expected, abs=2e-5, rel=2e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR), data=st.data())
 def test_the_physical_order_of_rows_does_not_matter(
     rows: list[Row], query: str, vector: list[float] | None, data: st.DataObject
@@ -112,7 +113,7 @@ def test_the_physical_order_of_rows_does_not_matter(
     assert scores(query, shuffled, vector=vector) == pytest.approx(scores(query, rows, vector=vector), abs=2e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR))
 def test_talks_score_the_same_in_one_segment_and_in_several(
     rows: list[Row], query: str, vector: list[float] | None
@@ -128,7 +129,7 @@ def test_talks_score_the_same_in_one_segment_and_in_several(
     assert scores(query, one, other, vector=vector, weights=weights) == pytest.approx(whole, abs=2e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR), data=st.data())
 def test_a_filter_changes_no_score(
     rows: list[Row], query: str, vector: list[float] | None, data: st.DataObject
@@ -142,7 +143,7 @@ def test_a_filter_changes_no_score(
     assert passing == pytest.approx({id: everything[id] for id in passing}, abs=2e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR))
 def test_signals_stay_within_what_their_description_says(
     rows: list[Row], query: str, vector: list[float] | None
@@ -376,7 +377,7 @@ def test_however_words_are_added_up_the_scores_are_the_same(one_in: int, monkeyp
     assert scores(query, rows, vector=axis(2)) == pytest.approx(exact, abs=2e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 70))
 def test_the_highest_of_many_values_are_found_by_way_of_a_sample(values: list[int], count: int) -> None:
     array = np.array(values, np.float32)

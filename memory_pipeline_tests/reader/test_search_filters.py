@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.errors import InputError
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, readers, talk
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ NAMES = ["Anna Lee", "Bruno", "Joanna", "Sean", "O'Brien", "User", "Agent", "Ber
 times = st.integers(0, 8 * 24 * 60).map(lambda minutes: datetime(2024, 1, 9, tzinfo=UTC) + timedelta(minutes=minutes))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     since=st.none() | times,
     until=st.none() | times | times.map(datetime.date),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.reader.segment import Segment
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary, table
 
 DAY = 24 * 60
@@ -46,7 +47,7 @@ def talk_of(row: Row) -> tuple[object, ...]:
     return (row["conversation_id"] or row["id"], row["starts_at"].date())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
 def test_rows_keep_their_columns_and_vectors_in_the_order_of_talks(rows: list[Row]) -> None:
     part = segment(rows)
@@ -66,7 +67,7 @@ def test_rows_keep_their_columns_and_vectors_in_the_order_of_talks(rows: list[Ro
             assert near[place] == expected["vector"][0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
 def test_a_talk_is_a_conversation_on_a_day_and_a_slot_a_message_of_it(rows: list[Row]) -> None:
     part = segment(rows)
@@ -84,7 +85,7 @@ def test_a_talk_is_a_conversation_on_a_day_and_a_slot_a_message_of_it(rows: list
     assert part.slots == len(part.talk) == len({(*talk_of(row), row["starts_at"], row["turn"]) for row in rows})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
 def test_postings_tell_which_rows_hold_a_word_and_how_often(rows: list[Row]) -> None:
     part = segment(rows)
@@ -97,7 +98,7 @@ def test_postings_tell_which_rows_hold_a_word_and_how_often(rows: list[Row]) -> 
         assert part.talks_holding(word) == len({part.talk[part.slot[place]] for place, _ in expected})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
 def test_rows_share_a_message_that_rest_on_the_same_sources(rows: list[Row]) -> None:
     part = segment(rows)
@@ -106,7 +107,7 @@ def test_rows_share_a_message_that_rest_on_the_same_sources(rows: list[Row]) -> 
     assert len(pairs) == len({number for number, *_ in pairs}) == len({tuple(ids) for ids in sources})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), distance=st.integers(-4, 4).filter(bool))
 def test_neighbours_are_slots_of_the_same_talk(rows: list[Row], distance: int) -> None:
     part = segment(rows)
@@ -120,7 +121,7 @@ def test_neighbours_are_slots_of_the_same_talk(rows: list[Row], distance: int) -
     assert list(zip(whose.tolist(), there.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), data=st.data())
 def test_rows_of_slots_come_slot_after_slot(rows: list[Row], data: st.DataObject) -> None:
     part = segment(rows)
@@ -132,7 +133,7 @@ def test_rows_of_slots_come_slot_after_slot(rows: list[Row], data: st.DataObject
     assert bounds.tolist() == [sum(map(len, expected[:number])) for number in range(len(expected))]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(rows=memories(), cuts=st.lists(st.integers(0, 12), max_size=3))
 def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     whole = table(rows)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.ranking import WEIGHTS, Weights
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.scoring import SIGNALS, Scored
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import Row, fact, segment
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_the_same_row_in_the_tail_and_in_the_index_is_chosen_once() -> None:
     assert ids(best([[row], [row]], {"same": 1})) == ["same"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(order=st.permutations("abcdefgh"), count=st.integers(1, 9))
 def test_ties_are_in_the_order_of_ids(order: list[str], count: int) -> None:
     rows = [fact("x", n, id=id, conversation=f"talk of {id}") for n, id in enumerate(order)]
@@ -148,7 +149,7 @@ def test_a_choice_has_the_rows_columns_but_neither_terms_nor_vector() -> None:
     assert not {"terms", "vector"} & set(choice.row)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     minutes=st.lists(st.integers(0, 4), max_size=12),
     passing=st.lists(st.booleans(), min_size=12, max_size=12),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from memory_pipeline.reader.similarity import SKETCHED_FROM, Vectors
+from memory_pipeline_tests.effort import examples
 
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -34,7 +35,7 @@ def exactly(vectors: NDArray[Any], order: NDArray[np.intp], vector: NDArray[np.f
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     count=st.integers(1, 30),
     wanted=st.integers(1, 35),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.soak.__main__ import soak
 from memory_pipeline_tests.soak.course import Course
 
@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
     import pytest
 
-#: With MEMORY_PIPELINE_BIG=1 on a server that speaks S3, behind a proxy that disturbs, for minutes.
-IS_BIG = os.environ.get("MEMORY_PIPELINE_BIG") == "1"
+#: The thorough run is on a server that speaks S3, behind a proxy that disturbs, for minutes.
 
 
 def test_a_short_soak_leaves_everything_as_it_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seconds, course = (240.0, Course(2)) if IS_BIG else (3.0, Course(4, agents=2, writers=1, readers=1))
-    verdicts = soak(seconds, course, tmp_path, on_s3=IS_BIG, pace=0.0, idle=10)
+    seconds, course = (240.0, Course(2)) if IS_THOROUGH else (3.0, Course(4, agents=2, writers=1, readers=1))
+    verdicts = soak(seconds, course, tmp_path, on_s3=IS_THOROUGH, pace=0.0, idle=10)
     assert not [str(verdict) for verdict in verdicts if verdict.wrong]
     assert " 0 runs" not in capsys.readouterr().out.splitlines()[-30]
     assert (tmp_path / "events.jsonl").stat().st_size > 0

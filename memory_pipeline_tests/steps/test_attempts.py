@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.steps.attempts import Attempts, Outcome, blocks, read_periods, written
+from memory_pipeline_tests.effort import examples
 
 NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
@@ -86,7 +87,7 @@ def test_an_import_of_two_years_is_asked_for_bit_by_bit() -> None:
     assert requests == 25
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.sets(st.integers(0, 500), min_size=1, max_size=5), st.sampled_from([60, 500]))
 def test_bad_periods_are_found_while_the_others_are_made(bad_numbers: set[int], number: int) -> None:
     """In less than half an hour, wherever they lie, and in few runs."""

@@ -21,6 +21,7 @@ from memory_pipeline.steps.course import Course, Rules, live
 from memory_pipeline.steps.kept import Kept, day_of, night
 from memory_pipeline.steps.similarity import Vectors
 from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +95,7 @@ def nights(*days: int) -> list[Period]:
 LAST = DAYS + 10
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     histories(),
     st.randoms(use_true_random=False),
@@ -118,7 +119,7 @@ def test_what_stands_in_the_end_depends_on_what_happened_alone(
     assert agent.keep(events, nights(3, LAST)).first is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(histories())
 def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[MemoryEvent]) -> None:
     agent = Agent()

@@ -22,6 +22,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, conversation, run, write
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.tools.remembering import SALES, SOON, clock, remember
 
 READING = ["search_memory", "recall_memory", "search_archive", "get_memory", "graph_facts"]
@@ -373,7 +374,7 @@ _KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(name=_NAMES | _JSON, arguments=st.dictionaries(_KEYS, _JSON, max_size=4) | st.text() | st.binary() | _JSON)
 def test_nothing_is_raised_whatever_a_model_writes(tools: MemoryTools, name: Any, arguments: Any) -> None:
     outcome = tools.outcome(name, arguments)

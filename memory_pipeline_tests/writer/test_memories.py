@@ -23,6 +23,7 @@ from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, conversation, run
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -601,7 +602,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> MemoryWriter:
     return MemoryWriter(Lake(str(tmp_path_factory.mktemp("hostile") / "lake")), ACME, START)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(verb=st.sampled_from([*MemoryVerb, "?"]), said=st.dictionaries(_FIELDS, _ANYTHING, max_size=4))
 def test_whatever_is_written_is_accepted_or_refused(hostile: MemoryWriter, verb: str, said: dict[str, Any]) -> None:
     with suppress(InputError):

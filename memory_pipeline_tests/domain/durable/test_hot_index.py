@@ -16,6 +16,7 @@ from memory_pipeline.domain.durable.hot_index import HotEntry, choose_hot, hot_e
 from memory_pipeline.domain.durable.memory import MAX_TITLE, MemoryKind, Temperature
 from memory_pipeline_tests.domain.durable.histories import do, only, remember
 from memory_pipeline_tests.domain.durable.nights import SETTINGS, did, kept, night, nothing_alike
+from memory_pipeline_tests.effort import examples
 
 FACT = remember("Anna lives in Porto.", title="Anna", hook="She lives in Porto.")
 
@@ -146,7 +147,7 @@ def _events(draw: st.DrawFn) -> list[MemoryEvent]:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_events(), _events(), st.integers(0, 8), st.integers(0, 300))
 def test_both_caps_hold_and_nothing_changes_without_a_cause(
     events: list[MemoryEvent], more: list[MemoryEvent], entries: int, tokens: int

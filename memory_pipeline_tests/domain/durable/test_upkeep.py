@@ -33,6 +33,7 @@ from memory_pipeline_tests.domain.durable.nights import (
     nothing_alike,
     words_alike,
 )
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,7 +120,7 @@ def nights(
         yield before, made, memories
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(stories(), st.booleans())
 def test_nights_without_a_cause_may_be_left_out(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
@@ -132,7 +133,7 @@ def test_nights_without_a_cause_may_be_left_out(events: list[MemoryEvent], has_m
     assert fold([*reversed(done), *events]) == each[-1][2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(stories(), st.booleans())
 def test_what_holds_after_every_night(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()

@@ -17,6 +17,7 @@ from memory_pipeline.domain.summaries import KeyPoint, Material
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
+from memory_pipeline_tests.effort import examples
 
 SUMMARIZER = ExtractiveSummarizer()
 WEEK = Period.parse("weekly", "2024-W03")
@@ -108,7 +109,7 @@ def test_the_budget_is_kept_and_well_used(grain: Grain) -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_the_material_does_not_matter(choice: random.Random, seed: int) -> None:
     items = many(120, seed)
     expected = SUMMARIZER.points_of(WEEK, items)

@@ -21,6 +21,7 @@ from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
 from memory_pipeline.models.deterministic.triples import confidence_of, operations_in
 from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE, PATTERNS, PROPERTIES, Form
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
 
 SAMPLES = Path(__file__).parent
@@ -290,7 +291,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(WORDS, max_size=25), st.booleans(), st.none() | st.text(min_size=1, max_size=5).filter(str.strip))
 def test_whatever_is_said_gives_valid_operations_and_always_the_same(
     words: list[str], is_spaced: bool, name: str | None
@@ -311,7 +312,7 @@ def test_whatever_is_said_gives_valid_operations_and_always_the_same(
         assert 0.6 <= operation.confidence <= 0.9
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read(text: str) -> None:
     assert operations(text) == operations(text)

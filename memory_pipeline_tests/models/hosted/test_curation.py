@@ -29,6 +29,7 @@ from memory_pipeline.models.selection import configured_models
 from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.domain.durable.histories import ACME, only, remember
 from memory_pipeline_tests.domain.durable.nights import as_near_as, did, kept, night
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def test_of_a_sound_answer_what_is_wrong_is_left_out(lake: Lake, server: OpenAIS
     assert curator_of(lake, server).stale(ACME, memories, NOW, DAY) == {memories[0].id: "over", memories[1].id: "gone"}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

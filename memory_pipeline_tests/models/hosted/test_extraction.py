@@ -27,6 +27,7 @@ from memory_pipeline.models.hosted.extraction import HostedExtractor
 from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
@@ -516,7 +517,7 @@ def test_instructions_of_ones_own_take_the_place_of_the_built_in_ones() -> None:
 # --- long passages ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_every_word_of_every_message_is_in_some_question(rng: random.Random) -> None:
     lines, words = [], []

@@ -29,6 +29,7 @@ from memory_pipeline.models.hosted.reading import (
 from memory_pipeline.models.selection import ReadingModels, reading_models
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
@@ -397,7 +398,7 @@ def test_of_more_texts_than_can_be_shown_the_last_stay_last() -> None:
     assert shown([str(number) for number in range(1_000)], output=256).splitlines()[-2] == "[64] 63"
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.text(max_size=2_000),
     st.lists(st.text(st.sampled_from("aé\U0001f600 \n…"), max_size=3_000), min_size=2, max_size=150),

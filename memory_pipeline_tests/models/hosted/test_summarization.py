@@ -26,6 +26,7 @@ from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def test_no_answer_does_any_harm(listed: list[Json]) -> None:
     assert list(made.points) == sorted(made.points, key=lambda one: one.event_at)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_the_order_of_material_does_not_matter(rng: random.Random) -> None:
     # Some of it was said at one time, and from one point of a finer summary to the next.
