@@ -42,10 +42,10 @@ tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs
 
 test-cluster: .venv/.installed  ## Backfill a year over two Celery workers, PostgreSQL, Redis and S3, and kill one (minutes)
-	$(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/cluster
+	$(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/harnesses/cluster
 
 soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MINUTES=10 SEED=7
-	$(BIN)/python -m memory_pipeline_tests.soak --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python -m memory_pipeline_tests.harnesses.soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks

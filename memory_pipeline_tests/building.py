@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ START = date(2024, 1, 1)
 #: Long after everything that tests write has closed.
 NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 ACME = Scope("acme", "support")
+#: Starts processes as forks of one that has imported the product. To import it takes seconds.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["memory_pipeline.defs.runs", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
+)
 
 
 def conversation(

@@ -5,7 +5,6 @@ Each work takes a lake's root, the number of the rival and its rounds, and does 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -33,7 +32,7 @@ from memory_pipeline.lake.tables import Tables
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.memories import land_events
-from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.building import ACME, PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,8 +59,7 @@ class Rivals:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),))
+        self._pool = ProcessPoolExecutor(count, PROCESSES, _meet, (PROCESSES.Barrier(count),))
 
     def __enter__(self) -> Self:
         return self

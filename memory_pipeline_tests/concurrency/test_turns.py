@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from memory_pipeline.lake.handles import turn_at
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.concurrency.rivals import append_slowly, append_until, ledger_row, take_and_stay
 from memory_pipeline_tests.effort import IS_THOROUGH
 
@@ -62,7 +62,7 @@ def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, 
 
 def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
     storage = Storage(root)
-    process = multiprocessing.get_context("spawn").Process(target=take_and_stay, args=(root,))
+    process = PROCESSES.Process(target=take_and_stay, args=(root,))
     process.start()
     while storage.read("taken") is None:
         time.sleep(0.05)

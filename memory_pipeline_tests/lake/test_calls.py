@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import threading
@@ -30,6 +29,7 @@ from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.spending import Spending
 from memory_pipeline.lake.storage import Entry, Storage
 from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.building import PROCESSES
 
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 HOUR = Period.parse("working", "2026-11-20T07")
@@ -493,9 +493,8 @@ def _keep_and_settle(root: str, writer: int, start: Any, counts: Any) -> None:
 
 def test_processes_that_settle_at_once_land_everything_once(root: str) -> None:
     before = with_tables(root)
-    context = multiprocessing.get_context("spawn")
-    start, counts = context.Barrier(2), context.SimpleQueue()
-    writers = [context.Process(target=_keep_and_settle, args=(root, n, start, counts)) for n in range(2)]
+    start, counts = PROCESSES.Barrier(2), PROCESSES.SimpleQueue()
+    writers = [PROCESSES.Process(target=_keep_and_settle, args=(root, n, start, counts)) for n in range(2)]
     for process in writers:
         process.start()
     assert sum(counts.get() for _ in writers) == 20
@@ -540,7 +539,7 @@ def _keep_and_die(root: str) -> None:
 
 
 def test_a_killed_process_loses_no_answer_and_holds_no_claim(root: str) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_keep_and_die, args=(root,))
+    process = PROCESSES.Process(target=_keep_and_die, args=(root,))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.storage import Storage
+from memory_pipeline_tests.building import PROCESSES
 
 LEASE = timedelta(minutes=5)
 KEY = digest("a question")
@@ -257,9 +257,8 @@ def test_processes_that_race_win_each_key_once(root: str, clock: Clock, dead_pid
     for key in held:
         left_behind(root, key, pid=dead_pid)
     keys = [key for pair in zip(new, held, strict=True) for key in pair]
-    context = multiprocessing.get_context("spawn")
-    start, won = context.Barrier(4), context.SimpleQueue()
-    racers = [context.Process(target=_race, args=(root, keys, start, won)) for _ in range(4)]
+    start, won = PROCESSES.Barrier(4), PROCESSES.SimpleQueue()
+    racers = [PROCESSES.Process(target=_race, args=(root, keys, start, won)) for _ in range(4)]
     for racer in racers:
         racer.start()
     counts = Counter(key for _ in racers for key in won.get())

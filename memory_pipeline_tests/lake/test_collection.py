@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.effort import examples
 
 ACME = Scope("acme", "support")
@@ -418,9 +418,8 @@ def _write(root: str, word: str, start: Any) -> None:
 
 
 def test_processes_that_write_at_once_lose_nothing(root: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(2)
-    other = context.Process(target=_write, args=(root, "theirs", start))
+    start = PROCESSES.Barrier(2)
+    other = PROCESSES.Process(target=_write, args=(root, "theirs", start))
     other.start()
     _write(root, "ours", start)
     other.join()

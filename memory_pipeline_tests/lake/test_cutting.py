@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 import time
@@ -27,7 +26,7 @@ from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.lance import has_vanished
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import Cut, VectorIndex
-from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.lake.test_vectors import rows
 
 SALES = Scope("acme", "sales")
@@ -312,7 +311,7 @@ def test_a_thread_and_a_process_write_to_the_tables_that_are_emptied_dropped_and
     root: str, index: VectorIndex
 ) -> None:
     fill(index, 49, word="stays")
-    process = multiprocessing.get_context("spawn").Process(target=_write_many, args=(root, 1, 6))
+    process = PROCESSES.Process(target=_write_many, args=(root, 1, 6))
     process.start()
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(_write_many, root, 0, 6)

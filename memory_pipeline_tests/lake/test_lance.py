@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
 from memory_pipeline.lake.storage import Storage
+from memory_pipeline_tests.building import PROCESSES
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
 CONFLICTS = (
@@ -156,9 +156,8 @@ def _fill(root: str, word: str, start: Any) -> None:
 
 
 def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(2)
-    other = context.Process(target=_fill, args=(root, "theirs", start))
+    start = PROCESSES.Barrier(2)
+    other = PROCESSES.Process(target=_fill, args=(root, "theirs", start))
     other.start()
     _fill(root, "ours", start)
     other.join()

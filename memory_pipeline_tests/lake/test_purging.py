@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 import time
@@ -21,6 +20,7 @@ from memory_pipeline.lake.purging import Purged
 from memory_pipeline.lake.schemas import TableSpec
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.building import PROCESSES
 
 SCHEMA = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("owner", "id")])
 THINGS = TableSpec("things", SCHEMA, partition_by=("owner",))
@@ -242,9 +242,8 @@ def test_threads_read_whole_partitions_while_others_are_removed_and_purged(root:
 
 def test_processes_read_and_write_while_others_remove_and_purge(root: str) -> None:
     Tables(Storage(root)).replace(THINGS, ["stays"], things("stays"))
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_read_many, args=(root, 25)) for _ in range(2)]
-    workers += [context.Process(target=_append_many, args=(root, writer, 8)) for writer in range(2)]
+    workers = [PROCESSES.Process(target=_read_many, args=(root, 25)) for _ in range(2)]
+    workers += [PROCESSES.Process(target=_append_many, args=(root, writer, 8)) for writer in range(2)]
     for worker in workers:
         worker.start()
     _churn(root, lambda: not any(worker.is_alive() for worker in workers), 60)

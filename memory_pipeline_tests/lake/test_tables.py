@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -12,6 +10,7 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.schemas import LEDGER, TableSpec
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
+from memory_pipeline_tests.building import PROCESSES
 
 
 def ledger(bucket: str, *periods: str, out: str = "x") -> pa.Table:
@@ -176,9 +175,8 @@ def _append_many(root: str, writer: int, bucket: str) -> None:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one partition", "a partition each"])
 def test_processes_that_write_at_once_lose_and_double_nothing(root: str, shared: bool) -> None:
-    context = multiprocessing.get_context("spawn")
     writers = [
-        context.Process(target=_append_many, args=(root, n, "shared" if shared else f"own-{n}")) for n in range(4)
+        PROCESSES.Process(target=_append_many, args=(root, n, "shared" if shared else f"own-{n}")) for n in range(4)
     ]
     for process in writers:
         process.start()

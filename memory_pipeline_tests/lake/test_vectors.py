@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,7 @@ from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.models.deterministic import HashingEmbedder
-from memory_pipeline_tests.building import ACME, hours
+from memory_pipeline_tests.building import ACME, PROCESSES, hours
 
 HOUR = "2024-01-15T08"
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
@@ -276,8 +275,7 @@ def test_an_index_whose_maker_was_killed_gets_its_indices_with_the_next_write(in
 
 
 def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_merge_many, args=(root, n)) for n in range(3)]
+    writers = [PROCESSES.Process(target=_merge_many, args=(root, n)) for n in range(3)]
     for process in writers:
         process.start()
     for process in writers:

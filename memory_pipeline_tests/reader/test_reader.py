@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,7 +20,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.segment import Segment
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
+from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
 from memory_pipeline_tests.reader.ways import WAYS, Said, make_hours, readers, talk, tell
 
 JANUARY = datetime(2024, 1, 16, 8, tzinfo=UTC)
@@ -260,7 +259,7 @@ def test_what_another_process_does_is_seen_by_the_next_search(root: str, models:
     open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 0)]
     for reader in open_readers:
         assert contents(reader, "Bruno") == ["Anna: I moved to Porto with Bruno."]
-    process = multiprocessing.get_context("spawn").Process(target=_tell_elsewhere, args=(root,))
+    process = PROCESSES.Process(target=_tell_elsewhere, args=(root,))
     process.start()
     process.join()
     assert process.exitcode == 0

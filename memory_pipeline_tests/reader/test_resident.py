@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.reader.resident import Resident
-from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped, summary
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def test_what_another_process_wrote_is_seen_at_once(root: str) -> None:
     put(root, fact("tea"))
     held = resident(root)
     assert contents(held.segment(Grain.WORKING)) == ["tea"]
-    process = multiprocessing.get_context("spawn").Process(target=put, args=(root, fact("milk", 120)))
+    process = PROCESSES.Process(target=put, args=(root, fact("milk", 120)))
     process.start()
     process.join()
     assert process.exitcode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from dataclasses import replace
@@ -31,7 +30,7 @@ from memory_pipeline.steps import make as steps
 from memory_pipeline.steps.graph import fold_hours, refold
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
+from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
 from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING
 from memory_pipeline_tests.graph.telling import (
@@ -261,9 +260,8 @@ def _run_in_process(root: str, keys: list[str], started: Event) -> None:
 def test_processes_at_once_give_the_same_rows(root: str, outspoken: Models, whole: dict[str, Any]) -> None:
     lake = Lake(root)
     put_all(lake)
-    context = multiprocessing.get_context("spawn")
-    started = context.Event()
-    process = context.Process(target=_run_in_process, args=(root, HOURS[:3], started))
+    started = PROCESSES.Event()
+    process = PROCESSES.Process(target=_run_in_process, args=(root, HOURS[:3], started))
     process.start()
     assert started.wait(60)
     run(lake, outspoken, *HOURS[1:])

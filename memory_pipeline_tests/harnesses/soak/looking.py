@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline_tests.soak.sayings import CAST, PLACES, THINGS, WORD
+from memory_pipeline_tests.harnesses.soak.sayings import CAST, PLACES, THINGS, WORD
 
 if TYPE_CHECKING:
     import random
     from datetime import datetime
 
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline_tests.soak.course import Action
+    from memory_pipeline_tests.harnesses.soak.course import Action
 
 #: What is asked: how often, of a hundred times.
 QUESTIONS = {"search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5}

@@ -15,15 +15,15 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.expire import expire
-from memory_pipeline_tests.soak import course as courses
-from memory_pipeline_tests.soak.operating import make_all
-from memory_pipeline_tests.soak.station import Tail
+from memory_pipeline_tests.harnesses.soak import course as courses
+from memory_pipeline_tests.harnesses.soak.operating import make_all
+from memory_pipeline_tests.harnesses.soak.station import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_pipeline.domain.erasure import Forgotten
-    from memory_pipeline_tests.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.station import Station
 
 Record = Message | Edit | MemoryEvent
 

@@ -24,17 +24,17 @@ from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import index_rows
+from memory_pipeline_tests.harnesses.soak.operating import make_all
+from memory_pipeline_tests.harnesses.soak.recollection import Present, again, journal_of, told
+from memory_pipeline_tests.harnesses.soak.sayings import WORD
 from memory_pipeline_tests.lake_digest import marts_digest
-from memory_pipeline_tests.soak.operating import make_all
-from memory_pipeline_tests.soak.recollection import Present, again, journal_of, told
-from memory_pipeline_tests.soak.sayings import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline_tests.soak.recollection import Record
-    from memory_pipeline_tests.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.recollection import Record
+    from memory_pipeline_tests.harnesses.soak.station import Station
 
 #: Offenders that are named.
 _NAMED = 5

@@ -59,7 +59,7 @@ class Nursery:
         self._rest = b""
         with (folder / "logs" / "nursery.log").open("ab") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "memory_pipeline_tests.soak.nursery"],
+                [sys.executable, "-m", "memory_pipeline_tests.harnesses.soak.nursery"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -123,15 +123,15 @@ def _be(what: list[str], log: str) -> int:
     module, *arguments = what
     try:
         if module == "writing":
-            from memory_pipeline_tests.soak.writing import write
+            from memory_pipeline_tests.harnesses.soak.writing import write
 
             write(*arguments)
         elif module == "reading":
-            from memory_pipeline_tests.soak.reading import read
+            from memory_pipeline_tests.harnesses.soak.reading import read
 
             read(*arguments)
         else:
-            from memory_pipeline_tests.soak.operating import perform
+            from memory_pipeline_tests.harnesses.soak.operating import perform
 
             return perform(arguments)
     except BaseException:  # noqa: BLE001  # it must not become a second nursery
@@ -184,7 +184,7 @@ if __name__ == "__main__":
             "memory_pipeline.defs.runs",
             "memory_pipeline.erasure",
         ),
-        *(f"memory_pipeline_tests.soak.{module}" for module in ("operating", "reading", "writing")),
+        *(f"memory_pipeline_tests.harnesses.soak.{module}" for module in ("operating", "reading", "writing")),
     ):
         import_module(name)
     _nurse()

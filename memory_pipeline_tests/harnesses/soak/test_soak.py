@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline_tests.effort import IS_THOROUGH
-from memory_pipeline_tests.soak.__main__ import soak
-from memory_pipeline_tests.soak.course import Course
+from memory_pipeline_tests.harnesses.soak.__main__ import soak
+from memory_pipeline_tests.harnesses.soak.course import Course
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-#: The thorough run is on a server that speaks S3, behind a proxy that disturbs, for minutes.
-
 
 def test_a_short_soak_leaves_everything_as_it_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The thorough run takes minutes, on a server that speaks S3 behind a proxy that disturbs.
     seconds, course = (240.0, Course(2)) if IS_THOROUGH else (3.0, Course(4, agents=2, writers=1, readers=1))
     verdicts = soak(seconds, course, tmp_path, on_s3=IS_THOROUGH, pace=0.0, idle=10)
     assert not [str(verdict) for verdict in verdicts if verdict.wrong]

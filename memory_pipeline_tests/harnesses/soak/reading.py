@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline_tests.soak.looking import QUESTIONS, Eye
-from memory_pipeline_tests.soak.sayings import WORD
-from memory_pipeline_tests.soak.station import Log, Station, Tail
+from memory_pipeline_tests.harnesses.soak.looking import QUESTIONS, Eye
+from memory_pipeline_tests.harnesses.soak.sayings import WORD
+from memory_pipeline_tests.harnesses.soak.station import Log, Station, Tail
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline_tests.soak.course import Action
+    from memory_pipeline_tests.harnesses.soak.course import Action
 
 #: What the shop keeps is looked for only as long as it surely has not expired.
 _FRESH = timedelta(hours=40)

@@ -1,4 +1,4 @@
-"""``python -m memory_pipeline_tests.soak --minutes 60 --seed 1``: see :mod:`memory_pipeline_tests.soak`."""
+"""Starts a soak from the command line: see :mod:`memory_pipeline_tests.harnesses.soak`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import click
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline_tests.fault_proxy import FaultProxy
+from memory_pipeline_tests.harnesses.soak import course as courses
+from memory_pipeline_tests.harnesses.soak.conducting import MARK, Conductor, part
+from memory_pipeline_tests.harnesses.soak.course import Course, Operation
+from memory_pipeline_tests.harnesses.soak.judging import Judge, Verdict
+from memory_pipeline_tests.harnesses.soak.reading import Reader
+from memory_pipeline_tests.harnesses.soak.station import Station
 from memory_pipeline_tests.s3_server import S3Server
-from memory_pipeline_tests.soak import course as courses
-from memory_pipeline_tests.soak.conducting import MARK, Conductor, part
-from memory_pipeline_tests.soak.course import Course, Operation
-from memory_pipeline_tests.soak.judging import Judge, Verdict
-from memory_pipeline_tests.soak.reading import Reader
-from memory_pipeline_tests.soak.station import Station
 
 #: Questions that are asked of the lake at rest.
 _IDLE = 100
@@ -109,7 +109,7 @@ def _account(conductor: Conductor) -> str:
 def _idle(station: Station, count: int) -> list[float]:
     """Ask the lake while nothing else is at work; return the times of the answers, without those of the first."""
     Reader(station, 99, count).run()
-    from memory_pipeline_tests.soak.station import Tail
+    from memory_pipeline_tests.harnesses.soak.station import Tail
 
     times = [record["seconds"] for record in Tail(station.reading("r99")).read() if "seconds" in record]
     return sorted(times[len(times) // 5 :])
@@ -173,7 +173,9 @@ def main(
     violated = [verdict for verdict in verdicts if verdict.wrong]
     if violated:
         flags = f"{' --folder' if in_folder else ''} --agents {agents} --writers {writers} --readers {readers}"
-        again = f"python -m memory_pipeline_tests.soak --minutes {minutes:g} --seed {seed}{flags} --pace {pace:g}"
+        again = (
+            f"python -m memory_pipeline_tests.harnesses.soak --minutes {minutes:g} --seed {seed}{flags} --pace {pace:g}"
+        )
         click.echo(f"{len(violated)} of {len(verdicts)} do not hold. Everything lies in {folder}; again: {again}")
         sys.exit(1)
     click.echo(f"all {len(verdicts)} hold")

@@ -13,12 +13,12 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.building import conversation, write
-from memory_pipeline_tests.soak import course as courses
-from memory_pipeline_tests.soak.course import FIRST, Course
-from memory_pipeline_tests.soak.judging import Judge, Verdict
-from memory_pipeline_tests.soak.operating import make_all
-from memory_pipeline_tests.soak.station import Clock, Log, Station
-from memory_pipeline_tests.soak.writing import Writer
+from memory_pipeline_tests.harnesses.soak import course as courses
+from memory_pipeline_tests.harnesses.soak.course import FIRST, Course
+from memory_pipeline_tests.harnesses.soak.judging import Judge, Verdict
+from memory_pipeline_tests.harnesses.soak.operating import make_all
+from memory_pipeline_tests.harnesses.soak.station import Clock, Log, Station
+from memory_pipeline_tests.harnesses.soak.writing import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path

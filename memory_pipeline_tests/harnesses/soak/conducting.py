@@ -12,18 +12,18 @@ import click
 
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline_tests.fault_proxy import Fault
-from memory_pipeline_tests.soak.course import Operation
-from memory_pipeline_tests.soak.nursery import Nursery
-from memory_pipeline_tests.soak.operating import STEPS
-from memory_pipeline_tests.soak.processes import Own, Process
-from memory_pipeline_tests.soak.station import Clock, Log, Tail
+from memory_pipeline_tests.harnesses.soak.course import Operation
+from memory_pipeline_tests.harnesses.soak.nursery import Nursery
+from memory_pipeline_tests.harnesses.soak.operating import STEPS
+from memory_pipeline_tests.harnesses.soak.processes import Own, Process
+from memory_pipeline_tests.harnesses.soak.station import Clock, Log, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from memory_pipeline_tests.fault_proxy import FaultProxy
-    from memory_pipeline_tests.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.station import Station
 
 #: In the environment of all processes of a soak: those that are left over are known by it.
 MARK = "MEMORY_PIPELINE_SOAK"

@@ -19,10 +19,10 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.soak import sayings
-from memory_pipeline_tests.soak.course import Action
-from memory_pipeline_tests.soak.looking import Eye
-from memory_pipeline_tests.soak.station import Log, Station, Tail, TappedJournal
+from memory_pipeline_tests.harnesses.soak import sayings
+from memory_pipeline_tests.harnesses.soak.course import Action
+from memory_pipeline_tests.harnesses.soak.looking import Eye
+from memory_pipeline_tests.harnesses.soak.station import Log, Station, Tail, TappedJournal
 
 #: How often something is tried that fails while the network is disturbed, and the pause between in seconds.
 _ATTEMPTS, _PAUSE = 60, 0.3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
 from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone
-from memory_pipeline_tests.soak import sayings
+from memory_pipeline_tests.harnesses.soak import sayings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

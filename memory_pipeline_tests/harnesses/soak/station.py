@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import Journal
-from memory_pipeline_tests.soak.course import Course
+from memory_pipeline_tests.harnesses.soak.course import Course
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

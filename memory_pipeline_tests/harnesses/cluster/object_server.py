@@ -2,7 +2,7 @@
 
 ::
 
-    python -m memory_pipeline_tests.cluster.object_server --bucket lakes      # prints its address once it listens
+    python -m memory_pipeline_tests.harnesses.cluster.object_server --bucket lakes  # prints its address
 
 It holds buckets in memory and knows what the lake's libraries ask for: GET with ranges, PUT (also on the condition that
 there is no such object, or that it is as it was), HEAD, DELETE, many deletions at once, listings in pages with prefixes

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import conversation, run, write
-from memory_pipeline_tests.cluster.services import ObjectServer
+from memory_pipeline_tests.harnesses.cluster.services import ObjectServer
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
-from memory_pipeline_tests.cluster.deployment import Cluster, by_status, seconds
-from memory_pipeline_tests.cluster.services import ObjectServer, postgresql, redis_server
-from memory_pipeline_tests.cluster.year import RECEIVED, START, YEAR, year
+from memory_pipeline_tests.harnesses.cluster.deployment import Cluster, by_status, seconds
+from memory_pipeline_tests.harnesses.cluster.services import ObjectServer, postgresql, redis_server
+from memory_pipeline_tests.harnesses.cluster.year import RECEIVED, START, YEAR, year
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import yaml
 from dagster._core.storage.dagster_run import RunRecord
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
 
-from memory_pipeline_tests.cluster.services import Process, answers, free_port, until
+from memory_pipeline_tests.harnesses.cluster.services import Process, answers, free_port, until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.deployment.celery_launcher import WatchedCeleryRunLauncher
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 #: How often the daemon looks at its queue and after its runs. It only waits in between, so the test has it look often.
 LOOK_SECONDS = 2
 _WORKER = [sys.executable, "-m", "celery", "--app", "dagster_celery.app", "worker", "--loglevel", "INFO"]

@@ -12,8 +12,8 @@ from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import parse_json
-from memory_pipeline_tests.soak.course import FIRST, TIMES, Action, Course
-from memory_pipeline_tests.soak.sayings import WORD, word
+from memory_pipeline_tests.harnesses.soak.course import FIRST, TIMES, Action, Course
+from memory_pipeline_tests.harnesses.soak.sayings import WORD, word
 
 TICKS = range(60)
 

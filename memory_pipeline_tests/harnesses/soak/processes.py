@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from memory_pipeline_tests.soak.nursery import Child
+    from memory_pipeline_tests.harnesses.soak.nursery import Child
 
 
 @dataclass

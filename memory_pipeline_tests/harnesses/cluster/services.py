@@ -163,7 +163,13 @@ class ObjectServer(S3Server):
 
     def start(self) -> None:
         """Start it on a free port, with the bucket."""
-        command = [sys.executable, "-m", "memory_pipeline_tests.cluster.object_server", "--bucket", self.bucket]
+        command = [
+            sys.executable,
+            "-m",
+            "memory_pipeline_tests.harnesses.cluster.object_server",
+            "--bucket",
+            self.bucket,
+        ]
         # Ctrl-C at the keyboard is for the test alone, which ends it last.
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout is not None
