@@ -3,11 +3,17 @@ PYTHON ?= python3
 UV_VERSION = 0.13.8
 BIN = .venv/bin
 
+# The tests start hundreds of processes. Each would compile the package anew, if the environment forbids to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How long `make soak` goes on, in minutes, and what makes it do the same again.
 MINUTES ?= 60
 SEED ?= 1
 
-.PHONY: help demo dev test lint types tests test-cluster soak bench lock clean
+# The tests of pure logic: they need no lake, no server and no other process.
+PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
+
+.PHONY: help demo dev quick test test-thorough lint types tests test-cluster soak bench lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,7 +34,13 @@ dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3
 	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
 	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev
 
-test: lint types tests  ## Run all checks: lint, types, architecture, tests
+quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
+	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
+
+test: lint types tests  ## Run all checks: lint, types, architecture, tests (about ten minutes)
+
+test-thorough: lint types  ## The large versions of the tests, before a release (hours)
+	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -61,33 +61,33 @@ def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Pla
     assert sorted(row["period"] for row in rows if row["bucket"] != "shared") == sorted(wanted)
 
 
-def test_the_ledger_and_marts(rivals: Rivals, place: Place) -> None:
-    rivals.race(record_entries, place.root, place.rounds, place.environment)
-    rivals.race(replace_marts, place.root, place.rounds, place.environment)
-    entries = Lake(place.root).ledger.entries("working_facts")
+def test_the_ledger_and_marts(rivals: Rivals, usual_place: Place) -> None:
+    rivals.race(record_entries, usual_place.root, usual_place.rounds, usual_place.environment)
+    rivals.race(replace_marts, usual_place.root, usual_place.rounds, usual_place.environment)
+    entries = Lake(usual_place.root).ledger.entries("working_facts")
     common = entries["2024-01-26T00"]
-    assert common.rows == place.rounds - 1, "somebody's last entry is the one that stays"
-    assert len(entries) == rivals.count * place.rounds + 1
-    marts = Marts(Lake(place.root).storage)
+    assert common.rows == usual_place.rounds - 1, "somebody's last entry is the one that stays"
+    assert len(entries) == rivals.count * usual_place.rounds + 1
+    marts = Marts(Lake(usual_place.root).storage)
     parts, whole = marts.dataset("parts"), marts.dataset("whole")
     assert parts is not None
     assert whole is not None
     rows = parts.to_table().to_pylist()
-    wanted = [(f"{number}-{each}", each) for number, each in every(rivals, place.rounds)]
+    wanted = [(f"{number}-{each}", each) for number, each in every(rivals, usual_place.rounds)]
     assert sorted((row["month"], row["n"]) for row in rows) == sorted(wanted)
     assert sorted(whole.to_table()["n"].to_pylist()) == list(range(5))
 
 
-def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, place: Place) -> None:
+def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place) -> None:
     for agents in (False, True):
-        rivals.race(partial(fold_edits, agents=agents), place.root, place.fewer, place.environment)
-    lake = Lake(place.root)
+        rivals.race(partial(fold_edits, agents=agents), usual_place.root, usual_place.fewer, usual_place.environment)
+    lake = Lake(usual_place.root)
     vocabulary = lake.configuration().vocabulary(ACME)
     for scope in (ACME, *map(scope_of, range(8))):
         operations = lake.tables.read(GRAPH_OPERATIONS, [owner_of(scope)])
         wanted = {
             edit_of(number, each, scope).id
-            for number, each in every(rivals, place.fewer)
+            for number, each in every(rivals, usual_place.fewer)
             if scope in (ACME, scope_of(number), scope_of(each))
         }
         assert sorted(operations["evidence_id"].to_pylist()) == sorted(wanted), scope
@@ -100,12 +100,12 @@ def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, place: Place) -> No
         assert len(set(stands["source_digest"].to_pylist())) <= 1
 
 
-def test_the_memories_of_one_agent(rivals: Rivals, place: Place, models: Models, tmp_path: Path) -> None:
-    rivals.race(land_memories, place.root, place.fewer, place.environment)
+def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: Models, tmp_path: Path) -> None:
+    rivals.race(land_memories, usual_place.root, usual_place.fewer, usual_place.environment)
     alone = Lake(str(tmp_path / "alone"))
-    events = [event_of(number, each) for number, each in every(rivals, place.fewer)]
+    events = [event_of(number, each) for number, each in every(rivals, usual_place.fewer)]
     land_events(alone, models.embedder, sorted({event.hour for event in events}, key=lambda hour: hour.key), events)
-    lake = Lake(place.root)
+    lake = Lake(usual_place.root)
     for spec in (MEMORY_EVENTS, MEMORIES):
         ours, theirs = (each.tables.read(spec).sort_by("id").to_pylist() for each in (lake, alone))
         assert ours == theirs, spec.name

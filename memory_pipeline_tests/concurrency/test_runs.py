@@ -11,13 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from memory_pipeline.cli import cli
-from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.selection import default_models
-from memory_pipeline.settings import Settings
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.upkeep import keep_up
@@ -55,15 +53,8 @@ def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
     make_all(root, now)
 
 
-def make_in_dagster(root: str) -> None:
-    """Make everything that is pending as assets."""
-    lake = Lake(root)
-    for _ in run_all(lake, Settings(root=root, start=START), default_models(), NOW):
-        pass
-
-
 def make_by_command(root: str) -> None:
-    """Make everything that is pending with the command."""
+    """Make everything that is pending with the command, which materializes the assets in Dagster."""
     result = CliRunner().invoke(cli, ["run", "--root", root, "--now", NOW.isoformat()], catch_exceptions=False)
     assert result.exit_code == 0, result.output
 
@@ -113,11 +104,11 @@ def copied(folder: Path, name: str) -> str:
     return str(shutil.copytree(folder, folder.with_name(name)))
 
 
-def test_the_same_partitions_in_dagster_by_the_command_and_beside_nights(
+def test_the_same_partitions_by_the_command_and_beside_nights(
     rivals: Rivals, pending: Path, once: dict[str, str]
 ) -> None:
     root = copied(pending, "same")
-    works = (make_all, make_in_dagster, make_by_command, keep_nights)
+    works = (make_all, make_by_command, keep_nights)
     rivals.do([partial(work, root) for work in works])
     assert differing(settled(root), once) == []
 
