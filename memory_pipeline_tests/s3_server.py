@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import botocore.session
 from ulid import ULID
@@ -45,6 +45,7 @@ class S3Server:
         self.url = os.environ.get("MEMORY_PIPELINE_TEST_S3", "")
         self.bucket = os.environ.get("MEMORY_PIPELINE_TEST_BUCKET", "lakes")
         self._process: subprocess.Popen[bytes] | None = None
+        self._client: Any = None
 
     def __enter__(self) -> Self:
         if not self.url:
@@ -79,20 +80,29 @@ class S3Server:
             assert time.monotonic() < deadline, "the S3 server does not answer"
             time.sleep(0.05)
         with self.in_environment():
-            botocore.session.Session().create_client(
+            self._client = botocore.session.Session().create_client(
                 "s3", region_name="us-east-1", endpoint_url=self.url
-            ).create_bucket(Bucket=self.bucket)
+            )
+        self._client.create_bucket(Bucket=self.bucket)
 
     def stop(self) -> None:
         """Stop the server; all that it held is gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process, self.url = None, ""
+            self._process, self._client, self.url = None, None, ""
 
     def new_root(self) -> str:
-        """Return the address of a lake that does not exist yet."""
-        return f"s3://{self.bucket}/{ULID()}"
+        """Return the address of a lake that does not exist yet.
+
+        On a server that was started here each lake has its own bucket: moto looks through all keys of one to list some.
+        """
+        name = str(ULID())
+        if self._client is None:
+            return f"s3://{self.bucket}/{name}"
+        bucket = f"{self.bucket}-{name.lower()}"
+        self._client.create_bucket(Bucket=bucket)
+        return f"s3://{bucket}/lake"
 
     def environment(self, url: str = "") -> dict[str, str]:
         """Return the variables with which a process finds the server, or what stands before it at `url`."""
