@@ -84,6 +84,7 @@ def test_a_conversation_is_forgotten_by_its_exact_id() -> None:
         {"content": "mail anna.schmidt@example.org"},
         {"content": "Änna\u00a0 Schmi\u00addt"},
         {"content": "see anna-schmidt\u200b."},
+        {"content": "ask\u200bAnna\u200bSchmidt\u200bnow"},
         {"name": "Anna Schmidt"},
         {"user_id": "u-17"},
         {"user_id": "u-17", "role": "assistant", "content": "Of course."},
@@ -225,6 +226,8 @@ def test_a_repetition_keeps_the_hours_that_are_known() -> None:
     old = Tombstone(**{name: getattr(old, name) for name in old.__slots__} | {"hours": ("2024-01-15T08",)})
     (again,) = merged([old], Tombstone.of(Subject.agent(ACME), NOW - timedelta(days=9), SALT))
     assert (again.hours, again.forgotten_at, again.is_done) == (("2024-01-15T08",), NOW, False)
+    other = Tombstone.of(Subject.conversation(ACME, "c4"), NOW, SALT)
+    assert merged([old], other) == other
 
 
 def test_nothing_forgotten_covers_nothing() -> None:

@@ -56,6 +56,8 @@ def test_at_one_time_one_of_them_counts_whatever_the_order() -> None:
     both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
     [(loser, winner)] = superseded(*both).items()
     assert superseded(*reversed(both)) == {loser: winner}
+    reasons = [event.reason or "" for event in kept(both, similar=nothing_alike)[0].events if event.memory_id == loser]
+    assert any("both were said at the same time" in reason for reason in reasons)
     assert winner == max(PORTO.memory_id, LISBON.memory_id)
 
 

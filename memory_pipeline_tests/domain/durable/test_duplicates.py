@@ -41,6 +41,14 @@ def merges(*events: MemoryEvent, cosine: float = 1.0) -> bool:
     return any(event.verb == "MERGE" for event in done.events)
 
 
+def test_a_kind_in_which_nothing_can_merge_keeps_no_other_kind_from_it() -> None:
+    alone = remember("Anna lives in Porto.", 0, kind="fact")
+    twins = [remember(text, n, kind="rule") for n, text in enumerate(("Be brief.", "Be brief at all times."))]
+    near = as_near_as({("Be brief.", "Be brief at all times."): 0.95})
+    done, _ = kept([alone, *twins], similar=near)
+    assert any(event.verb == "MERGE" for event in done.events)
+
+
 # --- which ------------------------------------------------------------------------------------------------------------
 
 

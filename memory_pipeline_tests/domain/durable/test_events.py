@@ -60,6 +60,7 @@ def test_each_verb_of_agents_survives_the_journal(verb: MemoryVerb) -> None:
     amount: dict[str, Any] = {"amount": 0.2} if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE) else {}
     event = TEA if verb is MemoryVerb.REMEMBER else do(verb, TEA, 1, reason="as asked", turn=3, **amount)
     assert MemoryEvent.from_record(event.to_record()) == event
+    assert MemoryEvent.from_record(event.to_record() | {"editor": "Anna"}).editor == "Anna"
 
 
 def test_a_version_of_a_memory_stands_for_the_memory() -> None:
@@ -175,6 +176,7 @@ def test_changes_are_taken_as_they_are_meant() -> None:
         (RECORD | {"editor": CONVERSATION}, "editor 'conversation' is the pipeline's own"),
         (RECORD | {"editor": ""}, "editor '' is not accepted"),
         (RECORD | {"editor": None}, "editor None is not a text"),
+        (RECORD | {"editor": "a\x07b"}, "control characters are not accepted"),
         (RECORD | {"reason": 5}, "reason 5 is not a text"),
         (RECORD | {"reason": "x" * 501}, "reason"),
         (RECORD | {"turn": -1}, "turn -1 is not valid"),

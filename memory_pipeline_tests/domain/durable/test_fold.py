@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.durable.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.durable.fold import Memories, fold
-from memory_pipeline.domain.durable.memory import MAX_SOURCES, MemoryKind, Status, Temperature
+from memory_pipeline.domain.durable.memory import DECAY_RATE, MAX_SOURCES, MemoryKind, Status, Temperature
 from memory_pipeline_tests.domain.durable.histories import at, do, histories, newest, only, remember
 
 TEA = remember("Anna likes tea.")
@@ -77,6 +77,11 @@ def test_what_is_said_is_kept_under_the_id_that_is_told(events: list[MemoryEvent
             assert memories.find(event.changes) == known
         else:
             memories = fold([event], memories)
+
+
+def test_p6_what_says_nothing_of_its_decay_decays_as_usual() -> None:
+    assert only(TEA).decay_rate == DECAY_RATE
+    assert only(remember("Anna likes tea.", decay_rate=0.25)).decay_rate == 0.25
 
 
 # --- match on save (F11) ---------------------------------------------------------------------------------------------
@@ -223,6 +228,7 @@ def test_what_names_no_memory_changes_nothing_and_is_told() -> None:
     memories = fold([TEA, stray])
     assert memories.newest == newest(TEA)
     assert memories.ignored == {stray.id: f"{stray.memory_id} is not known"}
+    assert memories.resolved(stray.memory_id) == stray.memory_id
 
 
 # --- one hour, one id ------------------------------------------------------------------------------------------------
