@@ -36,6 +36,12 @@ TALKS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def catalogue(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
+    """Definitions of a lake that is empty."""
+    return build_definitions(Settings(str(tmp_path_factory.mktemp("catalogue")), START), models)
+
+
 @pytest.fixture
 def definitions(root: str, models: Models) -> dg.Definitions:
     write(Lake(root), *TALKS)
@@ -76,16 +82,16 @@ RANGES = [
 ]
 
 
-def test_every_grain_has_a_table_and_an_index(definitions: dg.Definitions) -> None:
-    names = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+def test_every_grain_has_a_table_and_an_index(catalogue: dg.Definitions) -> None:
+    names = {key.to_user_string() for key in catalogue.resolve_asset_graph().get_all_asset_keys()}
     expected = {"messages", "working_facts", "graph_facts", "durable_memories"}
     expected |= {f"{grain}_index" for grain in Grain}
     expected |= {f"{grain}_summaries" for grain in Grain if grain is not Grain.WORKING}
     assert expected <= names
 
 
-def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
+def test_every_asset_says_what_it_is(catalogue: dg.Definitions) -> None:
+    graph = catalogue.resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         first = (node.description or "").partition("\n")[0]
@@ -102,8 +108,8 @@ def test_every_asset_says_what_it_is(definitions: dg.Definitions) -> None:
             assert not re.search("item|element|struct", column.type), f"{key} {column.name}"
 
 
-def test_groups_sort_as_grains_do_and_a_tag_finds_them(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
+def test_groups_sort_as_grains_do_and_a_tag_finds_them(catalogue: dg.Definitions) -> None:
+    graph = catalogue.resolve_asset_graph()
     groups = [graph.get(dg.AssetKey(index_asset(grain))).group_name for grain in Grain]
     assert groups == sorted(groups)
     for grain in Grain:
@@ -111,8 +117,8 @@ def test_groups_sort_as_grains_do_and_a_tag_finds_them(definitions: dg.Definitio
         assert {dg.AssetKey(table_asset(grain)), dg.AssetKey(index_asset(grain))} <= found
 
 
-def test_columns_are_those_of_the_tables(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
+def test_columns_are_those_of_the_tables(catalogue: dg.Definitions) -> None:
+    graph = catalogue.resolve_asset_graph()
     expected = {
         "messages": MESSAGES.schema,
         "working_facts": FACTS.schema,
@@ -263,14 +269,14 @@ def test_the_ui_takes_a_day_for_stale_once_late_data_came_and_not_before(
         assert not stale(definitions, instance, "daily_summaries", "2024-01-15")
 
 
-def test_a_period_that_has_not_closed_is_refused(definitions: dg.Definitions) -> None:
+def test_a_period_that_has_not_closed_is_refused(catalogue: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match=r"closes at 29\d\d-"):
-        materialize(definitions, instance, "yearly_summaries", ("2940", "2940"))
+        materialize(catalogue, instance, "yearly_summaries", ("2940", "2940"))
 
 
-def test_a_run_without_partitions_says_what_to_do(definitions: dg.Definitions) -> None:
+def test_a_run_without_partitions_says_what_to_do(catalogue: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="choose some"):
-        materialize(definitions, instance, "messages")
+        materialize(catalogue, instance, "messages")
 
 
 def mart_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
@@ -305,8 +311,8 @@ def test_one_mart_can_be_made_alone(definitions: dg.Definitions) -> None:
         assert set(mart_events(done)) == {"memory_growth"}
 
 
-def test_marts_say_what_they_are_made_from(definitions: dg.Definitions) -> None:
-    graph = definitions.resolve_asset_graph()
+def test_marts_say_what_they_are_made_from(catalogue: dg.Definitions) -> None:
+    graph = catalogue.resolve_asset_graph()
     growth, base = graph.get(dg.AssetKey("memory_growth")), graph.get(dg.AssetKey("memory_by_period"))
     assert growth.parent_keys == {dg.AssetKey("memory_by_period")}
     assert {"messages", "working_facts", "yearly_summaries"} <= {key.to_user_string() for key in base.parent_keys}

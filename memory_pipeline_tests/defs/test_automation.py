@@ -151,7 +151,7 @@ def test_a_summary_that_fails_is_shown_and_holds_up_nothing_but_what_is_above_it
     made: list[str] = []
     attempts = []
     while ticking.now < NOW + timedelta(hours=3):
-        for request in ticking.tick(HOURS) + ticking.tick(ROLL_UPS, timedelta(minutes=2)):
+        for request in ticking.tick(HOURS) + ticking.tick(ROLL_UPS, timedelta(minutes=4)):
             if (grain := ticking.grain(request)) and "2025-03-06" in [p.key for p in ticking.periods(request)]:
                 attempts.append(request.tags[ATTEMPT_TAG])
                 ticking.record(request, FAILURE)

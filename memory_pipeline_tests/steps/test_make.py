@@ -16,7 +16,20 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import make
-from memory_pipeline_tests.building import ACME, conversation, hours, index_rows, run, table_rows, versions, write
+from memory_pipeline.steps.plan import grain_status
+from memory_pipeline_tests.building import (
+    ACME,
+    NOW,
+    START,
+    conversation,
+    hours,
+    index_rows,
+    run,
+    table_rows,
+    versions,
+    write,
+)
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Extraction, Passage
     from memory_pipeline.domain.summaries import Assignment, Condensation
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")
 TALKS = [
@@ -36,13 +50,37 @@ TALKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+@pytest.fixture
+def straight(shared_folder: SharedFolder, models: Models) -> Lake:
     """A lake in which everything was made in order; tests that write copy it."""
-    made = Lake(str(tmp_path_factory.mktemp("straight") / "lake"))
-    write(made, *TALKS)
-    run(made, models)
-    return made
+
+    def fill(folder: Path) -> None:
+        write(Lake(str(folder)), *TALKS)
+        run(Lake(str(folder)), models)
+
+    return Lake(str(shared_folder("made_straight", fill)))
+
+
+@pytest.fixture
+def only_hours(shared_folder: SharedFolder, models: Models) -> Lake:
+    """A lake in which hours were made, and no summaries."""
+
+    def fill(folder: Path) -> None:
+        write(Lake(str(folder)), *TALKS)
+        make_hours(Lake(str(folder)), models)
+
+    return Lake(str(shared_folder("made_hours", fill)))
+
+
+def make_hours(lake: Lake, models: Models) -> None:
+    """Make the hours that are pending."""
+    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+
+
+def make_days(lake: Lake, models: Models) -> None:
+    """Make the hours and the days that are pending."""
+    make_hours(lake, models)
+    list(make(lake, models, Grain.DAILY, grain_status(lake, Grain.DAILY, START, NOW).pending))
 
 
 @pytest.fixture
@@ -52,14 +90,12 @@ def filled(straight: Lake, root: str) -> Lake:
     return Lake(root)
 
 
-def test_a_run_makes_every_grain_and_empties_the_journal(lake: Lake, models: Models) -> None:
-    write(lake, *TALKS)
-    made = run(lake, models)
-    assert lake.journal.pending() == []
-    assert [str(period) for period in made[Grain.WEEKLY]] == ["2024-W03", "2024-W08", "2024-W13", "2025-W01"]
-    assert [str(period) for period in made[Grain.MONTHLY]] == ["2024-01", "2024-02", "2024-03", "2025-01"]
-    assert [str(period) for period in made[Grain.YEARLY]] == ["2024", "2025"]
-    assert set(lake.tables.read(MESSAGES)["content"].to_pylist()) >= {"I moved to Porto last week."}
+def test_a_run_makes_every_grain_and_empties_the_journal(straight: Lake) -> None:
+    assert straight.journal.pending() == []
+    assert sorted(map(str, _made(straight, Grain.WEEKLY))) == ["2024-W03", "2024-W08", "2024-W13", "2025-W01"]
+    assert sorted(map(str, _made(straight, Grain.MONTHLY))) == ["2024-01", "2024-02", "2024-03", "2025-01"]
+    assert sorted(map(str, _made(straight, Grain.YEARLY))) == ["2024", "2025"]
+    assert set(straight.tables.read(MESSAGES)["content"].to_pylist()) >= {"I moved to Porto last week."}
 
 
 def test_a_second_run_writes_nothing(filled: Lake, models: Models) -> None:
@@ -76,7 +112,7 @@ def test_a_second_run_writes_nothing(filled: Lake, models: Models) -> None:
     assert index_rows(lake, [ACME, OTHER]) == index
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if IS_THOROUGH else 1))
 def test_partitions_made_in_any_order_give_the_same_lake(
     straight: Lake, tmp_path: Path, models: Models, seed: int
 ) -> None:
@@ -89,8 +125,9 @@ def test_partitions_made_in_any_order_give_the_same_lake(
         list(make(shuffled, models, Grain.WORKING, [hour]))
     for grain in SUMMARY_GRAINS:
         periods = _made(straight, grain)
-        for period in rng.sample(periods, len(periods)):
-            list(make(shuffled, models, grain, [period]))
+        shuffled_periods = rng.sample(periods, len(periods))
+        for first in range(0, len(periods), 2):
+            list(make(shuffled, models, grain, shuffled_periods[first : first + 2]))
 
     assert table_rows(shuffled) == table_rows(straight)
     assert index_rows(shuffled, [ACME, OTHER]) == index_rows(straight, [ACME, OTHER])
@@ -100,38 +137,34 @@ def _made(lake: Lake, grain: Grain) -> list[Period]:
     return [Period(grain, key) for key in lake.ledger.entries(f"{grain}_summaries")]
 
 
-def test_sending_a_conversation_again_doubles_nothing(lake: Lake, models: Models) -> None:
-    talk = conversation("I like tea.", "Yes.")
-    write(lake, talk)
-    run(lake, models)
+def test_sending_a_conversation_again_doubles_nothing(filled: Lake, models: Models) -> None:
+    lake = filled
     rows = table_rows(lake)
-    for _ in range(3):
-        write(lake, talk)
-        run(lake, models)
+    for _ in range(2):
+        write(lake, TALKS[0])
+        assert [str(hour) for hour in run(lake, models)[Grain.WORKING]] == ["2024-01-15T08"]
     assert table_rows(lake) == rows
     assert lake.journal.pending() == []
 
 
 def test_a_conversation_that_grows_adds_only_what_is_new(lake: Lake, models: Models) -> None:
     write(lake, conversation("I like tea."))
-    run(lake, models)
+    make_hours(lake, models)
     write(lake, conversation("I like tea.", "I like coffee too."))
-    run(lake, models)
+    make_hours(lake, models)
     assert sorted(lake.tables.read(MESSAGES)["content"].to_pylist()) == ["I like coffee too.", "I like tea."]
 
 
 def test_a_message_with_a_known_id_and_other_content_is_set_aside_whatever_lands_first(
     tmp_path: Path, models: Models
 ) -> None:
-    from memory_pipeline_tests.building import NOW
-
     first, second = conversation("I live in Porto."), conversation("I live in Oslo.")
     outcomes = []
     for name, order in {"forward": (0, 1), "backward": (1, 0)}.items():
         lake = Lake(str(tmp_path / name))
         for position in order:
             write(lake, (first, second)[position], now=NOW.replace(second=position))
-            run(lake, models)
+            make_days(lake, models)
         outcomes.append((table_rows(lake), [r.reason for r in lake.journal.quarantined()]))
     assert outcomes[0] == outcomes[1]
     tables, reasons = outcomes[0]
@@ -173,7 +206,7 @@ def test_one_agents_late_message_leaves_the_others_summaries_alone(lake: Lake, m
 
 def test_a_day_without_assertions_is_remembered_by_what_was_said(lake: Lake, models: Models) -> None:
     write(lake, conversation("Hm?", "Ok."))
-    run(lake, models)
+    make_days(lake, models)
     [summary] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
     assert "Ok." in summary["content"]
 
@@ -196,7 +229,7 @@ def test_tool_and_system_messages_are_kept_and_are_never_facts(lake: Lake, model
         conversation("The balance is 40 euros.", role="tool", conversation_id="t"),
         conversation("You are Juniper and you live in Porto.", role="system", conversation_id="s"),
     )
-    run(lake, models)
+    make_days(lake, models)
     assert lake.tables.read(MESSAGES).num_rows == 2
     assert lake.tables.read(FACTS).num_rows == 0
     assert lake.journal.pending() == []
@@ -216,7 +249,7 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
     list(make(lake, replace(models, extractor=Interrupted()), Grain.WORKING, hours("2024-01-15T08")))
     [left] = lake.journal.pending()
     assert [message.content for message in lake.journal.read(left)[0]] == ["I like coffee."]
-    run(lake, models)
+    make_hours(lake, models)
     assert lake.journal.pending() == []
     assert lake.tables.read(MESSAGES).num_rows == 2
 
@@ -234,7 +267,7 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
             overtaken.append(True)
             other = Lake(lake.storage.uri)
             write(other, conversation("I bought a canoe.", conversation_id="newer"))
-            run(other, models)
+            make_days(other, models)
             assert other.journal.pending() == []
 
     class Slow:
@@ -256,8 +289,9 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
     said = {"Anna: I moved to Porto.", "Anna: I bought a canoe."}
     assert set(lake.tables.read(FACTS)["content"].to_pylist()) == said
     assert set(lake.index.scan(ACME, Grain.WORKING)["content"].to_pylist()) == said
-    run(lake, models)
-    assert not any(run(lake, models).values())
+    make_days(lake, models)
+    for grain in (Grain.WORKING, Grain.DAILY):
+        assert not grain_status(lake, grain, START, NOW).pending
 
 
 def test_what_comes_after_the_landing_is_not_acknowledged_unread(
@@ -277,14 +311,14 @@ def test_what_comes_after_the_landing_is_not_acknowledged_unread(
     monkeypatch.setattr(step, land_then_receive)
     list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert len(lake.journal.pending()) == 2
-    run(lake, models)
+    make_hours(lake, models)
     assert lake.journal.pending() == []
     assert len(lake.journal.quarantined()) == 2
 
 
 @pytest.mark.parametrize("step", ["extract_facts", "index_periods", "acknowledge"])
 def test_a_step_that_fails_loses_nothing(
-    lake: Lake, straight: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, step: str
+    lake: Lake, only_hours: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     write(lake, *TALKS)
 
@@ -294,11 +328,11 @@ def test_a_step_that_fails_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(f"memory_pipeline.steps.make.{step}", broken)
         with pytest.raises(OSError, match="disk is full"):
-            run(lake, models)
+            make_hours(lake, models)
     assert lake.journal.pending()
-    run(lake, models)
-    assert table_rows(lake) == table_rows(straight)
-    assert index_rows(lake, [ACME, OTHER]) == index_rows(straight, [ACME, OTHER])
+    make_hours(lake, models)
+    assert table_rows(lake) == table_rows(only_hours)
+    assert index_rows(lake, [ACME, OTHER]) == index_rows(only_hours, [ACME, OTHER])
     assert lake.journal.pending() == []
 
 
