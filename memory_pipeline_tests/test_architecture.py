@@ -6,45 +6,49 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec"}
 
 
-def imported_by(module: str) -> set[str]:
-    """Import a module in a fresh interpreter; return which heavy packages it brought along."""
-    code = f"import sys, json, {module}; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return HEAVY & set(json.loads(result.stdout))
+#: What each module may bring along when it is imported; those that may bring more come later.
+ALLOWED: list[tuple[str, set[str]]] = [
+    ("memory_pipeline", set()),
+    ("memory_pipeline.errors", set()),
+    ("memory_pipeline.settings", set()),
+    ("memory_pipeline.domain.periods", set()),
+    ("memory_pipeline.domain.ranking", set()),
+    ("memory_pipeline.models.selection", set()),
+    ("memory_pipeline.cli", set()),
+    ("memory_pipeline.writer", {"fsspec", "pyarrow", "numpy"}),
+    ("memory_pipeline.tools", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
+    ("memory_pipeline.reader", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
+]
+_IMPORTING = """
+import importlib, json, sys
+
+for module in sys.argv[2:]:
+    importlib.import_module(module)
+    print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))
+
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
+
+writer = MemoryWriter.open(sys.argv[1], workspace_id='w', agent_id='a')
+said = {'role': 'user', 'content': 'I moved to Porto.', 'timestamp': '2024-01-15T08:00:00Z'}
+writer.write({'conversation_id': 'c', 'messages': [said]})
+reader = MemoryReader.open(sys.argv[1], workspace_id='w', agent_id='a')
+assert len(reader.search_memory('working', 0, 36525, 10, 'Porto')) == 1
+print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))
+"""
 
 
-@pytest.mark.parametrize(
-    ("module", "allowed"),
-    [
-        ("memory_pipeline", set()),
-        ("memory_pipeline.errors", set()),
-        ("memory_pipeline.settings", set()),
-        ("memory_pipeline.domain.periods", set()),
-        ("memory_pipeline.domain.ranking", set()),
-        ("memory_pipeline.models.selection", set()),
-        ("memory_pipeline.cli", set()),
-        ("memory_pipeline.writer", {"fsspec", "pyarrow", "numpy"}),
-        ("memory_pipeline.tools", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
-        ("memory_pipeline.reader", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
-    ],
-)
-def test_a_module_brings_along_only_what_it_may(module: str, allowed: set[str]) -> None:
-    assert imported_by(module) <= allowed
-
-
-def test_a_search_needs_neither_dagster_nor_polars(root: str) -> None:
-    code = (
-        "import sys; from memory_pipeline.writer import MemoryWriter; from memory_pipeline.reader import MemoryReader; "
-        f"writer = MemoryWriter.open({root!r}, workspace_id='w', agent_id='a'); "
-        "writer.write({'conversation_id': 'c', 'messages': "
-        "[{'role': 'user', 'content': 'I moved to Porto.', 'timestamp': '2024-01-15T08:00:00Z'}]}); "
-        f"reader = MemoryReader.open({root!r}, workspace_id='w', agent_id='a'); "
-        "assert len(reader.search_memory('working', 0, 36525, 10, 'Porto')) == 1; "
-        "assert not {'dagster', 'polars', 'litellm', 'duckdb'} & set(sys.modules)"
+def test_a_module_brings_along_only_what_it_may_and_a_search_no_more(root: str) -> None:
+    """One fresh interpreter imports one after the other, writes, and searches; what it has is never less."""
+    modules = [module for module, _ in ALLOWED]
+    result = subprocess.run(
+        [sys.executable, "-c", _IMPORTING, root, *modules], capture_output=True, text=True, check=False
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert result.returncode == 0, result.stderr
+    *imported, after_search = [HEAVY & set(json.loads(line)) for line in result.stdout.splitlines()]
+    for (module, allowed), found in zip(ALLOWED, imported, strict=True):
+        assert found <= allowed, module
+    assert not {"dagster", "polars", "litellm", "duckdb"} & after_search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from memory_pipeline_tests.lake_digest import differing, digest_of_rows, lake_di
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 SALES = Scope("acme", "sales")
 TALKS = [
@@ -28,15 +30,27 @@ TALKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake of two agents, made in one go."""
-    from memory_pipeline.models.selection import default_models
+@pytest.fixture
+def folder(shared_folder: SharedFolder, models: Models) -> Path:
+    """Where a lake of two agents lies, made in one go; tests only read it, or copy it."""
 
-    lake = Lake(str(tmp_path_factory.mktemp("digest") / "lake"))
-    write(lake, *TALKS)
-    run(lake, default_models())
-    return lake
+    def fill(folder: Path) -> None:
+        write(Lake(str(folder)), *TALKS)
+        run(Lake(str(folder)), models)
+
+    return shared_folder("lake-digest", fill)
+
+
+@pytest.fixture
+def made(folder: Path) -> Lake:
+    return Lake(str(folder))
+
+
+@pytest.fixture
+def other(folder: Path, root: str) -> Lake:
+    """A copy of the lake, to be changed."""
+    shutil.copytree(folder, root)
+    return Lake(root)
 
 
 def test_it_names_tables_and_index_tables_with_their_rows(made: Lake) -> None:
@@ -58,10 +72,7 @@ def test_another_way_to_the_same_lake_has_the_same_digest(made: Lake, tmp_path: 
     assert differing(lake_digest(made), lake_digest(other)) == []
 
 
-def test_a_silent_period_that_was_looked_at_is_no_difference(made: Lake, tmp_path: Path, models: Models) -> None:
-    other = Lake(str(tmp_path / "other"))
-    write(other, *TALKS)
-    run(other, models)
+def test_a_silent_period_that_was_looked_at_is_no_difference(made: Lake, other: Lake, models: Models) -> None:
     silent = Period.containing(Grain.DAILY, START)
     list(make(other, models, Grain.DAILY, [silent]))
     assert other.tables.read(LEDGER).num_rows > made.tables.read(LEDGER).num_rows
@@ -80,10 +91,7 @@ def test_what_is_pending_is_told_however_it_is_cut_into_files(tmp_path: Path) ->
     ]
 
 
-def test_one_row_too_few_in_a_table_or_an_index_is_told(made: Lake, tmp_path: Path, models: Models) -> None:
-    other = Lake(str(tmp_path / "other"))
-    write(other, *TALKS)
-    run(other, models)
+def test_one_row_too_few_in_a_table_or_an_index_is_told(made: Lake, other: Lake) -> None:
     facts = other.tables.read(FACTS, ["2024-01-15T08"])
     other.tables.replace(FACTS, ["2024-01-15T08"], facts.slice(1))
     other.index.remove_agent(SALES)

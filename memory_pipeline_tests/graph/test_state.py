@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Histories that are compared in one test, which share two lakes.
 CHUNK = 25
 #: Chunks of histories without aliases, and of those with them. The rest takes too long for every run.
-PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (4, 2)
+PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (2, 1)
 Parts = tuple[list["Operation"], list[list["Operation"]]]
 
 
@@ -129,7 +129,7 @@ def test_aliases_that_come_with_the_tail_rename_what_has_landed(tmp_path: Path, 
 
 
 def test_any_aliases_that_come_and_go_with_the_tail(tmp_path: Path) -> None:
-    assert differences(states(tmp_path, list(cut("naming 0", 2 * CHUNK, PLAIN + NAMING)))) == []
+    assert differences(states(tmp_path, list(cut("naming 0", (2 if IS_THOROUGH else 1) * CHUNK, PLAIN + NAMING)))) == []
 
 
 ENDING = {

@@ -248,13 +248,14 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, writte
 
 
 @pytest.mark.on_s3
-def test_tables_are_compacted_and_stay_searchable(index: VectorIndex) -> None:
-    for number in range(40):
+def test_tables_are_compacted_and_stay_searchable(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 6)
+    for number in range(10):
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
         index.replace(Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
-    assert index.count(ACME, Grain.WORKING) == 40
+    assert index.count(ACME, Grain.WORKING) == 10
     found = index.search(ACME, Grain.WORKING, Filter(), 50, [1.0] + [0.0] * 7, "text")
-    assert len(set(found["content"].to_pylist())) == 40
+    assert len(set(found["content"].to_pylist())) == 10
 
 
 def _merge_many(root: str, writer: int) -> None:

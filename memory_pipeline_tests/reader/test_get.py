@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,18 +13,20 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.building import ACME, NOW, conversation, write
+from memory_pipeline_tests.reader.ways import make_hours
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.models.selection import Models
 
 
 @pytest.mark.parametrize("resident_rows", [0, 1_000], ids=["on disk", "in memory"])
-def test_whatever_a_search_finds_is_got_by_its_id(lake: Lake, models: Models, resident_rows: int) -> None:
-    write(lake, conversation("I moved to Porto.", "My dog is called Bruno.", at="2024-03-12T08:00"))
-    run(lake, models)
-    write(lake, conversation("I like figs.", at="2024-03-13T08:00", conversation_id="c2"))  # still in the journal
-    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+def test_whatever_a_search_finds_is_got_by_its_id(walked: Path, root: str, models: Models, resident_rows: int) -> None:
+    shutil.copytree(walked, root)
+    write(Lake(root), conversation("I like figs.", at="2024-03-13T08:00", conversation_id="c3"))  # still in the journal
+    reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=resident_rows)
     for grain in Grain:
         hits = reader.search_memory(grain, 0, 1_000, 50, "Porto dog figs", now=NOW)
         assert hits
@@ -42,7 +45,7 @@ def test_a_message_gives_its_turn(lake: Lake, models: Models) -> None:
 
 def test_what_is_not_there_is_none_and_what_is_no_id_is_refused(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."))
-    run(lake, models)
+    make_hours(lake.storage.uri, models)
     reader = MemoryReader(lake, ACME, models.embedder)
     [hit] = reader.search_memory(maximum_days_ago=1_000, now=NOW)
     assert reader.get(f"{hit.id[:-32]}{'0' * 32}", now=NOW) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.knowledge import Source
-from memory_pipeline_tests.building import ACME, conversation, run, write
+from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.reader.injecting import (
     DOCUMENTS,
     OTHER,
@@ -26,18 +27,15 @@ from memory_pipeline_tests.reader.injecting import (
     ask,
     injected,
     recalled,
-    remember,
     tell,
 )
+from memory_pipeline_tests.reader.ways import make_hours
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, models: Models) -> str:
+@pytest.fixture
+def shared(injected_with_summaries: Path) -> str:
     """The lake of two agents, whose journal and tables hold something each; tests only read it."""
-    root = str(tmp_path_factory.mktemp("injection") / "lake")
-    remember(root, models)
-    run(Lake(root), models)
-    return root
+    return str(injected_with_summaries)
 
 
 @pytest.fixture
@@ -70,7 +68,7 @@ def test_parts_can_be_followed_to_what_they_rest_on(reader: MemoryReader) -> Non
 def test_what_was_written_a_moment_ago_is_there(lake: Lake, models: Models) -> None:
     write(lake, conversation(*SAID))
     before = ask(MemoryReader(lake, ACME, models.embedder))
-    run(lake, models)
+    make_hours(lake.storage.uri, models)
     after = ask(MemoryReader(Lake(lake.storage.uri), ACME, models.embedder))
     assert "Anna: I moved to Porto last week." in before.block
     assert str(after) == str(before)

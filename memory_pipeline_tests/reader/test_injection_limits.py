@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,18 +45,15 @@ from memory_pipeline_tests.reader.injecting import (
     configure,
     injected,
     recalled,
-    remember,
 )
 
 RERANKS = ("none", "deterministic", "model")
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, models: Models) -> str:
+@pytest.fixture
+def shared(injected_from: Path) -> str:
     """The lake of two agents, whose journal and tables hold something each; tests only read it."""
-    root = str(tmp_path_factory.mktemp("injection") / "lake")
-    remember(root, models)
-    return root
+    return str(injected_from)
 
 
 @pytest.fixture
@@ -144,13 +145,14 @@ print(orders)
 
 
 def test_rules_give_the_same_order_in_every_process() -> None:
-    started = [
-        subprocess.Popen([sys.executable, "-c", _ORDERS], env={"PYTHONHASHSEED": str(seed)}, stdout=subprocess.PIPE)
-        for seed in range(2)
-    ]
-    orders = {process.communicate()[0] for process in started}
-    assert b"" not in orders
-    assert len(orders) == 1
+    own = io.StringIO()
+    with redirect_stdout(own):
+        exec(_ORDERS, {})
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # hashes of texts are others there
+    other = subprocess.run(
+        [sys.executable, "-c", _ORDERS], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+    )
+    assert other.stdout == own.getvalue() != ""
 
 
 @pytest.mark.parametrize("text", ["我搬到波尔图了" * 300, "ฉันย้ายไปปอร์โต" * 200, "Ж" * 5_000])

@@ -26,20 +26,18 @@ from memory_pipeline_tests.reader.injecting import (
     configure,
     injected,
     recalled,
-    remember,
     tell,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, models: Models) -> str:
+@pytest.fixture
+def shared(injected_from: Path) -> str:
     """The lake of two agents, whose journal and tables hold something each; tests only read it."""
-    root = str(tmp_path_factory.mktemp("injection") / "lake")
-    remember(root, models)
-    return root
+    return str(injected_from)
 
 
 @pytest.fixture

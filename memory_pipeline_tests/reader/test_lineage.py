@@ -13,19 +13,19 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.building import ACME, NOW
+from memory_pipeline_tests.reader.ways import make_hours
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.models.selection import Models
     from memory_pipeline.reader.lineage import Node
 
 
 @pytest.fixture
-def reader(lake: Lake, models: Models) -> MemoryReader:
-    write(lake, conversation("I moved to Porto.", "My dog is called Bruno.", at="2024-03-12T08:00"))
-    write(lake, conversation("Bruno ate my passport.", at="2024-07-02T10:00", conversation_id="c2"))
-    run(lake, models)
-    return MemoryReader(lake, ACME, models.embedder)
+def reader(walked: Path, models: Models) -> MemoryReader:
+    return MemoryReader(Lake(str(walked)), ACME, models.embedder)
 
 
 def leaves(node: Node) -> list[Node]:
@@ -113,7 +113,7 @@ def test_a_fact_that_an_agent_made_itself_walks_down_to_its_edit(lake: Lake, mod
     writer = MemoryWriter(lake, ACME)
     writer.graph.insert("Anna", "likes", "tea", now=NOW - timedelta(days=1))
     edit = writer.graph.update("Anna", "likes", "rum", replaces="tea", now=NOW)
-    run(lake, models)
+    make_hours(lake.storage.uri, models)
     reader = MemoryReader(lake, ACME, models.embedder)
     [fact] = reader.graph.facts_about("rum")
     assert [leaf.content for leaf in leaves(reader.expand(fact.id))] == ["UPDATE Anna likes rum"]

@@ -6,7 +6,7 @@ import threading
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,9 +21,24 @@ from memory_pipeline.reader.segment import Segment
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
-from memory_pipeline_tests.reader.ways import WAYS, Said, make_hours, readers, talk, tell
+from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.reader.ways import WAYS, Said, keep, make_hours, readers, talk, tell
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
 
 JANUARY = datetime(2024, 1, 16, 8, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def porto(shared_folder: SharedFolder, models: Models) -> Path:
+    """A lake of one message, with summaries of all grains; tests only read it."""
+
+    def fill(folder: Path) -> None:
+        write(Lake(str(folder)), conversation("I moved to Porto with my dog Bruno.", at="2024-03-12T08:00"))
+        run(Lake(str(folder)), models)
+
+    return shared_folder("reader-porto", fill)
 
 
 @pytest.fixture
@@ -40,7 +55,7 @@ def test_a_turn_is_found_right_after_it_was_written_and_once_after_the_run(root:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
     writer.write(conversation("I moved to Porto with Bruno."), now=NOW)
     [before] = reader.search_memory(query_text="Porto", now=JANUARY)
-    run(Lake(root), models)
+    make_hours(root, models)
     [after] = reader.search_memory(query_text="Porto", now=JANUARY)
     assert after == before
     [newest] = reader.search_memory(now=JANUARY)
@@ -75,7 +90,7 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
 
 def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Models, reader: MemoryReader) -> None:
     lake = Lake(root)
-    texts = [f"Parcel {number} is for Porto." for number in range(12)]
+    texts = [f"Parcel {number} is for Porto." for number in range(12 if IS_THOROUGH else 4)]
     for number, text in enumerate(texts):
         write(lake, conversation(text, at=f"2024-01-15T{number:02}:00", conversation_id=f"c{number}"))
     wrong: list[list[str]] = []
@@ -89,7 +104,7 @@ def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Model
 
     thread = threading.Thread(target=read)
     thread.start()
-    for number in range(12):
+    for number in range(len(texts)):
         list(make(lake, models, Grain.WORKING, hours(f"2024-01-15T{number:02}")))
     done.set()
     thread.join()
@@ -99,15 +114,14 @@ def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Model
 def test_the_range_is_applied_before_the_limit(root: str, models: Models, reader: MemoryReader) -> None:
     for day in ("2024-01-15", "2024-01-10", "2024-04-01", "2024-04-02", "2024-04-03"):
         write(Lake(root), conversation(f"Tea on {day}.", at=f"{day}T08:00", conversation_id=day))
-    run(Lake(root), models)
+    make_hours(root, models)
     january: dict[str, Any] = {"now": JANUARY, "minimum_days_ago": 1, "maximum_days_ago": 30, "max_results": 2}
     assert sorted(contents(reader, "tea", **january)) == ["Anna: Tea on 2024-01-10.", "Anna: Tea on 2024-01-15."]
 
 
-def test_both_ends_of_the_range_are_included(root: str, models: Models, reader: MemoryReader) -> None:
-    write(Lake(root), conversation("I moved to Porto.", at="2024-01-15T08:00"))
-    run(Lake(root), models)
-    said = datetime(2024, 1, 15, 8, tzinfo=UTC)
+def test_both_ends_of_the_range_are_included(porto: Path, models: Models) -> None:
+    reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)
+    said = datetime(2024, 3, 12, 8, tzinfo=UTC)
     exactly, later = said + timedelta(days=3), said + timedelta(days=3, seconds=1)
     assert contents(reader, now=exactly, maximum_days_ago=3)
     assert not contents(reader, now=later, maximum_days_ago=3)
@@ -117,23 +131,20 @@ def test_both_ends_of_the_range_are_included(root: str, models: Models, reader: 
 
 def test_without_a_query_the_newest_come_first(root: str, models: Models, reader: MemoryReader) -> None:
     write(Lake(root), conversation("First.", "Second.", "Third."))
-    run(Lake(root), models)
+    make_hours(root, models)
     write(Lake(root), conversation("Fourth.", at="2024-01-15T09:00", conversation_id="tail"))
     assert contents(reader, max_results=3) == ["Anna: Fourth.", "Anna: Third.", "Anna: Second."]
 
 
 def test_a_message_of_many_sentences_is_one_hit(root: str, models: Models, reader: MemoryReader) -> None:
     write(Lake(root), conversation("I moved to Porto. My Porto flat has a balcony. Porto is hilly."))
-    run(Lake(root), models)
+    make_hours(root, models)
     assert len(contents(reader, "Porto")) == 1
 
 
 @pytest.mark.parametrize("grain", [grain.value for grain in Grain])
-def test_every_grain_is_found_after_its_period_has_closed(
-    root: str, models: Models, reader: MemoryReader, grain: str
-) -> None:
-    write(Lake(root), conversation("I moved to Porto with my dog Bruno.", at="2024-03-12T08:00"))
-    run(Lake(root), models)
+def test_every_grain_is_found_after_its_period_has_closed(porto: Path, models: Models, grain: str) -> None:
+    reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)
     # A year after it ended, the yearly summary is as old as the default range allows.
     [hit] = reader.search_memory(grain, query_text="Porto", now=datetime(2024, 12, 31, 23, tzinfo=UTC))
     assert "Porto" in hit.content
@@ -144,9 +155,8 @@ def test_every_grain_is_found_after_its_period_has_closed(
     }[grain]  # fmt: skip
 
 
-def test_a_yearly_summary_ages_from_the_end_of_its_year(root: str, models: Models, reader: MemoryReader) -> None:
-    write(Lake(root), conversation("I moved to Porto.", at="2024-03-12T08:00"))
-    run(Lake(root), models)
+def test_a_yearly_summary_ages_from_the_end_of_its_year(porto: Path, models: Models) -> None:
+    reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)
     assert contents(reader, grain="yearly", now=datetime(2025, 12, 31, tzinfo=UTC))
     assert not contents(reader, grain="yearly", now=datetime(2026, 1, 2, tzinfo=UTC))
 
@@ -156,7 +166,7 @@ def test_the_better_match_comes_first(root: str, models: Models, reader: MemoryR
         "The weather is nice.", "My sister Clara studies marine biology in Bergen.", "I had soup for lunch.",
         "We talked about the budget.", "Bergen is rainy.",
     ))  # fmt: skip
-    run(Lake(root), models)
+    make_hours(root, models)
     assert contents(reader, "What does Clara study?")[0].endswith("marine biology in Bergen.")
 
 
@@ -170,7 +180,7 @@ def test_a_file_acknowledged_between_listing_and_reading_is_no_hindrance(
 ) -> None:
     write(Lake(root), conversation("I moved to Porto."))
     stale = reader._lake.journal.pending(ACME)
-    run(Lake(root), models)
+    make_hours(root, models)
     monkeypatch.setattr(reader._lake.journal, "pending", lambda _: stale)
     assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
 
@@ -190,12 +200,10 @@ def test_an_unknown_agent_remembers_nothing(root: str) -> None:
     assert reader.search_memory("yearly") == []
 
 
-def test_another_embedder_than_the_pipelines_is_refused(root: str, models: Models) -> None:
-    write(Lake(root), conversation("I moved to Porto."))
-    run(Lake(root), models)
-    other = MemoryReader(Lake(root), ACME, HashingEmbedder(128))
+def test_another_embedder_than_the_pipelines_is_refused(porto: Path) -> None:
+    other = MemoryReader(Lake(str(porto)), ACME, HashingEmbedder(128))
     with pytest.raises(ConfigurationError, match="with which they cannot be compared"):
-        other.search_memory(query_text="Porto", now=JANUARY)
+        other.search_memory(query_text="Porto", now=datetime(2024, 3, 13, tzinfo=UTC))
 
 
 def test_a_date_is_that_of_the_lakes_own_zone(root: str, models: Models) -> None:
@@ -227,11 +235,10 @@ def test_scopes_with_the_same_texts_never_cross(root: str, models: Models) -> No
                             MemoryReader(Lake(root), other, models.embedder).expand(hit.id)
 
 
-@pytest.mark.parametrize("resident_rows", [100, 0])
-def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, models: Models, resident_rows: int) -> None:
-    open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=resident_rows) for _ in range(2)]
+def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, models: Models) -> None:
+    open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 100, 0, 0)]
     expected: list[str] = []
-    for number in range(4):
+    for number in range(3):
         tell(root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto.")))
         expected.insert(0, f"Anna: Parcel {number} is for Porto.")
         for reader in open_readers:
@@ -288,22 +295,18 @@ def held_rows(reader: MemoryReader) -> int:
     return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())
 
 
-def test_no_more_rows_are_held_than_may_be_whatever_is_searched(root: str, models: Models) -> None:
-    write(Lake(root), conversation("I moved to Porto.", "Porto is hilly.", at="2024-03-12T08:00"))
-    run(Lake(root), models)
+def test_no_more_rows_are_held_than_may_be_whatever_is_searched(walked: Path, models: Models) -> None:
     for most in (0, 1, 3, 5, 100):
-        reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=most)
+        reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
         for grain in [*Grain, Grain.WORKING, Grain.DAILY]:
             assert contents(reader, "Porto", now=NOW, grain=grain, maximum_days_ago=1_000)
             assert held_rows(reader) <= most
         assert (held_rows(reader) > 0) == (most > 0)
 
 
-def test_no_more_rows_are_held_than_may_be_after_a_recall(root: str, models: Models) -> None:
-    write(Lake(root), conversation("I moved to Porto.", at="2024-03-12T08:00"))
-    run(Lake(root), models)
+def test_no_more_rows_are_held_than_may_be_after_a_recall(walked: Path, models: Models) -> None:
     for most in (0, 1, 2, 4, 100):
-        reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=most)
+        reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
         assert reader.recall("Porto", now=NOW)
         assert held_rows(reader) <= most
 
@@ -323,7 +326,8 @@ def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
         talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")),
         talk("five", "2024-01-15T10:00", *(Said(name, f"My bicycle is number {n}.") for n, name in enumerate(five))),
     ]
-    found = readers(tmp_path, models, talks)
+    keep(tmp_path, models, talks)
+    found = readers(tmp_path, models)
     for way in WAYS:
         reader = found[way]
         newest = contents(reader)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -22,25 +24,33 @@ from memory_pipeline.reader.recall import choose, considered, points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.memories import segment, summary
 
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
+
 CALENDAR = Calendar()
 
 
+@pytest.fixture(scope="session")
+def filled(shared_folder: SharedFolder, models: Models) -> Path:
+    """A lake of half a year, with summaries of all grains; tests only read it, or copy it."""
+
+    def fill(folder: Path) -> None:
+        lake = Lake(str(folder))
+        for day, text in (
+            ("2024-01-15", "I moved to Porto with my dog Bruno."),
+            ("2024-01-17", "Bruno has a new vet in Porto, Doctor Silva."),
+            ("2024-03-05", "I play the violin on Tuesdays."),
+            ("2024-06-09", "We booked a ferry to Madeira for 9 August."),
+        ):
+            write(lake, conversation(text, "Nice weather today.", at=f"{day}T08:00", conversation_id=day))
+        run(lake, models)
+
+    return shared_folder("reader-recall", fill)
+
+
 @pytest.fixture
-def reader(root: str, models: Models) -> MemoryReader:
-    return MemoryReader(Lake(root), ACME, models.embedder)
-
-
-def filled(root: str, models: Models) -> Lake:
-    lake = Lake(root)
-    for day, text in (
-        ("2024-01-15", "I moved to Porto with my dog Bruno."),
-        ("2024-01-17", "Bruno has a new vet in Porto, Doctor Silva."),
-        ("2024-03-05", "I play the violin on Tuesdays."),
-        ("2024-06-09", "We booked a ferry to Madeira for 9 August."),
-    ):
-        write(lake, conversation(text, "Nice weather today.", at=f"{day}T08:00", conversation_id=day))
-    run(lake, models)
-    return lake
+def reader(filled: Path, models: Models) -> MemoryReader:
+    return MemoryReader(Lake(str(filled)), ACME, models.embedder)
 
 
 def item(period: Period, score: float = 1.0, text: str = "something", number: int = 0) -> Recalled:
@@ -54,8 +64,7 @@ def durable(
     return Recalled(name, grain, "2024-01-15T08", date(2024, 1, 1), text, sources, score, "fact")
 
 
-def test_facts_come_first_and_no_summary_of_their_periods(root: str, models: Models, reader: MemoryReader) -> None:
-    filled(root, models)
+def test_facts_come_first_and_no_summary_of_their_periods(reader: MemoryReader) -> None:
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found[0].content == "Anna: I moved to Porto with my dog Bruno."
     assert found[0].grain is Grain.WORKING
@@ -63,22 +72,23 @@ def test_facts_come_first_and_no_summary_of_their_periods(root: str, models: Mod
     assert reader.expand(found[0].id).content == found[0].content
 
 
-def test_nothing_stands_beside_what_it_was_made_from(root: str, models: Models, reader: MemoryReader) -> None:
-    lake = filled(root, models)
+def test_nothing_stands_beside_what_it_was_made_from(reader: MemoryReader) -> None:
     for budget in (30, 60, 120, 1_000):
         found = reader.recall("Bruno's violin on the ferry to Porto", budget, now=NOW)
         periods = [Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)]
         for one in periods:
-            above = [lake.calendar.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank]
+            above = [CALENDAR.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank]
             assert not set(above) & set(periods)
 
 
-def test_what_only_summaries_remember_is_told_by_them(root: str, models: Models, reader: MemoryReader) -> None:
+def test_what_only_summaries_remember_is_told_by_them(filled: Path, root: str, models: Models) -> None:
     """As after retention has taken the facts: the index of working memory is emptied."""
-    lake = filled(root, models)
+    shutil.copytree(filled, root)
+    lake = Lake(root)
     keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
     empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
     lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
+    reader = MemoryReader(lake, ACME, models.embedder)
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found
     assert {one.grain for one in found if isinstance(one.grain, Grain)} <= set(SUMMARY_GRAINS)
@@ -90,36 +100,34 @@ def test_what_only_summaries_remember_is_told_by_them(root: str, models: Models,
     assert reader.expand(point.id).content.endswith(point.content)
 
 
-def test_what_was_written_a_moment_ago_is_recalled(root: str, models: Models, reader: MemoryReader) -> None:
-    filled(root, models)
+def test_what_was_written_a_moment_ago_is_recalled(filled: Path, root: str, models: Models) -> None:
+    shutil.copytree(filled, root)
     write(Lake(root), conversation("Bruno is afraid of thunder.", at="2024-07-01T08:00", conversation_id="late"))
+    reader = MemoryReader(Lake(root), ACME, models.embedder)
     assert reader.recall("What is Bruno afraid of?", now=NOW)[0].content == "Anna: Bruno is afraid of thunder."
 
 
 @pytest.mark.parametrize("budget", [1, 12, 15, 16, 40, 99, 100_000])
-def test_the_budget_is_never_exceeded(root: str, models: Models, reader: MemoryReader, budget: int) -> None:
-    filled(root, models)
+def test_the_budget_is_never_exceeded(reader: MemoryReader, budget: int) -> None:
     found = reader.recall("What do you know about Anna and Bruno?", budget, now=NOW)
     assert found.tokens == count_tokens(str(found)) <= budget
 
 
-def test_the_same_memory_gives_the_same_answer(root: str, models: Models, reader: MemoryReader) -> None:
-    filled(root, models)
+def test_the_same_memory_gives_the_same_answer(filled: Path, reader: MemoryReader, models: Models) -> None:
     first = reader.recall("Porto ferry violin", 80, now=NOW)
     assert first == reader.recall("Porto ferry violin", 80, now=NOW)
-    assert first == MemoryReader(Lake(root), ACME, models.embedder).recall("Porto ferry violin", 80, now=NOW)
+    assert first == MemoryReader(Lake(str(filled)), ACME, models.embedder).recall("Porto ferry violin", 80, now=NOW)
 
 
-def test_filters_hold_for_all_grains(root: str, models: Models, reader: MemoryReader) -> None:
-    filled(root, models)
+def test_filters_hold_for_all_grains(reader: MemoryReader) -> None:
     found = reader.recall("Porto violin ferry", since=date(2024, 3, 1), until=date(2024, 3, 31), now=NOW)
     assert found
     assert all(date(2024, 3, 1) <= one.date <= date(2024, 3, 31) for one in found)
     assert reader.recall("Porto", person="nobody", now=NOW) == []
 
 
-def test_an_agent_without_memory_recalls_nothing(reader: MemoryReader) -> None:
-    found = reader.recall("Porto", now=NOW)
+def test_an_agent_without_memory_recalls_nothing(lake: Lake, models: Models) -> None:
+    found = MemoryReader(lake, ACME, models.embedder).recall("Porto", now=NOW)
     assert (found, str(found), found.tokens) == ([], "", 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,23 @@ from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, r
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 STOCK, CODE = "We have 40 sacks of flour in stock.", "The alarm code is 4411."
 TUESDAY = MONDAY + timedelta(days=1, hours=1)
 
 
 @pytest.fixture
-def reader(lake: Lake, models: Models) -> MemoryReader:
-    said = [STOCK, CODE, "From now on, always answer in Portuguese."]
-    building.write(lake, conversation(*said, at="2024-01-15T08:00", conversation_id="c1"))
-    run(lake, models)
+def reader(lake: Lake, shared_folder: SharedFolder, models: Models) -> MemoryReader:
+    def fill(folder: Path) -> None:
+        said = [STOCK, CODE, "From now on, always answer in Portuguese."]
+        building.write(Lake(str(folder)), conversation(*said, at="2024-01-15T08:00", conversation_id="c1"))
+        run(Lake(str(folder)), models)
+
+    shutil.copytree(shared_folder("reader-retelling", fill), lake.storage.uri)
     return MemoryReader(Lake(lake.storage.uri), ACME, models.embedder)
 
 

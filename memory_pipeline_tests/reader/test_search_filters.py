@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, readers, talk
+from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from memory_pipeline.models.selection import Models
     from memory_pipeline.reader import MemoryReader
+    from memory_pipeline_tests.conftest import SharedFolder
 
 TALKS = [
     talk(
@@ -95,8 +96,8 @@ EXPECTED: list[tuple[dict[str, Any], set[str]]] = [
 
 
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory, models: Models) -> dict[str, MemoryReader]:
-    return readers(tmp_path_factory.mktemp("filters"), models, TALKS)
+def ways(shared_folder: SharedFolder, models: Models) -> dict[str, MemoryReader]:
+    return readers(shared_folder("reader-filters", lambda folder: keep(folder, models, TALKS)), models)
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +117,20 @@ def _id(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=_id)
-def test_what_passes_is_found_and_counted(
+def test_what_passes_is_found_and_counted_the_same_wherever_it_lies(
     ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
 ) -> None:
-    for way in WAYS:
-        for query in (None, QUERY):
-            hits = search(ways[way], query_text=query, **options)
+    for query in (None, QUERY):
+        found = {way: search(ways[way], query_text=query, **options) for way in WAYS}
+        for way, hits in found.items():
             assert ({messages[hit.source_ids] for hit in hits}, way) == (expected, way)
             assert (len(hits), hits.total) == (len(expected), len(expected))
+        if query is None:
+            times = [hit.starts_at for hit in found["held"]]
+            assert times == sorted(times, reverse=True)
+        # Where rows on disk and in the tail are scored, what is usual among candidates is told by fewer.
+        for way in WAYS if query is None else ("tail", "held and tail"):
+            assert (found[way], way) == (found["held"], way)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ def test_what_passes_is_found_and_counted(
 def test_what_passes_is_recalled(
     ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
 ) -> None:
-    for way in ("held", "disk", "held and tail"):
+    for way in ("held", "disk and tail"):
         found = ways[way].recall(QUERY, 10_000, now=JANUARY, **options)
         assert ({messages[one.source_ids] for one in found}, way) == (expected, way)
 
@@ -150,26 +157,16 @@ def test_importance_is_a_bound_that_is_included(ways: dict[str, MemoryReader]) -
     assert len(importances) > 2
     counts = {}
     for bound in importances:
-        [count] = {search(ways[way], query_text=QUERY, minimum_importance=bound).total for way in WAYS}
-        [same] = {len(search(ways[way], query_text=QUERY, minimum_importance=bound)) for way in WAYS}
-        assert same == count
+        found = [search(ways[way], query_text=QUERY, minimum_importance=bound) for way in WAYS]
+        [count] = {hits.total for hits in found}
+        assert {len(hits) for hits in found} == {count}
         counts[bound] = count
     assert list(counts.values()) == sorted(counts.values(), reverse=True)
     assert counts[importances[-1]] >= 1
 
 
-def test_the_newest_are_the_same_hits_in_the_same_order_wherever_they_lie(ways: dict[str, MemoryReader]) -> None:
-    for options, _ in EXPECTED:
-        held = search(ways["held"], **options)
-        assert [hit.starts_at for hit in held] == sorted((hit.starts_at for hit in held), reverse=True)
-        for way in WAYS:
-            assert search(ways[way], **options) == held
-
-
 @pytest.mark.parametrize("way", ["tail", "held and tail"])
 def test_the_best_have_the_same_scores_in_the_tail_as_in_the_index(ways: dict[str, MemoryReader], way: str) -> None:
-    for options, _ in EXPECTED:
-        assert search(ways[way], query_text=QUERY, **options) == search(ways["held"], query_text=QUERY, **options)
     for query in ("Where does Anna live?", "When did Sean book a ferry?", "tea"):
         assert search(ways[way], query_text=query) == search(ways["held"], query_text=query)
 
@@ -231,7 +228,7 @@ def test_a_part_of_a_word_is_nobodys_name_and_hides_nobody(ways: dict[str, Memor
     "text", ["a\x00b", "\x01", "a\nb", "'", "''", '"', "\\'", "%", "$1", "\ufffe", "\u202e", "🚲", "x" * 256]
 )
 def test_hostile_labels_find_nothing_or_are_refused(ways: dict[str, MemoryReader], label: str, text: str) -> None:
-    for way in WAYS:
+    for way in ("held", "disk and tail"):
         for query in (None, QUERY):
             try:
                 assert search(ways[way], query_text=query, **{label: text}) == []
@@ -243,7 +240,7 @@ NAMES = ["Anna Lee", "Bruno", "Joanna", "Sean", "O'Brien", "User", "Agent", "Ber
 times = st.integers(0, 8 * 24 * 60).map(lambda minutes: datetime(2024, 1, 9, tzinfo=UTC) + timedelta(minutes=minutes))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     since=st.none() | times,
     until=st.none() | times | times.map(datetime.date),

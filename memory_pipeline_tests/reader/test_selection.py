@@ -129,6 +129,28 @@ def test_a_longer_list_begins_with_the_shorter_one() -> None:
     assert twenty[:10] == ten
 
 
+def test_a_row_that_was_not_looked_at_at_first_ties_with_one_that_was() -> None:
+    """The long talk is all that is looked at of its segment, and less welcome after its first hit."""
+    long = [fact("x", n % 60, turn=n, id=f"long {n:03}", conversation="long") for n in range(60)]
+    hidden, seen = fact("y", id="a", conversation="hidden"), fact("y", id="z", conversation="seen")
+    totals = {f"long {n:03}": 3 - n / 100 for n in range(60)} | {"a": 1.0, "z": 1.0}
+    assert ids(best([[*long, hidden], [seen]], totals, 2, Weights(repeats=-5))) == ["long 000", "a"]
+
+
+def test_of_equal_scores_all_are_looked_at_together() -> None:
+    rows = [fact("x", n, id=f"{n:03}", conversation=f"{n}") for n in range(9)]
+    part = segment(rows)
+
+    def looked_at(*totals: float) -> tuple[list[str], float]:
+        of_rows = {row["id"]: total for row, total in zip(rows, totals, strict=True)}
+        candidates, others = selection._highest([part], [scored(part, of_rows)], 3)
+        return [candidate.id for candidate in candidates], others
+
+    assert looked_at(9, 8, 7, 7, 7, 6, 5, 4, 3) == (["000", "001", "002", "003", "004"], 6)
+    assert looked_at(9, 8, 7, 6, 6, 6, 5, 4, 3) == (["000", "001", "002"], 6)
+    assert looked_at(*[1] * 9) == ([row["id"] for row in rows], -np.inf)
+
+
 def test_parts_are_given_where_they_are_asked_for_and_tell_what_repeats_took() -> None:
     part = segment([fact("x", n, id=str(n)) for n in range(3)])
     found = scored(part, {"0": 3.0, "1": 2.0, "2": 1.0})
@@ -176,6 +198,20 @@ def test_the_newest_are_told_apart_by_the_microsecond() -> None:
     rows = [first, fact("x", id="b") | {"ends_at": first["ends_at"].replace(microsecond=1)}]
     part = segment(rows)
     assert ids(selection.newest([part], everything(part), 2)) == ["b", "a"]
+
+
+def test_no_older_rows_are_looked_at_than_must_be() -> None:
+    """All of one moment or none, and as many as hold the messages that are wanted."""
+
+    def looked_at(count: int, *minutes: int) -> list[float]:
+        part = segment([fact("x", minute, id=f"{n:02}") for n, minute in enumerate(minutes)])
+        rows = selection._latest(part, np.arange(len(part)), count)
+        return sorted((part.ends_at[rows] - part.ends_at.min()) / 60_000_000, reverse=True)
+
+    assert looked_at(2, 0, 1, 2, 3, 4) == [4, 3]
+    assert looked_at(2, 0, 1, 3, 3, 4) == [4, 3, 3]
+    assert looked_at(1, 0, 1, 3, 3) == [3, 3]
+    assert looked_at(5, 0, 1, 2, 3, 4) == [4, 3, 2, 1, 0]
 
 
 def test_a_row_in_the_tail_and_in_the_index_is_newest_once() -> None:

@@ -63,15 +63,20 @@ def make_hours(root: str, models: Models) -> None:
     list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
-def readers(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> dict[str, MemoryReader]:
-    """Return a reader of the same conversations for each of :data:`WAYS`; where two are mixed, the last is the tail."""
-    whole, tail, both = (str(folder / name) for name in ("whole", "tail", "both"))
+def keep(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> None:
+    """Make lakes of the same conversations for each of :data:`WAYS`; where two are mixed, the last is the tail."""
+    whole, tail, both = _lakes(folder)
     tell(whole, *talks)
     make_hours(whole, models)
     tell(tail, *talks)
     tell(both, *talks[:-1])
     make_hours(both, models)
     tell(both, talks[-1])
+
+
+def readers(folder: Path, models: Models) -> dict[str, MemoryReader]:
+    """Return a reader of what :func:`keep` has made for each of :data:`WAYS`."""
+    whole, tail, both = _lakes(folder)
     return {
         "held": MemoryReader(Lake(whole), ACME, models.embedder),
         "tail": MemoryReader(Lake(tail), ACME, models.embedder),
@@ -79,3 +84,7 @@ def readers(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> di
         "held and tail": MemoryReader(Lake(both), ACME, models.embedder),
         "disk and tail": MemoryReader(Lake(both), ACME, models.embedder, resident_rows=0),
     }
+
+
+def _lakes(folder: Path) -> tuple[str, str, str]:
+    return str(folder / "whole"), str(folder / "tail"), str(folder / "both")

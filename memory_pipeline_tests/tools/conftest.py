@@ -9,12 +9,10 @@ import pytest
 from memory_pipeline_tests.tools.remembering import remember
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from memory_pipeline_tests.conftest import SharedFolder
 
 
 @pytest.fixture(scope="session")
-def remembered(tmp_path_factory: pytest.TempPathFactory) -> str:
+def remembered(shared_folder: SharedFolder) -> str:
     """The address of a lake that is filled."""
-    path: Path = tmp_path_factory.mktemp("remembered") / "lake"
-    remember(str(path))
-    return str(path)
+    return str(shared_folder("tools-remembered", lambda folder: remember(str(folder))))
