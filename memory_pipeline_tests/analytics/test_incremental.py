@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,11 +17,14 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline_tests.analytics.rows import call, fact, put_calls, put_hours, put_mark, put_summaries, summary
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+    from memory_pipeline_tests.conftest import SharedFolder
 
 MARTS = [model.name for model in models_of("marts")]
 MONTHLY = [model.name for model in models_of("marts") if model.incremental]
@@ -71,7 +75,7 @@ def change(lake: Lake, source: random.Random) -> None:
 def test_what_is_made_in_parts_is_what_is_made_whole(tmp_path: Path) -> None:
     lake, source = Lake(str(tmp_path), "Europe/Berlin"), random.Random(0)
     lake.ensure()
-    for _ in range(4):
+    for _ in range(examples(3)):
         change(lake, source)
         build(lake, *MONTHLY)
     parts = {name: stored(lake, name) for name in MONTHLY}
@@ -83,16 +87,25 @@ def test_what_is_made_in_parts_is_what_is_made_whole(tmp_path: Path) -> None:
         assert rows.sort_by([(column, "ascending") for column in rows.schema.names]) == parts[name], name
 
 
-def lake_of_two_months(root: str) -> Lake:
-    lake = Lake(root)
-    lake.ensure()
-    put_hours(lake, fact("2024-01-15T08"), fact("2024-01-15T08", "b"))
-    put_hours(lake, fact("2024-03-05T08"))
-    return lake
+@pytest.fixture(scope="module")
+def two_months_once(shared_folder: SharedFolder) -> Path:
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        lake.ensure()
+        put_hours(lake, fact("2024-01-15T08"), fact("2024-01-15T08", "b"))
+        put_hours(lake, fact("2024-03-05T08"))
+
+    return shared_folder("marts-unbuilt", fill)
 
 
-def test_what_has_not_changed_is_neither_read_nor_written(root: str) -> None:
-    lake = lake_of_two_months(root)
+@pytest.fixture
+def unbuilt(two_months_once: Path, root: str) -> Lake:
+    """A lake of two months without marts, the test's own."""
+    return Lake(shutil.copytree(two_months_once, root))
+
+
+def test_what_has_not_changed_is_neither_read_nor_written(unbuilt: Lake) -> None:
+    lake = unbuilt
     assert {model.name for model in stale_marts(lake)} == set(MARTS)
     first = build(lake)
     assert first["memory_by_period"][:3] == (3, True, 2)
@@ -103,8 +116,8 @@ def test_what_has_not_changed_is_neither_read_nor_written(root: str) -> None:
     assert {name: each[0] for name, each in again.items()} == {name: each[0] for name, each in first.items()}
 
 
-def test_only_the_month_that_changed_is_read(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_only_the_month_that_changed_is_read(unbuilt: Lake) -> None:
+    lake = unbuilt
     build(lake)
     untouched = lake.storage.list("marts/memory_by_period/month=2024-01")
     put_hours(lake, fact("2024-03-05T08", text="Hello, Bruno, again."), fact("2024-03-06T08"))
@@ -120,8 +133,8 @@ def test_only_the_month_that_changed_is_read(root: str) -> None:
     assert lake.storage.list("marts/memory_by_period/month=2024-01") == untouched
 
 
-def test_a_month_that_is_gone_leaves_the_marts(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_a_month_that_is_gone_leaves_the_marts(unbuilt: Lake) -> None:
+    lake = unbuilt
     build(lake, "memory_by_period")
     for table in (FACTS, MESSAGES):
         lake.tables.replace(table, ["2024-01-15T08"], table.schema.empty_table())
@@ -129,8 +142,8 @@ def test_a_month_that_is_gone_leaves_the_marts(root: str) -> None:
     assert set(stored(lake, "memory_by_period")["month"].to_pylist()) == {"2024-03"}
 
 
-def test_a_change_of_the_sql_makes_all_of_it_again(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_a_change_of_the_sql_makes_all_of_it_again(unbuilt: Lake) -> None:
+    lake = unbuilt
     build(lake, "memory_by_period")
     state = State.read(lake.storage, "memory_by_period")
     assert state is not None
@@ -139,19 +152,19 @@ def test_a_change_of_the_sql_makes_all_of_it_again(root: str) -> None:
     assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2)
 
 
-@pytest.mark.parametrize("text", [b"{", b"[]", b'{"sql": 1}', b"\xff"])
-def test_a_state_that_cannot_be_read_is_none(root: str, text: bytes) -> None:
-    lake = lake_of_two_months(root)
+def test_a_state_that_cannot_be_read_is_none(unbuilt: Lake) -> None:
+    lake = unbuilt
     build(lake, "memory_by_period")
-    lake.storage.write("state/marts/memory_by_period.json", text)
-    assert "memory_by_period" in {model.name for model in stale_marts(lake)}
-    assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2)
+    for text in (b"{", b"[]", b'{"sql": 1}', b"\xff"):
+        lake.storage.write("state/marts/memory_by_period.json", text)
+        assert "memory_by_period" in {model.name for model in stale_marts(lake)}, text
+        assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2), text
 
 
-def test_a_mart_that_somebody_else_wrote_is_made_again(root: str) -> None:
+def test_a_mart_that_somebody_else_wrote_is_made_again(unbuilt: Lake) -> None:
     from memory_pipeline.lake.marts import Marts
 
-    lake = lake_of_two_months(root)
+    lake = unbuilt
     build(lake, "memory_by_period")
     marts = Marts(lake.storage)
     rows = stored(lake, "memory_by_period")
@@ -160,8 +173,8 @@ def test_a_mart_that_somebody_else_wrote_is_made_again(root: str) -> None:
     assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, True, 2)
 
 
-def test_new_retention_makes_its_forecast_stale_and_no_other(root: str, tmp_path: Path) -> None:
-    lake = lake_of_two_months(root)
+def test_new_retention_makes_its_forecast_stale_and_no_other(unbuilt: Lake, tmp_path: Path) -> None:
+    lake = unbuilt
     build(lake, "retention_forecast", "coverage")
     file = tmp_path / "config.yaml"
     file.write_text("defaults: {retention: {plan: free}}")
@@ -170,8 +183,8 @@ def test_new_retention_makes_its_forecast_stale_and_no_other(root: str, tmp_path
     assert stale & {"coverage", "memory_by_period", "retention_forecast"} == {"retention_forecast"}
 
 
-def test_a_mark_makes_coverage_stale_and_no_other(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_a_mark_makes_coverage_stale_and_no_other(unbuilt: Lake) -> None:
+    lake = unbuilt
     build(lake, "retention_forecast", "coverage")
     put_mark(lake, "daily", "2024-01-15")
     stale = {model.name for model in stale_marts(lake)}
@@ -191,8 +204,8 @@ def test_a_month_of_a_table_is_all_that_its_rows_are_made_from(root: str) -> Non
     assert set(found["2024-10"]["period"].to_pylist()) == {"2024-Q4"}
 
 
-def test_a_mart_brings_those_that_it_reads_up_to_date(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_a_mart_brings_those_that_it_reads_up_to_date(unbuilt: Lake) -> None:
+    lake = unbuilt
     assert Warehouse(lake).build("memory_growth").rows == 2
     assert "memory_by_period" not in {model.name for model in stale_marts(lake)}
 
@@ -203,8 +216,8 @@ def test_only_marts_are_made(lake: Lake, name: str) -> None:
         Warehouse(lake).build(name)
 
 
-def test_files_that_vanish_are_looked_up_again(root: str) -> None:
-    lake = lake_of_two_months(root)
+def test_files_that_vanish_are_looked_up_again(unbuilt: Lake) -> None:
+    lake = unbuilt
     warehouse = Warehouse(lake)
     before = warehouse.query("stg_facts").num_rows
     put_hours(lake, fact("2024-03-05T08"), fact("2024-03-05T08", "c"))

@@ -16,6 +16,7 @@ from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, 
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")
 TALKS = [
@@ -28,14 +29,16 @@ assert TALKS[0]["workspace_id"] == ACME.workspace_id
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+def made(shared_folder: SharedFolder, models: Models) -> Path:
     """A folder with a lake of two agents, all of it made."""
-    root = tmp_path_factory.mktemp("made") / "lake"
-    lake = Lake(str(root))
-    write(lake, *TALKS)
-    run(lake, models)
-    keep_up(lake, models, pending_nights(lake, START, NOW), START)
-    return root
+
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        write(lake, *TALKS)
+        run(lake, models)
+        keep_up(lake, models, pending_nights(lake, START, NOW), START)
+
+    return shared_folder("checked", fill)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""A lake that is built once and copied for each test."""
+"""Lakes that are built once for all workers: whoever writes to one copies it."""
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,47 +13,69 @@ import pytest
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.erasure import Receipt, forget
 from memory_pipeline.lake import Lake
-from memory_pipeline_tests.building import NOW
-from memory_pipeline_tests.erasure.lakes import SALES, built
+from memory_pipeline_tests.building import ACME, NOW
+from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES, built
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+#: Who is forgotten one after the other, and what the lake is called after that.
+FORGOTTEN = {"person": ANNA, "conversation": Subject.conversation(ACME, "c4"), "agent": Subject.agent(SALES)}
 
 
-@pytest.fixture(scope="package")
-def original(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
-    folder = tmp_path_factory.mktemp("erasure") / "lake"
-    built(Lake(str(folder)), models)
-    return folder
+@pytest.fixture(scope="session")
+def original(shared_folder: SharedFolder, models: Models) -> Path:
+    """A lake of everything, as of long after: periods of all grains are made. It is only read."""
+    return shared_folder("erasure-original", lambda path: built(Lake(str(path)), models))
+
+
+@pytest.fixture(scope="session")
+def early_once(shared_folder: SharedFolder, models: Models) -> Path:
+    return shared_folder("erasure-early", lambda path: built(Lake(str(path)), models, now=EARLY))
 
 
 @pytest.fixture
-def lake(original: Path, tmp_path: Path) -> Lake:
-    shutil.copytree(original, tmp_path / "lake")
-    return Lake(str(tmp_path / "lake"))
+def lake(early_once: Path, tmp_path: Path) -> Lake:
+    """A lake of everything, as of early: hours, days and nights are made. It is the test's own."""
+    return Lake(str(shutil.copytree(early_once, tmp_path / "lake")))
 
 
 @dataclass(frozen=True)
 class Erased:
-    """A lake from which a person and an agent were erased, and their receipts."""
+    """A lake from which a person, then a conversation and then an agent were erased, and their receipts.
+
+    Attributes:
+        folder: the lake as it is at the end.
+        stages: the lake before anybody was forgotten, and after each of them.
+    """
 
     folder: Path
+    stages: dict[str, Path]
     person: Receipt
+    conversation: Receipt
     agent: Receipt
 
 
-@pytest.fixture(scope="package")
-def erased_once(original: Path, tmp_path_factory: pytest.TempPathFactory, models: Models) -> Erased:
-    folder = tmp_path_factory.mktemp("erased") / "lake"
-    shutil.copytree(original, folder)
-    lake = Lake(str(folder))
-    person = forget(lake, models, Subject.person("acme", ["Anna", "u-17"]), NOW)
-    agent = forget(lake, models, Subject.agent(SALES), NOW)
-    return Erased(folder, person, agent)
+@pytest.fixture(scope="session")
+def erased_once(original: Path, shared_folder: SharedFolder, models: Models) -> Erased:
+    """All of it is only read."""
+
+    def fill(path: Path) -> None:
+        lake = Lake(str(shutil.copytree(original, path / "lake")))
+        receipts = {}
+        for name, subject in FORGOTTEN.items():
+            receipts[name] = forget(lake, models, subject, NOW)
+            shutil.copytree(path / "lake", path / name)
+        (path / "receipts").write_bytes(pickle.dumps(receipts))
+
+    folder = shared_folder("erasure-erased", fill)
+    receipts: dict[str, Receipt] = pickle.loads((folder / "receipts").read_bytes())
+    stages = {"original": original} | {name: folder / name for name in FORGOTTEN}
+    return Erased(folder / "agent", stages, **receipts)
 
 
 @pytest.fixture
 def erased(erased_once: Erased, tmp_path: Path) -> Erased:
     """Return a copy, in which a test may leave what it likes."""
-    shutil.copytree(erased_once.folder, tmp_path / "erased")
-    return replace(erased_once, folder=tmp_path / "erased")
+    return replace(erased_once, folder=shutil.copytree(erased_once.folder, tmp_path / "erased"))

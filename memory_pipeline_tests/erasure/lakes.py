@@ -9,16 +9,25 @@ from memory_pipeline.domain.conversations import Admission, Message, Scope, read
 from memory_pipeline.domain.durable.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
 from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.erasure import verify
+from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from memory_pipeline.erasure import Receipt
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
 
+#: Days of what was said have closed, and weeks and what is longer have not.
+EARLY = datetime(2024, 1, 21, 12, tzinfo=UTC)
+ANNA = Subject.person("acme", ["Anna", "u-17"])
 SALES = Scope("acme", "sales")
 OTHER = Scope("other", "support")
 
@@ -114,19 +123,35 @@ def written(lake: Lake, is_wanted: Callable[[Record], bool] = lambda _: True) ->
 
 
 def built(
-    lake: Lake, models: Models, is_wanted: Callable[[Record], bool] = lambda _: True, also: Sequence[Record] = ()
+    lake: Lake,
+    models: Models,
+    is_wanted: Callable[[Record], bool] = lambda _: True,
+    also: Sequence[Record] = (),
+    now: datetime = NOW,
 ) -> Lake:
     """Make a lake of what is wanted, and of what else is given, and keep its durable memories."""
     written(lake, is_wanted)
     lake.journal.append(also)
-    kept(lake, models)
+    kept(lake, models, now)
     return lake
 
 
-def kept(lake: Lake, models: Models) -> None:
+def kept(lake: Lake, models: Models, now: datetime = NOW) -> None:
     """Make everything that is pending, and after it the nights."""
-    run(lake, models)
+    run(lake, models, now)
+    keep_up(lake, models, pending_nights(lake, START, now), START)
+
+
+def remembered(lake: Lake, models: Models) -> None:
+    """Make what durable memories need of what is pending, and no summaries: hours, and after them the nights."""
+    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
     keep_up(lake, models, pending_nights(lake, START, NOW), START)
+
+
+def assert_verified(lake: Lake, receipt: Receipt) -> None:
+    """Check that nothing is found of what a receipt is of."""
+    result = verify(lake, receipt)
+    assert not [*map(str, result.findings), *result.unsearched]
 
 
 def held(lake: Lake) -> dict[str, Any]:

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.erasure import Receipt, forget, survey, verify
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.erasure import Receipt, forget, survey
 from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS, owner_of
 from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.upkeep import keep_up
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
-from memory_pipeline_tests.erasure.lakes import NOTED, OTHER, SALES, done, held, kept, memory_of
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, write
+from memory_pipeline_tests.erasure.lakes import (
+    ANNA,
+    NOTED,
+    OTHER,
+    SALES,
+    assert_verified,
+    done,
+    held,
+    memory_of,
+    remembered,
+    written,
+)
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+    from memory_pipeline_tests.erasure.conftest import Erased
 
-ANNA = Subject.person("acme", ["Anna", "u-17"])
 TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)
+
+
+@pytest.fixture
+def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
+    """A lake of everything, of which hours and nights are made, and no summaries. It is the test's own."""
+
+    def fill(path: Path) -> None:
+        written(Lake(str(path)))
+        remembered(Lake(str(path)), models)
+
+    return Lake(str(shutil.copytree(shared_folder("erasure-memories", fill), tmp_path / "lake")))
 
 
 def memories(lake: Lake, scope: Any = ACME) -> dict[str, dict[str, Any]]:
@@ -40,12 +67,8 @@ def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
     return Counter(lake.tables.read(UPKEEP_EVENTS, [owner_of(scope)])["verb"].to_pylist())
 
 
-def assert_verified(lake: Lake, receipt: Receipt) -> None:
-    result = verify(lake, receipt)
-    assert not [*map(str, result.findings), *result.unsearched]
-
-
-def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, models: Models) -> None:
+def test_what_quotes_a_person_is_derived_again_from_what_is_left(erased_once: Erased) -> None:
+    lake = Lake(str(erased_once.stages["original"]))
     # Of two memories that say the same a night had made one, which names Anna; it was told why.
     (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
     assert memories(lake)[merged]["status"] == "active"
@@ -53,7 +76,7 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, mod
     counts = survey(lake, ANNA, NOW).counts
     assert counts["notes of events"] == 1
     assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
-    receipt = forget(lake, models, ANNA, NOW)
+    receipt, lake = erased_once.person, Lake(str(erased_once.stages["person"]))
     after = memories(lake)
     assert after["Dora likes tea."]["status"] == "active"
     assert after["Dora likes tea."]["merged_ids"] == []
@@ -76,7 +99,7 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(lake: Lake, mod
 def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models) -> None:
     scope = replace(SALES, agent_id="notes")
     lake.journal.append([done("REMEMBER", content="The key to the safe is with the porter.", scope=scope)])
-    kept(lake, models)
+    remembered(lake, models)
     assert verbs(lake, scope)["HEAT"] == 1
     lake.journal.append([done("REMEMBER", "2024-03-01T10:00", content="The safe was moved upstairs.", scope=scope)])
     before = held(lake)
@@ -91,12 +114,13 @@ def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models
     assert_verified(lake, receipt)
 
 
-def test_what_two_conversations_said_outlives_one_of_them(lake: Lake, models: Models) -> None:
+def test_what_two_conversations_said_outlives_one_of_them(root: str, models: Models) -> None:
+    lake = Lake(root)
     said = "I prefer window seats on long flights."
     write(lake, conversation(said, name="Dora", at="2024-02-01T08:00", conversation_id="c8"))
     write(lake, conversation(said, "I prefer Quetzal Airways.", name="Dora", at="2024-02-02T08:00",
                              conversation_id="c9"))  # fmt: skip
-    kept(lake, models)
+    remembered(lake, models)
     both = memories(lake)[f"Dora: {said}"]
     assert (both["version"], both["conversation_ids"]) == (2, ["c8", "c9"])
     # An agent's own work on what only the forgotten conversation said goes with it; on what both said, it stays.
@@ -105,7 +129,7 @@ def test_what_two_conversations_said_outlives_one_of_them(lake: Lake, models: Mo
         done("UPDATE", "2024-02-03T08:00", to=alone, content="Dora flies with Quetzal."),
         done("BOOST", "2024-02-03T08:01", to=both["memory_id"]),
     ])  # fmt: skip
-    kept(lake, models)
+    remembered(lake, models)
     lake.journal.append([done("CONFIRM", "2024-02-04T08:00", to=alone), done("CONFIRM", to=both["memory_id"])])
 
     receipt = forget(lake, models, Subject.conversation(ACME, "c9"), NOW)
@@ -119,19 +143,20 @@ def test_what_two_conversations_said_outlives_one_of_them(lake: Lake, models: Mo
     assert_verified(lake, receipt)
 
 
-def test_what_was_revoked_stays_revoked_whoever_is_forgotten(lake: Lake, models: Models) -> None:
+def test_what_was_revoked_stays_revoked_whoever_is_forgotten(root: str, models: Models) -> None:
+    lake = Lake(root)
     said = "From now on, always answer in Portuguese."
     talks = [("c8", "2024-02-01T08:00"), ("c9", "2024-02-02T08:00")]
     write(lake, *(conversation(said, name="Dora", at=at, conversation_id=named) for named, at in talks))
     harbour = done("REMEMBER", "2024-02-03T08:00", kind="instruction", content="Ship to the harbour.")
     lake.journal.append([harbour])
-    kept(lake, models)
+    remembered(lake, models)
     told = next(row for content, row in memories(lake).items() if "Portuguese" in content)
     lake.journal.append([
         done("FORGET", "2024-02-04T08:00", to=told["memory_id"], reason="Milo wants it so"),
         done("FORGET", "2024-02-04T08:01", to=harbour.memory_id, editor="Milo"),
     ])  # fmt: skip
-    kept(lake, models)
+    remembered(lake, models)
     # As above, but not landed yet.
     pier = done("REMEMBER", "2024-02-05T08:00", kind="instruction", content="Ship to the pier.")
     lake.journal.append([
@@ -150,7 +175,7 @@ def test_what_was_revoked_stays_revoked_whoever_is_forgotten(lake: Lake, models:
     assert memories(lake)["Ship to the harbour."]["status"] == "deprecated"
     waiting = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
     assert {event.memory_id for event in waiting} == {pier.memory_id, heir["memory_id"]}
-    kept(lake, models)
+    remembered(lake, models)
     assert memories(lake)["Answer in Greek."]["status"] == "deprecated"
     assert memories(lake)["Ship to the pier."]["status"] == "deprecated"
     for receipt in receipts:
@@ -204,13 +229,14 @@ def test_what_waits_in_the_journal_and_answers_for_later_nights_go(lake: Lake, m
     assert sorted(row["key"][0] for row in lake.tables.read(ANSWERS, grain="daily").to_pylist()) == ["1", "3", "4"]
 
 
-def test_an_upkeep_that_is_under_way_brings_nothing_back(lake: Lake, models: Models) -> None:
+def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Models) -> None:
+    lake = Lake(root)
     lake.journal.append([
         done("REMEMBER", "2024-02-01T08:00", content="Eve likes jam.", subject="Eve", predicate="likes", object="jam"),
         done("REMEMBER", "2024-02-01T08:01", content="Eve likes jam, says Anna.", subject="Eve", predicate="likes",
              object="jam"),
     ])  # fmt: skip
-    run(lake, models)
+    list(make(lake, models, Grain.WORKING, hours("2024-02-01T08")))
     receipts: list[Receipt] = []
 
     class Forgetting(RuleCurator):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +17,36 @@ from memory_pipeline.domain.erasure import Subject, without_note
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.erasure import Receipt, forget, forgetting, survey, verify
-from memory_pipeline.lake import Lake
+from memory_pipeline.erasure import forget, forgetting, survey
+from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.expirations import raise_marks
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.steps import make
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, versions, write
-from memory_pipeline_tests.erasure.lakes import ANNAS_EVENTS, NOTED, SALES, UNATTACHED, built, edit, held, kept, written
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
+from memory_pipeline_tests.erasure.conftest import FORGOTTEN
+from memory_pipeline_tests.erasure.lakes import (
+    ANNAS_EVENTS,
+    EARLY,
+    NOTED,
+    SALES,
+    UNATTACHED,
+    assert_verified,
+    built,
+    edit,
+    held,
+    kept,
+    written,
+)
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.erasure.conftest import Erased
     from memory_pipeline_tests.erasure.lakes import Record
 
-ANNA = Subject.person("acme", ["Anna", "u-17"])
-CONVERSATION = Subject.conversation(ACME, "c4")
+ANNA = FORGOTTEN["person"]
 
 
 def is_annas(record: Record) -> bool:
@@ -49,24 +63,25 @@ def is_of_conversation(record: Record) -> bool:
     return isinstance(record, Message) and (record.scope, record.conversation_id) == (ACME, "c4")
 
 
-def assert_verified(lake: Lake, receipt: Receipt) -> None:
-    result = verify(lake, receipt)
-    assert not [*map(str, result.findings), *result.unsearched]
+def is_of_sales(record: Record) -> bool:
+    return record.scope == SALES
 
 
-def test_what_stays_is_as_if_the_rest_had_never_been_said(lake: Lake, models: Models, tmp_path: Path) -> None:
-    steps = [(ANNA, is_annas), (CONVERSATION, is_of_conversation), (Subject.agent(SALES), lambda r: r.scope == SALES)]
-    receipts = []
-    for subject, _ in steps:
-        assert survey(lake, subject, NOW).counts
-        receipts.append(forget(lake, models, subject, NOW))
-        assert not survey(lake, subject, NOW).counts
+def test_whoever_is_forgotten_is_found_before_and_not_after_and_nothing_is_left_to_make(erased_once: Erased) -> None:
+    for (before, after), (name, subject) in zip(pairwise(erased_once.stages.values()), FORGOTTEN.items(), strict=True):
+        assert survey(Lake(str(before)), subject, NOW).counts, name
+        lake = Lake(str(after))
+        assert not survey(lake, subject, NOW).counts, name
         for grain in Grain:
-            assert not grain_status(lake, grain, START, NOW).pending
-    never = built(Lake(str(tmp_path / "never")), models, lambda r: not any(is_gone(r) for _, is_gone in steps),
+            assert not grain_status(lake, grain, START, NOW).pending, (name, grain)
+
+
+def test_what_stays_is_as_if_the_rest_had_never_been_said(erased: Erased, models: Models, tmp_path: Path) -> None:
+    lake = Lake(str(erased.folder))
+    gone = (is_annas, is_of_conversation, is_of_sales)
+    never = built(Lake(str(tmp_path / "never")), models, lambda record: not any(is_gone(record) for is_gone in gone),
                   [without_note(NOTED)])  # fmt: skip
     assert held(lake) == held(never)
-    assert [verify(lake, receipt).findings for receipt in receipts] == [[], [], []]
 
     assert not pending_nights(lake, START, NOW)
     before = versions(lake)
@@ -82,12 +97,12 @@ def test_what_stays_is_as_if_the_rest_had_never_been_said(lake: Lake, models: Mo
     assert not lake.journal.pending()
     assert held(lake) == held(never)
     forget(lake, models, Subject.agent(SALES), NOW)  # the folder in which its journal files were
-    for receipt in receipts:
+    for receipt in (erased.person, erased.conversation, erased.agent):
         assert_verified(lake, receipt)
 
 
-def test_a_receipt_says_what_was_removed(lake: Lake, models: Models) -> None:
-    receipt = forget(lake, models, ANNA, NOW)
+def test_a_receipt_says_what_was_removed(erased_once: Erased) -> None:
+    receipt = erased_once.person
     counts = {(part.place, part.what): part.count for part in receipt.removed}
     assert counts["messages", "rows"] == 6
     assert set(receipt.remade["working"]) == {"2024-01-15T08", "2024-01-16T09", "2024-01-16T10"}
@@ -100,7 +115,21 @@ def test_a_receipt_says_what_was_removed(lake: Lake, models: Models) -> None:
     assert any("Dagster" in part for part in receipt.not_covered)
 
 
-def test_journal_and_quarantine_lose_what_is_the_persons_and_nothing_else(lake: Lake, models: Models) -> None:
+def put_items(lake: Lake) -> None:
+    """Put items into a collection of agent acme/support; one says a name, one has it beside what it says."""
+    VectorCollection(lake, ACME, 2).upsert(
+        [
+            VectorItem(id="doc-1", vector=[1.0, 0.0], content="About Anna.", metadata={"page": "3"}),
+            VectorItem(id="doc-2", vector=[1.0, 0.5], content="Signed.", metadata={"author": "Anna"}),
+            VectorItem(id="doc-3", vector=[0.0, 1.0], content="About Bob.", metadata={}),
+        ]
+    )
+
+
+def test_journal_quarantine_and_collections_lose_what_is_the_persons_and_nothing_else(
+    lake: Lake, models: Models
+) -> None:
+    put_items(lake)
     write(lake, conversation("Ask Anna.", "Ask Bob.", name="Dora", at="2024-02-01T08:00", conversation_id="c9"))
     lake.journal.append([edit("Anna", "Eve", "2024-02-01T08:10"), edit("Bob", "Eve", "2024-02-01T08:10")])
     folder = "journal/pending/acme/support/2024-02-01T08"
@@ -124,11 +153,14 @@ def test_journal_and_quarantine_lose_what_is_the_persons_and_nothing_else(lake: 
     left = [lake.storage.read(entry.path) or b"" for entry in lake.storage.list("journal/quarantine")]
     assert sum(b"Anna" in data for data in left) == 1  # another workspace's
     assert sum(b"Bob" in data for data in left) == 2
+    assert [match.id for match in VectorCollection(lake, ACME, 2).search([1.0, 1.0])] == ["doc-3"]
     assert_verified(lake, receipt)
 
 
-def test_answers_go_and_what_they_cost_is_still_known(lake: Lake, models: Models) -> None:
-    use = {"workspace_id": "acme", "agent_id": "sales", "purpose": "extraction", "model": "m", "prompt_version": "p"}
+def test_an_agent_goes_with_its_answers_and_its_collection_and_what_answers_cost_is_still_known(
+    lake: Lake, models: Models
+) -> None:
+    use = {"workspace_id": "acme", "agent_id": "support", "purpose": "extraction", "model": "m", "prompt_version": "p"}
     numbers = {"tokens_in": 7, "tokens_out": 1, "cost": 0.5}
     asked = {**use, **numbers, "grain": "working", "period": "2024-01-16T10"}
 
@@ -141,10 +173,13 @@ def test_answers_go_and_what_they_cost_is_still_known(lake: Lake, models: Models
     call = {"hour": "2024-01-17T00", "id": "i", "request_id": "i", "key": "1" * 32, "called_at": NOW}
     call |= {"texts": 1, "seconds": 1.0, "outcome": "ok"}
     lake.tables.replace(MODEL_CALLS, ["2024-01-17T00"], rows(MODEL_CALLS, **call))
-    receipt = forget(lake, models, Subject.agent(SALES), NOW)
+    put_items(lake)
+    # Its id is a common word: agent sales speaks of it.
+    receipt = forget(lake, models, Subject.agent(ACME), NOW)
     assert not lake.tables.read(ANSWERS).num_rows
-    (kept,) = lake.tables.read(MODEL_CALLS).to_pylist()
-    assert (kept["agent_id"], kept["cost"]) == ("erased", 0.5)
+    (known,) = lake.tables.read(MODEL_CALLS).to_pylist()
+    assert (known["agent_id"], known["cost"]) == ("erased", 0.5)
+    assert VectorCollection(lake, ACME, 2).stats().items == 0
     assert_verified(lake, receipt)
 
 
@@ -171,48 +206,55 @@ def test_whoever_is_interrupted_starts_over(
     assert not all(one.is_done for one in lake.tombstones.all())
     receipt = forget(lake, models, ANNA, NOW)
     assert all(one.is_done for one in lake.tombstones.all())
-    never = built(Lake(str(tmp_path / "never")), models, lambda record: not is_annas(record), [without_note(NOTED)])
+    never = built(
+        Lake(str(tmp_path / "never")), models, lambda one: not is_annas(one), [without_note(NOTED)], now=EARLY
+    )
     assert held(lake) == held(never)
     assert_verified(lake, receipt)
 
 
-@pytest.mark.parametrize("moment", ["extracting", "indexing", "acknowledging"])
 def test_a_run_that_is_under_way_brings_nothing_back(
-    lake: Lake, models: Models, moment: str, monkeypatch: pytest.MonkeyPatch
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = "2024-02-01T08:00"
-    write(lake, conversation("Anna moved to Rome.", "I moved to Oslo.", name="Dora", at=at, conversation_id="c9"))
-    write(lake, conversation("I live in Rome.", at=at, conversation_id="c8", scope=SALES))
-    begun: list[str] = []
+    lake = Lake(root)
+    names = {"extracting": "Anna", "indexing": "Milo", "acknowledging": "Nora"}
+    for day, (moment, name) in enumerate(names.items(), 15):
+        at = f"2024-01-{day}T08:00"
+        write(
+            lake, conversation(f"{name} moved to Rome.", "I moved to Oslo.", name="Dora", at=at, conversation_id="c9")
+        )
+        write(lake, conversation("I live in Rome.", name=name, at=at, conversation_id="c8", scope=SALES))
+        begun: list[str] = []
 
-    def forgetting_once(step: Any) -> Any:
-        def done(*arguments: Any, **named: Any) -> Any:
-            if not begun:
-                begun.append(moment)
-                forget(Lake(lake.storage.uri), models, ANNA, NOW)
-            return step(*arguments, **named)
+        def forgetting_once(step: Any, name: str = name, begun: list[str] = begun) -> Any:
+            def done(*arguments: Any, **named: Any) -> Any:
+                if not begun:
+                    begun.append(name)
+                    forget(Lake(root), models, Subject.person("acme", [name]), NOW)
+                return step(*arguments, **named)
 
-        return done
+            return done
 
-    class Extractor:
-        method = staticmethod(models.extractor.method)
-        extract = staticmethod(forgetting_once(models.extractor.extract))
+        class Extractor:
+            method = staticmethod(models.extractor.method)
+            extract = staticmethod(forgetting_once(models.extractor.extract))
 
-    with monkeypatch.context() as patch:
-        if moment == "indexing":
-            patch.setattr(lake.index, "replace", forgetting_once(lake.index.replace))
-        elif moment == "acknowledging":
-            patch.setattr(make, "acknowledge", forgetting_once(acknowledge))
-        run(lake, replace(models, extractor=Extractor()) if moment == "extracting" else models)
-    assert begun
-    contents = lake.tables.read(FACTS, [hour.key for hour in hours("2024-02-01T08")])["content"].to_pylist()
-    assert sum("Oslo" in content for content in contents) == 2  # what was said, and that it is so
-    assert not any("Anna" in content for content in contents)
-    assert not any("Rome" in row["content"] for row in held(lake)[str((SALES, Grain.WORKING))])
-    # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
-    for path in Path(lake.storage.uri).rglob("*.parquet"):
+        with monkeypatch.context() as patch:
+            if moment == "indexing":
+                patch.setattr(lake.index, "replace", forgetting_once(lake.index.replace))
+            elif moment == "acknowledging":
+                patch.setattr(make, "acknowledge", forgetting_once(acknowledge))
+            own = replace(models, extractor=Extractor()) if moment == "extracting" else models
+            list(make.make(lake, own, Grain.WORKING, hours(at[:13])))
+        assert begun, moment
+        contents = lake.tables.read(FACTS, [hour.key for hour in hours(at[:13])])["content"].to_pylist()
+        assert sum("Oslo" in content for content in contents) == 2, moment  # what was said, and that it is so
+        assert not any(name in content for content in contents), moment
+        assert not any("Rome" in row["content"] for row in held(lake)[str((SALES, Grain.WORKING))]), moment
+    # Files that a run wrote and never committed are taken for a writer's under way until they are an hour old.
+    for path in Path(root).rglob("*.parquet"):
         os.utime(path, (0, 0))
-    assert_verified(lake, forget(lake, models, ANNA, NOW))
+    assert_verified(lake, forget(lake, models, Subject.person("acme", names.values()), NOW))
 
 
 def test_what_has_expired_loses_the_points_that_name_the_person(lake: Lake, models: Models) -> None:
@@ -236,29 +278,10 @@ def test_what_has_expired_loses_the_points_that_name_the_person(lake: Lake, mode
     assert after["vector"] is not None
     assert len(after["key_points"]) < len(before["key_points"])
     for grain in Grain:
-        assert not grain_status(lake, grain, START, NOW).pending, grain
+        assert not grain_status(lake, grain, START, EARLY).pending, grain
     assert_verified(lake, receipt)
     assert any("expired" in part for part in receipt.not_covered)
     assert day < NOW
 
-    of_conversation = forget(lake, models, CONVERSATION, NOW)
+    of_conversation = forget(lake, models, FORGOTTEN["conversation"], NOW)
     assert any("cannot be told apart" in part for part in of_conversation.not_covered)
-
-
-def test_collections_lose_items_that_name_the_person(lake: Lake, models: Models) -> None:
-    from memory_pipeline.lake import VectorCollection, VectorItem
-
-    collection = VectorCollection(lake, ACME, 2)
-    collection.upsert(
-        [
-            VectorItem(id="doc-1", vector=[1.0, 0.0], content="About Anna.", metadata={"page": "3"}),
-            VectorItem(id="doc-2", vector=[1.0, 0.5], content="Signed.", metadata={"author": "Anna"}),
-            VectorItem(id="doc-3", vector=[0.0, 1.0], content="About Bob.", metadata={}),
-        ]
-    )
-    receipt = forget(lake, models, ANNA, NOW)
-    assert [match.id for match in VectorCollection(lake, ACME, 2).search([1.0, 1.0])] == ["doc-3"]
-    assert_verified(lake, receipt)
-    agent = forget(lake, models, Subject.agent(ACME), NOW)
-    assert VectorCollection(lake, ACME, 2).stats().items == 0
-    assert_verified(lake, agent)

@@ -5,17 +5,24 @@ Conversations give instructions and observations; what the agent notes itself gi
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.lake import Lake
+from memory_pipeline.lake import Lake, handles
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.models.selection import default_models
+from memory_pipeline.steps import upkeep
 from memory_pipeline.steps.nights import nights_between
-from memory_pipeline_tests.building import ACME, NOW, conversation, write
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memory_pipeline.domain.periods import Period
 
 ZONE = "Europe/Lisbon"
@@ -129,3 +136,25 @@ def fill(lake: Lake, events: list[MemoryEvent], scope: Scope = ACME) -> None:
 
 def nights(lake: Lake, first: date, last: date) -> list[Period]:
     return nights_between(lake, first, last, NOW)
+
+
+def keep_until_killed(root: str, commits: int) -> None:
+    """Make all nights, one agent a batch; the kernel kills the process after so many commits and files."""
+    left = commits
+
+    def counted(write: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **named: Any) -> Any:
+            nonlocal left
+            result = write(*args, **named)
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return done
+
+    handles.write_deltalake = counted(handles.write_deltalake)  # type: ignore[attr-defined]
+    Storage.write = counted(Storage.write)  # type: ignore[method-assign]
+    upkeep._BATCH_AGENTS = 1
+    lake = Lake(root)
+    upkeep.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +24,7 @@ from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.steps.upkeep import keep_up
-from memory_pipeline_tests.building import ACME, NOW, START, table_rows
+from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, table_rows
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.lifecycle.durable_year import (
     CITIES,
@@ -39,6 +37,7 @@ from memory_pipeline_tests.lifecycle.durable_year import (
     ZONE,
     at,
     fill,
+    keep_until_killed,
     nights,
     noted,
     year_of,
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
-#: All 364 nights one by one take half a minute.
 OTHER = Scope("acme", "sales")
 #: A contradiction that the agent notes months after it was true.
 LATE: dict[str, Any] = {
@@ -66,27 +65,38 @@ def land(lake: Lake, models: Models) -> None:
 
 
 def rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    return {spec.name: found for spec in TABLES for name, found in table_rows(lake).items() if name == spec.name}
+    found = table_rows(lake)
+    return {spec.name: found[spec.name] for spec in TABLES}
 
 
 @pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+def landed(shared_folder: SharedFolder, models: Models) -> Path:
     """A lake that holds the year of two agents, of which no night was made."""
-    root = tmp_path_factory.mktemp("year") / "landed"
-    lake = Lake(str(root), ZONE)
-    fill(lake, [*year_of(), *year_of(11, OTHER)])
-    land(lake, models)
-    return root
+
+    def fill_and_land(path: Path) -> None:
+        lake = Lake(str(path), ZONE)
+        fill(lake, [*year_of(), *year_of(11, OTHER)])
+        land(lake, models)
+
+    return shared_folder("year-landed", fill_and_land)
 
 
 @pytest.fixture(scope="module")
-def whole(landed: Path, models: Models) -> Lake:
+def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> Lake:
     """The lake after one backfill of all nights."""
-    lake = Lake(str(shutil.copytree(landed, landed.with_name("whole"))))
-    done = keep_up(lake, models, nights(lake, FIRST, LAST), START)
-    assert done.written
-    assert not any(night.troubles for night in done.nights)
-    return lake
+
+    def keep(path: Path) -> None:
+        lake = Lake(str(shutil.copytree(landed, path)))
+        done = keep_up(lake, models, nights(lake, FIRST, LAST), START)
+        assert done.written
+        assert not any(night.troubles for night in done.nights)
+
+    return Lake(str(shared_folder("year-whole", keep)))
+
+
+@pytest.fixture(scope="module")
+def whole_rows(whole: Lake) -> dict[str, list[dict[str, Any]]]:
+    return rows(whole)
 
 
 @pytest.fixture
@@ -179,25 +189,29 @@ def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(whole: 
 # --- however it is made ----------------------------------------------------------------------------------------------
 
 
-def test_the_year_night_by_night_is_the_year_in_one_backfill(fresh: Lake, whole: Lake, models: Models) -> None:
+def test_the_year_night_by_night_is_the_year_in_one_backfill(
+    fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]], models: Models
+) -> None:
     all_of_it = nights(fresh, FIRST, LAST)
     steps = [[night] for night in all_of_it]
-    if not IS_THOROUGH:  # the busiest weeks one by one, the rest by fortnights
-        rest = [all_of_it[:30], *(all_of_it[start : start + 14] for start in range(50, len(all_of_it), 14))]
-        steps = [rest[0], *steps[30:50], *rest[1:]]
+    if not IS_THOROUGH:  # the busiest nights one by one, the rest by months
+        steps = [all_of_it[:30], *steps[30:42], *(all_of_it[start : start + 36] for start in range(42, 366, 36))]
     for step in steps:
         keep_up(fresh, models, step, START)
-    assert rows(fresh) == rows(whole)
+    assert rows(fresh) == whole_rows
 
 
-def test_the_year_in_any_order_is_the_year_in_one_backfill(fresh: Lake, whole: Lake, models: Models) -> None:
+def test_the_year_in_any_order_is_the_year_in_one_backfill(
+    fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]], models: Models
+) -> None:
     rng = random.Random(3)
     asked = nights(fresh, FIRST, LAST)
     rng.shuffle(asked)
-    parts = [asked[start::9] for start in range(9)]
+    count = 9 if IS_THOROUGH else 4
+    parts = [asked[start::count] for start in range(count)]
     for part in parts:
         keep_up(fresh, models, part, START)
-    assert rows(fresh) == rows(whole)
+    assert rows(fresh) == whole_rows
     before = {spec.name: fresh.tables.version(spec) for spec in TABLES}
     again = keep_up(fresh, models, rng.sample(asked, 40), START)
     assert (again.written, again.agents) == (False, 0)
@@ -226,46 +240,21 @@ def test_what_comes_late_makes_its_night_and_those_after_it_again(
 
 # --- killed ----------------------------------------------------------------------------------------------------------
 
-#: Makes all nights, one agent a batch, and is killed by the kernel after so many commits and files.
-KILLED = """
-import os, signal, sys
-import memory_pipeline.lake.handles as handles, memory_pipeline.steps.upkeep as upkeep
-from memory_pipeline.lake import Lake
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.models.selection import default_models
-from memory_pipeline_tests.building import START
-from memory_pipeline_tests.lifecycle.durable_year import FIRST, LAST, nights
 
-left = int(sys.argv[2])
-def counted(write):
-    def done(*args, **named):
-        global left
-        result = write(*args, **named)
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    return done
-handles.write_deltalake = counted(handles.write_deltalake)
-Storage.write = counted(Storage.write)
-upkeep._BATCH_AGENTS = 1
-lake = Lake(sys.argv[1])
-upkeep.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)
-"""
-
-
-def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(fresh: Lake, whole: Lake) -> None:
-    root = fresh.storage.uri
-
-    def run(commits: int) -> int:
-        command = [sys.executable, "-c", KILLED, root, str(commits)]
-        return subprocess.run(command, check=False, capture_output=True).returncode
+def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(
+    fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]]
+) -> None:
+    def run(commits: int) -> int | None:
+        process = PROCESSES.Process(target=keep_until_killed, args=(fresh.storage.uri, commits))
+        process.start()
+        process.join()
+        return process.exitcode
 
     # Two agents with three commits each, the ledger and the file of states; each run goes on where the last was killed.
     killed = [run(commits) for commits in (1, 1, 2, 2, 1)]
     assert killed.count(-signal.SIGKILL) >= 4, killed
     assert run(0) == 0
-    assert rows(fresh) == rows(whole)
+    assert rows(fresh) == whole_rows
 
 
 # --- and costs nothing where nothing happened ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A lake that is operated day by day on a frozen clock, and every day all that must hold is looked at.
+"""A lake that is operated day by day on a frozen clock, and again and again all that must hold is looked at.
 
 People talk, data comes late, memory expires, somebody is forgotten. A year of it takes many minutes, so a test run sees
 some days:
@@ -16,7 +16,9 @@ from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure import forget, verify
+from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.reader import MemoryReader
@@ -25,16 +27,19 @@ from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import START, conversation, run, versions, write
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
 
-DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "10"))
-#: A month ends within the first days.
-FIRST = date(2024, 1, 22)
+DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "14" if IS_THOROUGH else "7"))
+#: How many days there are from one look to the next.
+LOOKS = 1 if IS_THOROUGH else 4
+#: A week and a month end within the first days, and days expire.
+FIRST = date(2024, 1, 25)
 AGENTS = (Scope("free", "support"), Scope("free", "sales"), Scope("keeper", "support"))
-CONFIGURED = "workspaces: {free: {retention: {plan: free, daily: 8d, weekly: 2w}}}"
+CONFIGURED = "workspaces: {free: {retention: {plan: free, daily: 4d, weekly: 2w}}}"
 PLACES = "Porto Leeds Graz Turin Bergen Nantes Cork Ghent Quito Osaka".split()
 
 
@@ -44,7 +49,7 @@ class Operation:
     def __init__(self, lake: Lake, models: Models) -> None:
         self.lake = lake
         self.models = models
-        self.random = random.Random(20240122)
+        self.random = random.Random(20240396)
         self.written = 0
 
     def say(self, now: datetime, at: datetime, scope: Scope, text: str, conversation_id: str | None = None) -> None:
@@ -69,7 +74,6 @@ class Operation:
         run(self.lake, self.models, night)
         self.keep(night)
         expire(self.lake, START, night)
-        self.look(night)
 
     def keep(self, now: datetime) -> None:
         """Make the nights that are pending."""
@@ -92,21 +96,24 @@ class Operation:
         assert expire(self.lake, START, now).rows == 0
 
 
-def test_every_day_all_holds(lake: Lake, models: Models) -> None:
+def test_day_by_day_all_holds(lake: Lake, models: Models) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, CONFIGURED.encode())
     operation = Operation(lake, models)
     days = [FIRST + timedelta(days=number) for number in range(DAYS)]
     for number, day in enumerate(days):
         operation.live_through(day)
-        if number % 12 == 9:
-            night = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1, hours=4)
+        night = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1, hours=4)
+        if number % 12 == 6:
             operation.say(night, night - timedelta(days=2), AGENTS[2], "Ines Moreau is allergic to oysters.", "of-ines")
             run(lake, models, night)
             receipt = forget(lake, models, Subject.person("keeper", ["Ines Moreau"]), night)
             assert sum(part.count for part in receipt.removed)
             assert verify(lake, receipt).ok
+        if number % LOOKS == LOOKS - 1 or day == days[-1]:
             operation.look(night)
+    for gone in (Kept.FACTS, Kept.DAILY):
+        assert any(Marks.of(lake.tables).through(scope, gone) for scope in AGENTS[:2]), gone
     # What one workspace keeps, the other does not, and summaries reach further back than hours.
     old = f"{days[-1] - timedelta(days=4)}"
     kept = {row["workspace_id"] for row in lake.tables.read(FACTS).to_pylist() if row["period"] < old}

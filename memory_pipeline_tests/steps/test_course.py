@@ -95,7 +95,7 @@ def nights(*days: int) -> list[Period]:
 LAST = DAYS + 10
 
 
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     histories(),
     st.randoms(use_true_random=False),

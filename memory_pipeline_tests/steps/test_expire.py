@@ -46,9 +46,11 @@ from memory_pipeline_tests.building import (
     versions,
     write,
 )
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 #: Some days after everything below was said: of the free plan, hours have expired and days have not.
 SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
@@ -75,21 +77,41 @@ def expire_at(lake: Lake, now: datetime, **options: Any) -> Expiration:
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
+def made_once(shared_folder: SharedFolder, models: Models) -> Path:
     """The folder of a lake of two workspaces, one of which keeps everything; tests copy it."""
-    folder = tmp_path_factory.mktemp("expiring") / "lake"
-    made = Lake(str(folder))
-    configure(made, "workspaces: {acme: {retention: {plan: free}}}")
-    write(made, *TALKS, now=SOON)
-    run(made, models, SOON)
-    return folder
+
+    def fill(path: Path) -> None:
+        made = Lake(str(path))
+        configure(made, "workspaces: {acme: {retention: {plan: free}}}")
+        write(made, *TALKS, now=SOON)
+        run(made, models, SOON)
+
+    return shared_folder("expiring", fill)
 
 
 @pytest.fixture
 def kept(made_once: Path, root: str) -> Lake:
     """A lake of two workspaces, one of which keeps everything, up to the day on which hours have expired."""
-    shutil.copytree(made_once, root)
-    return Lake(root)
+    return Lake(shutil.copytree(made_once, root))
+
+
+@pytest.fixture
+def expired(made_once: Path, shared_folder: SharedFolder, root: str) -> Lake:
+    """The same, and what had expired on that day is gone."""
+    folder = shared_folder("expired", lambda path: expire_at(Lake(str(shutil.copytree(made_once, path))), SOON))
+    return Lake(shutil.copytree(folder, root))
+
+
+@pytest.fixture
+def expired_later(made_once: Path, shared_folder: SharedFolder, root: str, models: Models) -> Lake:
+    """The same made to the day on which days and weeks have expired, and what had expired on that day is gone."""
+
+    def fill(path: Path) -> None:
+        made = Lake(str(shutil.copytree(made_once, path)))
+        run(made, models, LATER)
+        expire_at(made, LATER)
+
+    return Lake(shutil.copytree(shared_folder("expired-later", fill), root))
 
 
 def contents(lake: Lake, spec: Any = FACTS, **fixed: str) -> set[str]:
@@ -97,17 +119,18 @@ def contents(lake: Lake, spec: Any = FACTS, **fixed: str) -> set[str]:
 
 
 def summaries(lake: Lake) -> dict[tuple[Any, ...], str]:
-    rows = (
-        lake.tables.read(SUMMARIES).to_pylist()
-        if False
-        else [row for grain in SUMMARY_GRAINS for row in lake.tables.read(SUMMARIES, grain=grain.value).to_pylist()]
-    )
+    rows = [row for grain in SUMMARY_GRAINS for row in lake.tables.read(SUMMARIES, grain=grain.value).to_pylist()]
     return {(row["grain"], row["period"], row["workspace_id"], row["agent_id"]): row["content"] for row in rows}
 
 
-def test_hours_go_and_what_was_made_from_them_stays(kept: Lake) -> None:
+def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake) -> None:
     before = summaries(kept)
+    held = table_rows(kept)
+    shown = expire_at(kept, SOON, dry_run=True)
+    assert table_rows(kept) == held
     done = expire_at(kept, SOON)
+    assert shown.expired == done.expired
+    assert shown.rows == done.rows > 0
     assert {(each.expiry.kept, each.rows) for each in done.expired if each.rows} >= {(Kept.FACTS, 5)}
     assert contents(kept, MESSAGES) == {"My cat is called Mila."}
     assert contents(kept) == {"Anna: My cat is called Mila."}
@@ -118,59 +141,42 @@ def test_hours_go_and_what_was_made_from_them_stays(kept: Lake) -> None:
     assert kept.index.count(ACME, Grain.DAILY) == 2
     assert Marks.of(kept.tables).through(ACME, Kept.FACTS) == "2024-02-03T07"
     assert Marks.of(kept.tables).through(KEEPER, Kept.FACTS) is None
+    # Bytes leave the disk.
+    assert done.files > 0
+    assert done.bytes > 0
+    facts = Path(kept.storage.uri) / "tables" / "facts"
+    left = {path.parent.name for path in facts.rglob("*.parquet") if "_delta_log" not in str(path)}
+    assert left == {"period=2024-01-15T08"}
 
 
-def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(kept: Lake, models: Models) -> None:
-    expire_at(kept, SOON)
-    before = versions(kept)
-    assert not any(run(kept, models, SOON).values())
-    again = expire_at(kept, SOON)
+def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(expired: Lake, models: Models) -> None:
+    before = versions(expired)
+    assert not any(run(expired, models, SOON).values())
+    again = expire_at(expired, SOON)
     assert again.rows == 0
-    assert versions(kept) == before
+    assert versions(expired) == before
 
 
-def test_status_tells_what_has_expired_from_what_is_there(kept: Lake) -> None:
-    before = grain_status(kept, Grain.WORKING, START, SOON)
-    expire_at(kept, SOON)
-    after = grain_status(kept, Grain.WORKING, START, SOON)
-    assert after.rows == kept.tables.read(FACTS).num_rows < before.rows
+def test_status_tells_what_has_expired_from_what_is_there(made_once: Path, expired: Lake) -> None:
+    before = grain_status(Lake(str(made_once)), Grain.WORKING, START, SOON)
+    after = grain_status(expired, Grain.WORKING, START, SOON)
+    assert after.rows == expired.tables.read(FACTS).num_rows < before.rows
     assert [str(period) for period in after.made] == ["2024-01-15T08"]
     assert [str(period) for period in after.expired] == ["2024-01-15T10", "2024-01-23T09"]
 
 
-def test_a_dry_run_says_what_goes_and_deletes_nothing(kept: Lake) -> None:
-    before = table_rows(kept)
-    shown = expire_at(kept, SOON, dry_run=True)
-    assert table_rows(kept) == before
-    done = expire_at(kept, SOON)
-    assert shown.expired == done.expired
-    assert shown.rows == done.rows > 0
-
-
-def test_bytes_leave_the_disk(kept: Lake) -> None:
-    done = expire_at(kept, SOON)
-    assert done.files > 0
-    assert done.bytes > 0
-
-    root = Path(kept.storage.uri)
-    hours_left = {
-        path.parent.name for path in (root / "tables" / "facts").rglob("*.parquet") if "_delta_log" not in str(path)
-    }
-    assert hours_left == {"period=2024-01-15T08"}
-
-
-def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(kept: Lake, models: Models) -> None:
-    expire_at(kept, SOON)
-    before = summaries(kept)
-    write(kept, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
-    made = run(kept, models, SOON)
+def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
+    [day_before] = _days(expired, ACME, "2024-01-15")
+    write(expired, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
+    made = run(expired, models, SOON)
     assert {grain.value: [str(period) for period in periods] for grain, periods in made.items() if periods} == {
         "working": ["2024-01-15T09"],
         "daily": ["2024-01-15"],
         "weekly": ["2024-W03"],
         "monthly": ["2024-01"],
     }
-    after = summaries(kept)
+    after = summaries(expired)
     changed = {key for key in after if after[key] != before.get(key)}
     assert {key[2:] for key in changed} == {("acme", "support")}
     day = after["daily", "2024-01-15", "acme", "support"]
@@ -178,28 +184,22 @@ def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(ke
         assert line in day
     assert "room 12" in day
     assert "room 12" in after["monthly", "2024-01", "acme", "support"]
-    # It goes the next night, and nothing changes any more.
-    assert expire_at(kept, SOON).rows > 0
-    assert "room 12" not in str(contents(kept))
-    assert not any(run(kept, models, SOON).values())
-    assert summaries(kept) == after
-    for grain in SUMMARY_GRAINS:
-        every = [Period(grain, key) for key in kept.ledger.entries(f"{grain}_summaries")]
-        assert not any(made.changed for made in make(kept, models, grain, every))
-    assert not any(run(kept, models, SOON).values())
-    assert summaries(kept) == after
-
-
-def test_each_point_of_a_continued_day_still_says_what_it_rests_on(kept: Lake, models: Models) -> None:
-    [before] = _days(kept, ACME, "2024-01-15")
-    expire_at(kept, SOON)
-    write(kept, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
-    run(kept, models, SOON)
-    [after] = _days(kept, ACME, "2024-01-15")
-    cited = {source for point in after["key_points"] for source in point["source_ids"]}
+    # Each point of the day still says what it rests on.
+    [day_after] = _days(expired, ACME, "2024-01-15")
+    cited = {source for point in day_after["key_points"] for source in point["source_ids"]}
     assert all(source.startswith("working:2024-01-15T") for source in cited)
-    assert set(before["source_ids"]) < set(after["source_ids"])
-    assert cited <= set(after["source_ids"])
+    assert set(day_before["source_ids"]) < set(day_after["source_ids"])
+    assert cited <= set(day_after["source_ids"])
+    # It goes the next night, and nothing changes any more.
+    assert expire_at(expired, SOON).rows > 0
+    assert "room 12" not in str(contents(expired))
+    assert not any(run(expired, models, SOON).values())
+    assert summaries(expired) == after
+    for grain in SUMMARY_GRAINS:
+        every = [Period(grain, key) for key in expired.ledger.entries(f"{grain}_summaries")]
+        assert not any(made.changed for made in make(expired, models, grain, every))
+    assert not any(run(expired, models, SOON).values())
+    assert summaries(expired) == after
 
 
 def _days(lake: Lake, scope: Scope, key: str) -> list[dict[str, Any]]:
@@ -207,36 +207,33 @@ def _days(lake: Lake, scope: Scope, key: str) -> list[dict[str, Any]]:
     return [row for row in rows if (row["workspace_id"], row["agent_id"]) == (scope.workspace_id, scope.agent_id)]
 
 
-def test_a_conversation_sent_again_after_it_expired_changes_no_summary(kept: Lake, models: Models) -> None:
-    expire_at(kept, SOON)
-    before = summaries(kept)
-    write(kept, *TALKS, now=SOON)
-    run(kept, models, SOON)
-    assert summaries(kept) == before
-    expire_at(kept, SOON)
-    assert contents(kept) == {"Anna: My cat is called Mila."}
+def test_a_conversation_sent_again_after_it_expired_changes_no_summary(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
+    write(expired, *TALKS, now=SOON)
+    run(expired, models, SOON)
+    assert summaries(expired) == before
+    expire_at(expired, SOON)
+    assert contents(expired) == {"Anna: My cat is called Mila."}
 
 
-def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(kept: Lake, models: Models) -> None:
-    expire_at(kept, SOON)
-    before = summaries(kept)
+def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
     write(
-        kept,
+        expired,
         conversation("My fish is called Otto.", at="2024-01-15T08:30", conversation_id="c7", scope=KEEPER),
         now=SOON,
     )
-    run(kept, models, SOON)
-    after = summaries(kept)
+    run(expired, models, SOON)
+    after = summaries(expired)
     assert {key for key in after if after[key] != before.get(key)} == {
         (grain, period, "keeper", "support")
         for grain, period in (("daily", "2024-01-15"), ("weekly", "2024-W03"), ("monthly", "2024-01"))
     }
-    assert not any(run(kept, models, SOON).values())
+    assert not any(run(expired, models, SOON).values())
 
 
-def test_a_message_whose_day_has_expired_is_dropped_and_counted(kept: Lake, models: Models) -> None:
-    run(kept, models, LATER)
-    expire_at(kept, LATER)
+def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: Lake, models: Models) -> None:
+    kept = expired_later
     assert Marks.of(kept.tables).through(ACME, Kept.DAILY) is not None
     before = table_rows(kept)
     write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
@@ -250,9 +247,8 @@ def test_a_message_whose_day_has_expired_is_dropped_and_counted(kept: Lake, mode
     assert not any(run(kept, models, LATER).values())
 
 
-def test_an_agent_that_is_new_may_import_what_is_older(kept: Lake, models: Models) -> None:
-    run(kept, models, LATER)
-    expire_at(kept, LATER)
+def test_an_agent_that_is_new_may_import_what_is_older(expired_later: Lake, models: Models) -> None:
+    kept = expired_later
     new = Scope("acme", "new")
     write(kept, conversation("I used to live in Ghent.", at="2024-01-15T08:00", scope=new), now=LATER)
     run(kept, models, LATER)
@@ -264,7 +260,7 @@ def test_an_agent_that_is_new_may_import_what_is_older(kept: Lake, models: Model
 
 def test_nothing_goes_before_its_parent_was_made_from_it(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
-    write(lake, *TALKS, now=SOON)
+    write(lake, TALKS[0], now=SOON)
     list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, SOON).pending))
     done = expire_at(lake, SOON)
     assert done.rows == 0
@@ -276,7 +272,8 @@ def test_nothing_goes_before_its_parent_was_made_from_it(lake: Lake, models: Mod
 
 def test_classes_of_working_memory_go_at_their_own_times(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: standard}}")
-    write(lake, *TALKS, conversation("I prefer tea to coffee.", at="2024-01-16T08:00", conversation_id="c9"), now=SOON)
+    tea = conversation("I prefer tea to coffee.", at="2024-01-16T08:00", conversation_id="c9")
+    write(lake, *TALKS[:2], tea, now=SOON)
     run(lake, models, SOON)
     before = contents(lake)
     operations = lake.tables.read(GRAPH_OPERATIONS).num_rows
@@ -306,7 +303,7 @@ def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
         conversation("My sister lives in Oslo.", "I live in Ghent.", at="2024-04-15T08:00", conversation_id="c2"),
         now=LATER,
     )
-    run(lake, models, LATER)
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08", "2024-04-15T08")))
     said = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
     assert "Porto" in said
     expire_at(lake, LATER)
@@ -317,18 +314,25 @@ def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
     assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
 
 
-def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says(lake: Lake, models: Models) -> None:
+def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_kept_for_good_stays(
+    lake: Lake, models: Models
+) -> None:
     """Now and then in a year something is said, made and expired; what is left is what the plan keeps, and no more."""
     configure(lake, "defaults: {retention: {plan: free}}")
     day = date(2024, 1, 3)
+    standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
+    write(lake, conversation(*standing, "I moved to Porto.", at=f"{day}T10:00"), now=_noon(day))
     while day < date(2025, 2, 1):
         write(
             lake,
             conversation(f"Order {day:%m%d} was sent.", at=f"{day}T08:00", conversation_id=f"{day}"),
             now=_noon(day),
         )
-        day += timedelta(days=97)
+        day += timedelta(days=97 if IS_THOROUGH else 199)
         run(lake, models, _noon(day))
+        keep_up(lake, models, pending_nights(lake, START, _noon(day)), START)
+        assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
+        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
         expire_at(lake, _noon(day))
         for kept in Kept:
             if kept.grain is None:
@@ -342,10 +346,19 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says(lake: Lake, m
             )
             assert last is not None
             assert not pc.any(pc.less_equal(periods, last.key)).as_py(), (kept, day)
+        assert {spec: lake.tables.version(spec) for spec in before} == before
+        held = {row["content"]: row for row in lake.tables.read(MEMORIES).to_pylist() if row["is_newest"]}
+        assert {text: held[f"Anna: {text}"]["kind"] for text in standing} == standing
+        assert {held[f"Anna: {text}"]["status"] for text in standing} == {"active"}
+        assert "Anna: I moved to Porto." in held
+    assert not lake.tables.keys(FACTS)
+    assert not lake.tables.keys(MESSAGES)
     assert not any(run(lake, models, _noon(day)).values())
     assert index_rows(lake, [ACME])
     reader = MemoryReader(lake, ACME, models.embedder)
     assert reader.search_memory("yearly", 0, 800, now=_noon(day))
+    failed = [finding for finding in run_checks(Look(lake, _noon(day)), all_checks()) if not finding.passed]
+    assert not failed
 
 
 def _noon(day: date) -> datetime:
@@ -363,30 +376,3 @@ def test_an_hour_whose_facts_are_gone_and_whose_graph_is_not_is_not_pending(lake
     run(lake, models, LATER)
     assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)
     assert lake.tables.read(GRAPH_OPERATIONS).num_rows
-
-
-def test_a_year_of_retention_leaves_what_is_kept_for_good(lake: Lake, models: Models) -> None:
-    configure(lake, "defaults: {retention: {plan: free}}")
-    write(
-        lake,
-        conversation("I prefer window seats.", "Always answer me in English.", "I moved to Porto."),
-        conversation("I will fly to Oslo in March.", at="2024-01-23T09:00", conversation_id="c3"),
-        now=SOON,
-    )
-    standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
-    for months in (1, 4, 13):
-        now = SOON + timedelta(days=30 * months)
-        run(lake, models, now)
-        keep_up(lake, models, pending_nights(lake, START, now), START)
-        assert not grain_status(lake, Grain.WORKING, START, now).pending
-        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
-        expire_at(lake, now)
-        assert {spec: lake.tables.version(spec) for spec in before} == before
-        held = {row["content"]: row for row in lake.tables.read(MEMORIES).to_pylist() if row["is_newest"]}
-        assert {text: held[f"Anna: {text}"]["kind"] for text in standing} == standing
-        assert {held[f"Anna: {text}"]["status"] for text in standing} == {"active"}
-        assert "Anna: I moved to Porto." in held
-    assert not lake.tables.keys(FACTS)
-    assert not lake.tables.keys(MESSAGES)
-    failed = [finding for finding in run_checks(Look(lake, now), all_checks()) if not finding.passed]
-    assert not failed

@@ -18,16 +18,19 @@ from memory_pipeline.errors import QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.steps.guard import are_sound, faults, guard
+from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, index_rows, run, table_rows, write
 from memory_pipeline_tests.checks.planting import plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from memory_pipeline.domain.facts import Extraction, Extractor, Passage
     from memory_pipeline.domain.summaries import Assignment, Condensation, Summarizer
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 GOOD = conversation("I moved to Porto.", at="2024-01-15T08:00")
 BAD = conversation("My dog is called Bruno.", at="2024-01-16T08:00", conversation_id="c2")
@@ -101,52 +104,55 @@ def spoilt(models: Models, grain: Grain, change: Callable[[Any], Any]) -> Models
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+def good(shared_folder: SharedFolder, models: Models) -> Path:
     """A lake of what is right in any case; tests copy it."""
-    made = Lake(str(tmp_path_factory.mktemp("good") / "lake"))
-    write(made, GOOD)
-    run(made, models)
-    return made
+
+    def fill(path: Path) -> None:
+        write(Lake(str(path)), GOOD)
+        run(Lake(str(path)), models)
+
+    return shared_folder("guard-good", fill)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Lake:
+def plain(shared_folder: SharedFolder, models: Models) -> Lake:
     """A lake that was made without a fault; tests copy it, or only look."""
-    made = Lake(str(tmp_path_factory.mktemp("plain") / "lake"))
-    write(made, GOOD, BAD)
-    run(made, models)
-    return made
+
+    def fill(path: Path) -> None:
+        made = Lake(str(path))
+        write(made, GOOD, BAD)
+        run(made, models)
+
+    return Lake(str(shared_folder("guard-plain", fill)))
 
 
-@pytest.mark.parametrize("wrong", list(WRONG))
 def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
-    good: Lake, plain: Lake, root: str, models: Models, wrong: str
+    good: Path, plain: Lake, root: str, models: Models
 ) -> None:
-    grain, change = WRONG[wrong]
-    check = wrong.partition(" ")[0]
-    shutil.copytree(good.storage.uri, root)
-    lake = Lake(root)
-    indexed = index_rows(lake, [ACME])
+    """One fault after the other: each leaves the lake as it was."""
+    lake = Lake(shutil.copytree(good, root))
     made = {name: set(lake.ledger.entries(name)) for name in ("working_facts", "daily_summaries", "weekly_summaries")}
     write(lake, BAD)
     files = lake.journal.pending()
-    faulty = spoilt(models, grain, change)
-    if grain is Grain.DAILY:
-        list(run_one(lake, faulty, Grain.WORKING))
-    for _ in range(2):
-        with pytest.raises(QualityError, match=rf"^{grain} 2024-01-16\S* fails {check} \(\d+ rows") as refused:
-            run_one(lake, faulty, grain)
-        assert "Bruno" not in str(refused.value)
-    key = "2024-01-16T08" if grain is Grain.WORKING else "2024-01-16"
-    table = "working_facts" if grain is Grain.WORKING else "daily_summaries"
-    assert set(lake.ledger.entries(table)) == made[table]
-    assert index_rows(lake, [ACME])[ACME, grain] == indexed[ACME, grain]
-    assert key in {period.key for period in grain_status(lake, grain, START, NOW).pending}
-    if grain is Grain.WORKING:
-        assert lake.journal.pending() == files
-        assert not grain_status(lake, Grain.DAILY, START, NOW).pending
-    else:
-        assert not grain_status(lake, Grain.WEEKLY, START, NOW).pending
+    for wrong, (grain, change) in WRONG.items():
+        if grain is Grain.DAILY and lake.journal.pending():
+            run_one(lake, models, Grain.WORKING)
+        check = wrong.partition(" ")[0]
+        indexed = index_rows(lake, [ACME])
+        for _ in range(2):
+            with pytest.raises(QualityError, match=rf"^{grain} 2024-01-16\S* fails {check} \(\d+ rows") as refused:
+                run_one(lake, spoilt(models, grain, change), grain)
+            assert "Bruno" not in str(refused.value), wrong
+        key = "2024-01-16T08" if grain is Grain.WORKING else "2024-01-16"
+        table = "working_facts" if grain is Grain.WORKING else "daily_summaries"
+        assert set(lake.ledger.entries(table)) == made[table], wrong
+        assert index_rows(lake, [ACME]) == indexed, wrong
+        assert key in {period.key for period in grain_status(lake, grain, START, NOW).pending}, wrong
+        if grain is Grain.WORKING:
+            assert lake.journal.pending() == files, wrong
+            assert not grain_status(lake, Grain.DAILY, START, NOW).pending, wrong
+        else:
+            assert not grain_status(lake, Grain.WEEKLY, START, NOW).pending, wrong
 
     run(lake, models)
     assert lake.journal.pending() == []
@@ -159,15 +165,12 @@ def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
 
 
 def run_one(lake: Lake, models: Models, grain: Grain) -> list[Any]:
-    from memory_pipeline.steps.make import make
-
     return list(make(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
 
 
 @pytest.fixture
 def whole(plain: Lake, root: str) -> Lake:
-    shutil.copytree(plain.storage.uri, root)
-    return Lake(root)
+    return Lake(shutil.copytree(plain.storage.uri, root))
 
 
 def rows_of(lake: Lake, grain: Grain) -> pa.Table:
@@ -175,16 +178,16 @@ def rows_of(lake: Lake, grain: Grain) -> pa.Table:
 
 
 @pytest.mark.parametrize("grain", list(Grain))
-def test_what_is_right_is_let_through(whole: Lake, grain: Grain) -> None:
-    rows = rows_of(whole, grain)
+def test_what_is_right_is_let_through(plain: Lake, grain: Grain) -> None:
+    rows = rows_of(plain, grain)
     assert rows.num_rows
     guard(grain, rows, rows.slice(0, 0))
     guard(grain, rows.slice(0, 0), rows)
     assert are_sound(rows).all()
 
 
-def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(whole: Lake) -> None:
-    rows = rows_of(whole, Grain.DAILY)
+def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(plain: Lake) -> None:
+    rows = rows_of(plain, Grain.DAILY)
     changes: list[dict[str, Any]] = [
         {},
         {"content": "\n "},
@@ -210,8 +213,8 @@ def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(whole
     assert [fault.ids for fault in faults(twice, twice)] == [("0", "0")]
 
 
-def test_an_error_names_a_few_partitions_and_counts_the_rest(whole: Lake) -> None:
-    first = rows_of(whole, Grain.WORKING).to_pylist()[0]
+def test_an_error_names_a_few_partitions_and_counts_the_rest(plain: Lake) -> None:
+    first = rows_of(plain, Grain.WORKING).to_pylist()[0]
     rows = [{**first, "period": f"2024-01-11T0{hour}", "content": mark("xylophone")} for hour in range(6)]
     wrong = pa.Table.from_pylist(
         [{**row, "id": row["period"], "digest": row["period"]} for row in rows], schema=FACTS.schema
@@ -222,8 +225,6 @@ def test_an_error_names_a_few_partitions_and_counts_the_rest(whole: Lake) -> Non
 
 
 def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: Models) -> None:
-    from memory_pipeline.steps.make import make
-
     before = table_rows(whole)
     plant(whole, FACTS, "2024-01-16T08", lambda rows: rows.append(rows[0]))
     plant(whole, SUMMARIES, "2024-01-16", lambda rows: rows[0].update(content=mark("Anna")), grain="daily")
@@ -239,5 +240,5 @@ def test_a_partition_that_is_wrong_keeps_no_other_from_being_made(lake: Lake, mo
         run_one(lake, spoilt(models, Grain.WORKING, feed_back), Grain.WORKING)
     assert [file.hour.key for file in lake.journal.pending()] == ["2024-01-16T08"]
     assert len(lake.ledger.entries("working_facts")) == 6
-    run(lake, models)
+    run_one(lake, models, Grain.WORKING)
     assert lake.journal.pending() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.selection import Models
     from memory_pipeline.steps.made import Made
+    from memory_pipeline_tests.conftest import SharedFolder
 
 HOUR = hours("2024-01-15T08")[0]
 DAY = Period(Grain.DAILY, "2024-01-15")
@@ -46,6 +48,24 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_SHARE_BYTES", 2_500)
     monkeypatch.setattr(batches, "_ROW_BYTES", 250)
     monkeypatch.setattr(batches, "_AGENTS_AT_ONCE", 2)
+
+
+@pytest.fixture(scope="module")
+def hour_once(shared_folder: SharedFolder, models: Models) -> Path:
+    """A lake of which the hour was made in one piece, and nothing else. It is only read."""
+
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        write(lake, *talks())
+        list(make(lake, models, Grain.WORKING, [HOUR]))
+
+    return shared_folder("shares-hour", fill)
+
+
+@pytest.fixture
+def hour(hour_once: Path, root: str) -> Lake:
+    """A copy of it, the test's own."""
+    return Lake(shutil.copytree(hour_once, root))
 
 
 def make_all(lake: Lake, models: Models) -> list[Made]:
@@ -123,54 +143,48 @@ def test_a_large_hour_and_its_day_are_what_one_piece_would_be(
 
 
 @pytest.mark.usefixtures("small")
-def test_late_and_forgotten_messages_of_one_share_leave_the_others_as_they_are(lake: Lake, models: Models) -> None:
-    write(lake, *talks())
-    make_all(lake, models)
-    before = lake.tables.read(FACTS)
+def test_late_messages_of_one_share_leave_the_others_as_they_are(hour: Lake, models: Models) -> None:
+    before = hour.tables.read(FACTS)
     late = conversation("I sold the violin.", at="2024-01-15T08:40", scope=AGENTS[4], conversation_id="late")
-    write(lake, late)
-    assert shares_in(lake, Grain.WORKING, HOUR) > 2
-    make_all(lake, models)
-    after = lake.tables.read(FACTS)
+    write(hour, late)
+    assert shares_in(hour, Grain.WORKING, HOUR) > 2
+    list(make(hour, models, Grain.WORKING, [HOUR]))
+    after = hour.tables.read(FACTS)
     new = set(after["id"].to_pylist()) - set(before["id"].to_pylist())
     assert after.num_rows == before.num_rows + len(new)
     assert {row["agent_id"] for row in after.to_pylist() if row["id"] in new} == {AGENTS[4].agent_id}
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("stage", ["extract_facts", "fold_hours", "land_events", "index_periods", "acknowledge"])
-def test_what_was_cut_short_is_made_by_the_next_run(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch, stage: str
+def test_what_was_cut_short_at_one_stage_after_the_other_is_made_by_the_next_run(
+    lake: Lake, hour_once: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, whole = Lake(str(tmp_path / "cut")), Lake(str(tmp_path / "whole"))
-    for each in (lake, whole):
-        write(each, *talks()[:4])
-    true = getattr(steps, stage)
-    calls = []
+    write(lake, *talks())
+    for stage in ("extract_facts", "fold_hours", "land_events", "index_periods", "acknowledge"):
+        true = getattr(steps, stage)
+        calls = []
 
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2 or stage == "extract_facts":  # in the middle of the shares, or between the commits
-            raise KeyboardInterrupt
-        return true(*args, **kwargs)
+        def failing(*args: Any, **kwargs: Any) -> Any:
+            calls.append(1)  # noqa: B023  # called before the next stage
+            if len(calls) == 2 or stage == "extract_facts":  # noqa: B023  # amid the shares, or between the commits
+                raise KeyboardInterrupt
+            return true(*args, **kwargs)  # noqa: B023
 
-    with monkeypatch.context() as patch:
-        patch.setattr(steps, stage, failing)
-        with pytest.raises(KeyboardInterrupt):
-            list(make(lake, models, Grain.WORKING, [HOUR]))
-    assert lake.journal.pending()
+        with monkeypatch.context() as patch:
+            patch.setattr(steps, stage, failing)
+            with pytest.raises(KeyboardInterrupt):
+                list(make(lake, models, Grain.WORKING, [HOUR]))
+        assert lake.journal.pending(), stage
     list(make(lake, models, Grain.WORKING, [HOUR]))
-    list(make(whole, models, Grain.WORKING, [HOUR]))
-    assert differing(lake_digest(lake), lake_digest(whole)) == []
+    assert differing(lake_digest(lake), lake_digest(Lake(str(hour_once)))) == []
 
 
 def parts_of(conditions: list[Share], change: Any) -> Parts:
     return Parts([share.where for share in conditions if share.where is not None], change)
 
 
-def test_a_rival_that_comes_first_has_all_parts_made_again(lake: Lake, models: Models) -> None:
-    write(lake, *talks())
-    list(make(lake, models, Grain.WORKING, [HOUR]))
+def test_a_rival_that_comes_first_has_all_parts_made_again(hour: Lake) -> None:
+    lake = hour
     shares = cut(dict.fromkeys(AGENTS, 1), 2)
     rival = Lake(lake.storage.uri)
     seen: list[int] = []
@@ -189,9 +203,8 @@ def test_a_rival_that_comes_first_has_all_parts_made_again(lake: Lake, models: M
     assert rows["content"].to_pylist() == rows["source_id"].to_pylist()
 
 
-def test_a_part_that_fails_writes_nothing(lake: Lake, models: Models) -> None:
-    write(lake, *talks())
-    list(make(lake, models, Grain.WORKING, [HOUR]))
+def test_a_part_that_fails_writes_nothing(hour: Lake) -> None:
+    lake = hour
     before = lake.tables.version(MESSAGES)
 
     def failing(number: int, old: pa.Table) -> pa.Table:

@@ -36,6 +36,7 @@ from memory_pipeline_tests.lifecycle.durable_year import at, noted
 
 if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 SALES = Scope("acme", "sales")
 BETA = Scope("beta", "support")
@@ -71,13 +72,14 @@ def history(scope: Scope) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def landed(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
-    root = tmp_path_factory.mktemp("upkeep") / "landed"
-    lake = Lake(str(root))
-    lake.ensure()
-    lake.journal.append([event for scope in (ACME, SALES, BETA) for event in history(scope)])
-    land(lake, models)
-    return root
+def landed(shared_folder: SharedFolder, models: Models) -> Path:
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        lake.ensure()
+        lake.journal.append([event for scope in (ACME, SALES, BETA) for event in history(scope)])
+        land(lake, models)
+
+    return shared_folder("upkeep-landed", fill)
 
 
 @pytest.fixture
@@ -86,11 +88,14 @@ def filled(landed: Path, tmp_path: Path) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def whole(landed: Path, models: Models) -> dict[str, Any]:
+def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> dict[str, Any]:
     """The rows of the lake after all of its nights."""
-    lake = Lake(str(shutil.copytree(landed, landed.with_name("whole"))))
-    keep_up(lake, models, pending_nights(lake, START, AFTER), START)
-    return rows(lake)
+
+    def keep(path: Path) -> None:
+        lake = Lake(str(shutil.copytree(landed, path)))
+        keep_up(lake, models, pending_nights(lake, START, AFTER), START)
+
+    return rows(Lake(str(shared_folder("upkeep-whole", keep))))
 
 
 def land(lake: Lake, models: Models) -> None:
