@@ -28,6 +28,7 @@ from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
 from memory_pipeline_tests.erasure.conftest import FORGOTTEN
 from memory_pipeline_tests.erasure.lakes import (
+    ANNA,
     ANNAS_EVENTS,
     EARLY,
     NOTED,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.erasure.conftest import Erased
     from memory_pipeline_tests.erasure.lakes import Record
-
-ANNA = FORGOTTEN["person"]
 
 
 def is_annas(record: Record) -> bool:
