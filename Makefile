@@ -34,6 +34,7 @@ dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3
 	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
 	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev
 
+quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
 	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
 
