@@ -63,6 +63,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let everything be freed: some libraries report what is left at the end as leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
     """Returns a folder that is filled once for all workers: a lake, say, which tests read, or copy to write to it.

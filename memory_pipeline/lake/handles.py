@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
@@ -186,8 +186,8 @@ def _commit_after(path: str, handle: DeltaTable) -> str:
     return f"{path}/_delta_log/{handle.version() + 1:020}.json"
 
 
-def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> NoReturn:
-    """Make a table without rows that was not there, and have it read: others may have made it too, and filled it.
+def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> DeltaTable:
+    """Make a table that was not there, and return a handle on it; it has no rows.
 
     Args:
         storage: the lake's files.
@@ -196,7 +196,7 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> NoRet
         mark: of the call that needs it, which notes requests that failed.
 
     Raises:
-        OvertakenError: always; there is a table now, or it is to be tried again.
+        OvertakenError: others have made it too and filled it, or a request failed that is made again.
         LakeError: requests failed time and again.
     """
     try:
@@ -214,7 +214,10 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> NoRet
         if not is_of_store(error):
             raise
         mark.note(error)
-    raise OvertakenError
+    table = newest(storage, path)
+    if table is None or table.version() > 0:
+        raise OvertakenError
+    return table
 
 
 def commit(

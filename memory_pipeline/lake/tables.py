@@ -330,8 +330,8 @@ class Tables:
         changed = changed_keys(old, new, spec)
         if not changed:
             return Replacement(frozenset(), new)
-        if table is None:
-            make(self._storage, _path(spec), spec, mark)
+        if table is None:  # nobody else has written to it, so what was made of no rows still holds
+            table = make(self._storage, _path(spec), spec, mark)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)
         self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
@@ -346,8 +346,8 @@ class Tables:
         fixed: Mapping[str, str],
         mark: Mark[Replacement],
     ) -> Replacement:
-        if table is None:  # before the parts are made: it would be done twice
-            make(self._storage, _path(spec), spec, mark)
+        if table is None:
+            table = make(self._storage, _path(spec), spec, mark)
         files = _files(table, spec, keys, fixed)
         changed: set[str] = set()
         with Spool(spec, without_metadata(spec.schema)) as spool:

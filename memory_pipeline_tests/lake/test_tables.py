@@ -54,6 +54,20 @@ def test_a_partition_is_replaced_whole_and_others_stay(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
+def test_the_first_write_to_a_table_works_out_its_rows_once(tables: Tables) -> None:
+    """To work them out may ask a model."""
+    asked: list[int] = []
+
+    def change(old: pa.Table) -> pa.Table:
+        asked.append(old.num_rows)
+        return ledger("a", "1")
+
+    assert tables.transform(LEDGER, ["a"], change).changed == {"a"}
+    assert asked == [0]
+    assert tables.read(LEDGER)["period"].to_pylist() == ["1"]
+
+
+@pytest.mark.on_s3
 def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     version = tables.version(LEDGER)

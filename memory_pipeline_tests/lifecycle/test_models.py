@@ -204,7 +204,7 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
     ]
     configure(lake, server, text=oracle.CONFIG.replace("timeout_seconds: 5", "timeout_seconds: 1"))
     write(lake, TALKS[2], TALKS[4])
-    run(lake, models_at(lake))  # who makes a table asks for its first rows twice
+    run(lake, models_at(lake))
     write(lake, *bad, *fine)
     server.faults = [
         Fault(kind, times=None, match=f"^(?=.*extraction).*the {kind} way", retry_after=0.01) for kind in struck
