@@ -82,6 +82,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
         with FileLock(folders / f"{name}.lock"):
             if not (folders / name).exists():
                 unfinished = folders / f"{name}.unfinished"
+                shutil.rmtree(unfinished, ignore_errors=True)  # another worker failed to fill it
                 fill(unfinished)
                 unfinished.rename(folders / name)
         return folders / name

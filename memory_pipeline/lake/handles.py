@@ -196,7 +196,7 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> Delta
         mark: of the call that needs it, which notes requests that failed.
 
     Raises:
-        OvertakenError: others have made it too and filled it, or a request failed that is made again.
+        OvertakenError: others filled the table meanwhile, or a request failed. The caller tries again.
         LakeError: requests failed time and again.
     """
     try:

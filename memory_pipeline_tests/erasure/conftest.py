@@ -1,4 +1,4 @@
-"""Lakes that are built once for all workers: whoever writes to one copies it."""
+"""Lakes that are built once for all workers. A test that writes to one copies it."""
 
 from __future__ import annotations
 
