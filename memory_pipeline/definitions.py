@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable  # noqa: TC003  # Dagster reads them at run time
 from datetime import datetime  # noqa: TC003
 
@@ -20,7 +21,9 @@ from memory_pipeline.defs.upkeep import upkeep_schedule
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models  # noqa: TC001  # Dagster reads it at run time
-from memory_pipeline.settings import Settings
+from memory_pipeline.settings import PLANS_RANGES, Settings
+
+_log = logging.getLogger(__name__)
 
 
 def build_definitions(
@@ -37,6 +40,13 @@ def build_definitions(
         ConfigurationError: a setting is not accepted, or does not fit the lake.
     """
     settings = settings or Settings.from_environment()
+    if not settings.plans_ranges:
+        _log.warning(
+            "%s is not set to true: Dagster writes an event for each partition and asset before a run starts, and run "
+            "monitoring may give up a backfill of a month of hours. Set it for the web server, the daemon and the code "
+            "server; `dagster dev` reads it from the file .env of its folder",
+            PLANS_RANGES,
+        )
     calendar = Lake(settings.root, settings.timezone).calendar
     partitions = Partitions(settings.start, calendar)
     per_run = settings.partitions_per_run

@@ -13,6 +13,8 @@ MEMORY_PIPELINE_SINGLE_WRITER
                                                 of S3 that overwrites files it should only create
 AWS_REGION                 the AWS chain's      the region of the lake's bucket
 DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
+DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
+                           no                   Dagster's own: ``true`` creates a run over many partitions in a second
 ``*_KEY`` and the like     none                 keys of models, for what says ``env:NAME``; never shown, never stored
 =========================  ===================  ==================================================================
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = "./memory-lake"
 DEFAULT_START = date(2024, 1, 1)
+#: Read by Dagster wherever a run is created.
+PLANS_RANGES = "DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS"
 
 #: What may stand where a key is wanted, for messages.
 REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that holds the key alone"
@@ -62,6 +66,8 @@ class Settings:
         has_dagster_home: whether runs are kept in a Dagster instance, or forgotten.
         partitions_per_run: how many partitions of a grain one run makes at most, in backfills and where sensors ask;
             None makes a backfill one run.
+        plans_ranges: whether Dagster writes one planned event for each asset of a run, rather than one for each
+            partition.
     """
 
     root: str = DEFAULT_ROOT
@@ -69,6 +75,7 @@ class Settings:
     timezone: str | None = None
     has_dagster_home: bool = False
     partitions_per_run: int | None = None
+    plans_ranges: bool = False
 
     def __post_init__(self) -> None:
         if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0) or self.start.year < 1970:
@@ -100,6 +107,7 @@ class Settings:
             timezone=variables.get("MEMORY_PIPELINE_TIMEZONE") or None,
             has_dagster_home=bool(variables.get("DAGSTER_HOME")),
             partitions_per_run=_per_run(variables.get("MEMORY_PIPELINE_PARTITIONS_PER_RUN") or None),
+            plans_ranges=variables.get(PLANS_RANGES, "").lower() == "true",
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 from memory_pipeline import settings
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.pools import POOLS
-from memory_pipeline.settings import Settings
+from memory_pipeline.settings import PLANS_RANGES, Settings
 from memory_pipeline_tests.deploy.commands import fault_of
 from memory_pipeline_tests.deploy.reading import DEPLOY, ROOT, compose, read_variables, read_yaml, text_of
 
@@ -59,6 +59,14 @@ def test_every_variable_that_is_read_can_be_set_in_each_way_of_running() -> None
         accepted = Settings.from_environment(given)
         assert accepted.start.year == 2024
         assert accepted.timezone is None
+
+
+def test_ranges_are_planned_as_one_event_in_each_way_of_running() -> None:
+    for path in (ROOT / ".env", DEPLOY / "Dockerfile"):
+        found = re.findall(rf"^(?:ENV | +)?{PLANS_RANGES}=(\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert found, path
+        assert Settings.from_environment({PLANS_RANGES: found[0]}).plans_ranges
+    assert PLANS_RANGES in PAGE
 
 
 def test_pools_are_those_of_the_definitions(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_the_example_of_secrets_holds_none() -> None:
     assert {name: given[name] for name in SECRETS} == dict.fromkeys(SECRETS, "")
     wanted = set(re.findall(r"\$\{(\w+)", text_of("compose.yaml")))
     assert wanted == set(given)
-    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "deploy/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_stand_in_for_a_bucket_is_the_one_of_the_tests(services: dict[str, Service]) -> None:

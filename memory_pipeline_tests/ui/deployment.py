@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from memory_pipeline.settings import PLANS_RANGES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -47,6 +49,7 @@ def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(port)]
     environment = {**os.environ, "DAGSTER_HOME": str(home), "MEMORY_PIPELINE_ROOT": root}
+    environment.pop(PLANS_RANGES, None)  # it comes from the file .env, as for a user
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output, start_new_session=True

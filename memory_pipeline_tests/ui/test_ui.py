@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import pytest
+from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Scope
@@ -89,11 +92,21 @@ def test_people_see_memory_and_launch_a_backfill(
         backfill = launch_a_backfill(page, days[3], days[5])
         page.see("Succeeded", "100% completed", seconds=BACKFILL)
         page.picture("08-backfill")
+        assert planned_events(backfill) == {"daily_summaries": 1, "daily_index": 1}
         page.open("/runs")
         page.see(backfill)
         page.picture("09-runs")
         page.open(f"/assets/daily_summaries?view=partitions&partition={days[4]}")
         page.see("View all historical events (2)")
+
+
+def planned_events(backfill: str) -> Counter[str]:
+    """Count the events by asset that Dagster wrote before the backfill's only run started."""
+    with dg.DagsterInstance.get() as instance:
+        [run] = instance.get_runs(dg.RunsFilter(tags={BACKFILL_ID_TAG: backfill}))
+        planned = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+        keys = [entry.dagster_event.asset_key for entry in planned if entry.dagster_event]
+        return Counter(key.to_user_string() for key in keys if key)
 
 
 def look_at_the_graph(page: Page) -> None:

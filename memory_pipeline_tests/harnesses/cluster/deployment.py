@@ -22,6 +22,7 @@ import yaml
 from dagster._core.storage.dagster_run import RunRecord
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
 
+from memory_pipeline.settings import PLANS_RANGES
 from memory_pipeline_tests.harnesses.cluster.services import Process, answers, free_port, until
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Cluster:
         return home
 
     def _environment(self, home: Path) -> dict[str, str]:
-        own = {"DAGSTER_HOME": str(home), "PATH": _path("PATH", Path(sys.executable).parent)}
+        own = {"DAGSTER_HOME": str(home), PLANS_RANGES: "true", "PATH": _path("PATH", Path(sys.executable).parent)}
         return {**os.environ, **self._variables, **own}
 
 
