@@ -142,12 +142,17 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
 
 
 def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
-    """Return the periods of a summary grain that have material, with the digest of their sources."""
+    """Return the periods of a summary grain that something finer was made of, with the digest of their sources.
+
+    Finer periods without rows are no source. A period that has only these is made all the same: it gets no row, and
+    its entry says that somebody looked.
+    """
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(table_asset(finer)).items():
+        digests = sources[_ancestor(lake.calendar, finer, key, grain)]
         if entry.rows:
-            sources[_ancestor(lake.calendar, finer, key, grain)].append(entry.output_digest)
+            digests.append(entry.output_digest)
     return {period: digest_of_all(digests) for period, digests in sources.items()}
 
 
