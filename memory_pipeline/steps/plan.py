@@ -18,9 +18,10 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, index_asset, table_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.ledger import Entry
@@ -109,15 +110,17 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
     )
 
 
-def journal_hours(lake: Lake, start: date, now: datetime) -> dict[Period, str]:
+def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
     """Return the hours to make that have journal files, each with a short digest of the files; reads the listing alone.
 
-    Left out are hours before `start`, which are not made, and those that have not begun by `now`.
+    Left out are hours before `start`, which are not made, and those that have not begun by `now`. With `scopes`, only
+    files of these agents count.
     """
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
     for file in lake.journal.pending():
-        files[file.hour].append(f"{file.path} {file.tag}")
+        if scopes is None or file.scope in scopes:
+            files[file.hour].append(f"{file.path} {file.tag}")
     return {
         hour: digest_of_all(names)[:8] for hour, names in files.items() if first <= lake.calendar.bounds(hour)[0] <= now
     }
