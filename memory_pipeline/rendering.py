@@ -13,8 +13,9 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.ranking import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.lake.purging import Purged
     from memory_pipeline.reader import Hit
     from memory_pipeline.steps.made import Expiration, GrainRun
@@ -220,6 +221,23 @@ def upkeep_lines(done: Upkept, *, dry_run: bool) -> Iterator[str]:
         yield "no night is pending"
     else:
         yield f"{nights}, {agents}: {told}{'; nothing was written' if dry_run else f' ({done.seconds:.1f} s)'}"
+
+
+def unloaded_lines(hours: Collection[Period], calendar: Calendar, now: datetime) -> Iterator[str]:
+    """Yield that hours hold messages or changes that no run has loaded, if any do, and when their nights can be made.
+
+    Args:
+        hours: those with files in the journal.
+        calendar: where days begin.
+        now: as of when nights are made.
+    """
+    if not hours:
+        return
+    count = f"{len(hours):,} hour{' has' if len(hours) == 1 else 's have'}"
+    yield f"{count} messages or changes that no run has loaded yet: run `memory-pipeline run` first"
+    ends = min(calendar.bounds(calendar.ancestor(hour, Grain.DAILY))[1] for hour in hours)
+    if ends > now:
+        yield f"their day has not ended; its night can be made from {ends:%Y-%m-%d %H:%M} UTC on"
 
 
 #: How each thing that the upkeep does is told, of one memory and of many.

@@ -12,7 +12,7 @@ from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_op
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.rendering import to_json, upkeep_lines
+from memory_pipeline.rendering import to_json, unloaded_lines, upkeep_lines
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
@@ -59,10 +59,12 @@ def upkeep(
 
     A night is a function of what was remembered and of its day: made again, in whatever order, it does the same, and
     what comes late makes its night and those after it again. `memory-pipeline run` makes pending nights after the
-    hours, and Dagster does (`memory_upkeep_nightly`). With --workspace or --agent nights stay pending for the others.
+    hours, and Dagster does (`memory_upkeep_nightly`). What no run has loaded yet a night does not see: run
+    `memory-pipeline run` first. With --workspace or --agent nights stay pending for the others.
     Where a model helps, --dry-run asks it too; its answers are kept, and the run that follows asks nothing again.
     """
     from memory_pipeline.steps.nights import nights_between, pending_nights
+    from memory_pipeline.steps.plan import journal_hours
     from memory_pipeline.steps.upkeep import keep_up
 
     if (since is None) != (until is None):
@@ -80,11 +82,16 @@ def upkeep(
         if not nights:
             raise InputError(f"--from {since.date()}: that day has not ended; its night can be made afterwards")
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
+    unloaded = list(journal_hours(lake, settings.start, moment, scopes))
     show_progress(quiet=as_json or dry_run)
     done = keep_up(
         lake, models_of(lake), nights, settings.start, scopes=scopes, dry_run=dry_run, explain=True
     )  # fmt: skip
-    click.echo(to_json(_record(done, dry_run)) if as_json else "\n".join(upkeep_lines(done, dry_run=dry_run)))
+    if as_json:
+        click.echo(to_json({**_record(done, dry_run), "unloaded_hours": unloaded}))
+        return
+    lines = [*upkeep_lines(done, dry_run=dry_run), *unloaded_lines(unloaded, lake.calendar, moment)]
+    click.echo("\n".join(lines))
 
 
 def _check(first: date, last: date, start: date) -> None:

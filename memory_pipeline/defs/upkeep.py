@@ -15,6 +15,7 @@ from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.steps.attempts import blocks
 from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.plan import journal_hours
 
 #: After the last hour of the day has been made, and before the summaries of the day are looked at.
 _SCHEDULE = "40 0 * * *"
@@ -54,7 +55,9 @@ def upkeep_schedule(
         now, lake = clock(), memory.lake
         nights = pending_nights(lake, start, now)
         if not nights:
-            return dg.SkipReason("no night is pending")
+            unloaded = len(journal_hours(lake, start, now))
+            waits = f"; {unloaded:,} hours wait for the journal sensor, and their nights come after them"
+            return dg.SkipReason(f"no night is pending{waits if unloaded else ''}")
         key = f"upkeep {nights[-1]} {digest([night.key for night in nights], now.isoformat())[:8]}"
         if len(list(blocks(nights))) == 1:
             tags = {RANGE_START: partitions.key(nights[0]), RANGE_END: partitions.key(nights[-1])}

@@ -187,7 +187,10 @@ def _commit_after(path: str, handle: DeltaTable) -> str:
 
 
 def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> DeltaTable:
-    """Make a table that was not there, and return a handle on it; it has no rows.
+    """Make a table that was not there, and return a handle on its first version, which has no rows.
+
+    Others may have made it too, and filled it since: the check of the commit on top of the handle tells whether they
+    wrote the same partitions. Only then has the caller to start over.
 
     Args:
         storage: the lake's files.
@@ -196,7 +199,7 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> Delta
         mark: of the call that needs it, which notes requests that failed.
 
     Raises:
-        OvertakenError: others filled the table meanwhile, or a request failed. The caller tries again.
+        OvertakenError: there is no first version any more, or a request failed. The caller tries again.
         LakeError: requests failed time and again.
     """
     try:
@@ -214,10 +217,12 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> Delta
         if not is_of_store(error):
             raise
         mark.note(error)
-    table = newest(storage, path)
-    if table is None or table.version() > 0:
-        raise OvertakenError
-    return table
+    try:
+        return DeltaTable(storage.locate(path), version=0, storage_options=storage.options)
+    except (DeltaError, OSError) as error:
+        if is_of_store(error):
+            mark.note(error)
+        raise OvertakenError from error
 
 
 def commit(

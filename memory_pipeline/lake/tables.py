@@ -330,7 +330,7 @@ class Tables:
         changed = changed_keys(old, new, spec)
         if not changed:
             return Replacement(frozenset(), new)
-        if table is None:  # it is still empty, so the new rows stay valid
+        if table is None:  # the rows were made of nothing, which its first version holds
             table = make(self._storage, _path(spec), spec, mark)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)

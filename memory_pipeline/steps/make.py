@@ -169,9 +169,9 @@ def _made(
         ]
     )
     made = [*_as_indexed(made, indexed), *indexed]
-    # Hours of silence are not entered: there are thousands, and the journal tells when one ends.
+    # Hours without messages are not entered: there are thousands, and the journal tells when one ends.
     entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
-    own_entries = (part.entry for part in made if _is_entered(part) or _is_due(part, entered))
+    own_entries = (part.entry for part in made if part.period in entered or _is_entered(part) or _is_due(part))
     is_entered = lake.ledger.record(own_entries, seen)
     if intake is not None and is_entered:
         for group in groups:
@@ -207,18 +207,17 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     lake.index.purge(agents, [grain])
 
 
-def _is_due(part: Made, entered: Collection[Period]) -> bool:
-    """Tell whether a part is entered though there is nothing in it: what is made from facts, with these.
-
-    It may know more than is left of them.
-    """
-    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and (part.period in entered or part.input_digest != NOTHING)
+def _is_due(part: Made) -> bool:
+    """Tell whether a part is entered though there is nothing in it: it may know more than is left of the facts."""
+    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
 
 
 def _is_entered(part: Made) -> bool:
+    """Tell whether a part is entered: it holds something, or was made from messages in which no fact was found."""
     if part.asset == GRAPH_ASSET:
         return False  # an hour in which somebody edited it, and nobody said anything, is not one of the memory
-    return bool(part.rows or part.changed or part.unfinished) or part.period.grain is not Grain.WORKING
+    is_silent = not (part.rows or part.changed or part.unfinished or part.messages)
+    return not is_silent or part.period.grain is not Grain.WORKING
 
 
 def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:

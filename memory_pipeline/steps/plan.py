@@ -18,9 +18,10 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, index_asset, table_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.ledger import Entry
@@ -109,15 +110,17 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
     )
 
 
-def journal_hours(lake: Lake, start: date, now: datetime) -> dict[Period, str]:
+def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
     """Return the hours to make that have journal files, each with a short digest of the files; reads the listing alone.
 
-    Left out are hours before `start`, which are not made, and those that have not begun by `now`.
+    Left out are hours before `start`, which are not made, and those that have not begun by `now`. With `scopes`, only
+    files of these agents count.
     """
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
     for file in lake.journal.pending():
-        files[file.hour].append(f"{file.path} {file.tag}")
+        if scopes is None or file.scope in scopes:
+            files[file.hour].append(f"{file.path} {file.tag}")
     return {
         hour: digest_of_all(names)[:8] for hour, names in files.items() if first <= lake.calendar.bounds(hour)[0] <= now
     }
@@ -142,12 +145,17 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
 
 
 def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
-    """Return the periods of a summary grain that have material, with the digest of their sources."""
+    """Return the periods of a summary grain that something finer was made of, with the digest of their sources.
+
+    Finer periods without rows are no source. A period that has only these is made all the same: it gets no row, and
+    its entry says that somebody looked.
+    """
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(table_asset(finer)).items():
+        digests = sources[_ancestor(lake.calendar, finer, key, grain)]
         if entry.rows:
-            sources[_ancestor(lake.calendar, finer, key, grain)].append(entry.output_digest)
+            digests.append(entry.output_digest)
     return {period: digest_of_all(digests) for period, digests in sources.items()}
 
 

@@ -29,3 +29,21 @@ def test_an_agent_that_is_not_there_is_named(root: str, monkeypatch: pytest.Monk
         assert re.search(message, str(refused))
     for given in (SCOPE, SCOPE[:2]):
         assert read("upkeep", "--dry-run", *given)["dry_run"] is True
+
+
+def test_it_says_what_to_run_first_while_no_run_has_loaded_what_happened(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    read("memories", "remember", "Anna lives in Porto.", *SCOPE, "--now", "2024-01-15T08:00:00+00:00")
+    for now in ("2024-01-15T09:00:00+00:00", "2024-01-16T09:00:00+00:00"):
+        for given in ([], ["--dry-run"], SCOPE):
+            assert "memory-pipeline run" in call("upkeep", "--now", now, *given).output
+            assert read("upkeep", "--now", now, *given)["unloaded_hours"] == ["2024-01-15T08"]
+    assert "2024-01-16 00:00" in call("upkeep", "--now", "2024-01-15T09:00:00+00:00").output
+    read("run", "--now", "2024-01-15T09:00:00+00:00")
+    assert read("upkeep", "--now", "2024-01-16T09:00:00+00:00")["unloaded_hours"] == []
+
+    read("memories", "remember", "Bo likes figs.", "--workspace", "acme", "--agent", "sales", "--now", "2024-01-16")
+    assert read("upkeep", "--now", "2024-01-17", *SCOPE)["unloaded_hours"] == []
+    assert read("upkeep", "--now", "2024-01-17")["unloaded_hours"] == ["2024-01-16T00"]

@@ -68,6 +68,23 @@ def test_the_first_write_to_a_table_works_out_its_rows_once(tables: Tables) -> N
 
 
 @pytest.mark.on_s3
+@pytest.mark.parametrize("bucket", ["a", "b"])
+def test_a_first_write_starts_over_only_where_others_wrote_the_same_partition(root: str, bucket: str) -> None:
+    mine, theirs = Tables(Storage(root)), Tables(Storage(root))
+    seen: list[int] = []
+
+    def change(old: pa.Table) -> pa.Table:
+        if not seen:
+            theirs.replace(LEDGER, [bucket], ledger(bucket, "theirs"))
+        seen.append(old.num_rows)
+        return pa.concat_tables([old, ledger("a", "mine")])
+
+    assert mine.transform(LEDGER, ["a"], change).changed == {"a"}
+    assert seen == ([0, 1] if bucket == "a" else [0])
+    assert sorted(mine.read(LEDGER)["period"].to_pylist()) == ["mine", "theirs"]
+
+
+@pytest.mark.on_s3
 def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     version = tables.version(LEDGER)

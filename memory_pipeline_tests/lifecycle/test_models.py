@@ -47,6 +47,8 @@ from memory_pipeline_tests.oracle import EMBEDDING, configure, models_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from memory_pipeline.models.selection import Models
+
 OTHER = Scope("globex", "sales")
 TALKS = [
     conversation("I moved to Porto last week.", "My dog is called Bruno."),
@@ -232,6 +234,28 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
     # The passages, and what rests on them: two days, and one period of each longer grain.
     assert server.counts["path chat"] == len(struck) + 2 + 4
     assert not any(run(lake, models_at(lake)).values())
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_on_a_new_lake_a_question_that_fails_is_asked_and_corrected_once(
+    lake: Lake, server: OpenAIServer, models: Models, is_alone: bool
+) -> None:
+    """The tables are made while it is asked: by this run, or by another one that makes another hour."""
+    write(lake, TALKS[0])
+    configure(lake, server)
+    others: list[dict[str, Any]] = [] if is_alone else [TALKS[2]]
+
+    def answer(_: dict[str, Any]) -> str:
+        while others:
+            other = Lake(lake.storage.uri)
+            write(other, others.pop())
+            list(make(other, models, Grain.WORKING, hours("2024-02-20T09")))
+        return "I'd rather not say."
+
+    server.answer = answer
+    list(make(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T08")))
+    assert [len(request.body["messages"]) for request in server.requests] == [2, 4]
+    assert said(lake) == texts_of(TALKS[0], *([] if is_alone else [TALKS[2]]))
 
 
 def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: OpenAIServer) -> None:

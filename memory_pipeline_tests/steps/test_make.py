@@ -13,6 +13,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import make
@@ -216,6 +217,32 @@ def test_a_period_without_material_gets_no_row_and_is_marked_as_looked_at(lake: 
     assert (table.rows, index.rows, table.changed) == (0, 0, False)
     assert lake.ledger.entries("daily_summaries")["2024-05-01"].rows == 0
     assert lake.tables.read(SUMMARIES).num_rows == 0
+
+
+def test_an_hour_with_messages_and_no_facts_is_marked_as_looked_at_and_so_is_all_above_it(
+    lake: Lake, models: Models
+) -> None:
+    write(lake, conversation("The balance is 40 euros.", role="tool"))
+    made = run(lake, models)
+    assert all(len(periods) == 1 for periods in made.values())
+    for grain in Grain:
+        status = grain_status(lake, grain, START, NOW)
+        assert (status.empty, status.made, status.pending) == (made[grain], [], [])
+        assert [entry.rows for entry in lake.ledger.entries(index_asset(grain)).values()] == [0]
+    assert lake.tables.read(SUMMARIES).num_rows == 0
+    before = versions(lake)
+    assert not any(run(lake, models).values())
+    assert versions(lake) == before
+
+    write(lake, conversation("I moved to Porto.", conversation_id="late"))
+    assert all(run(lake, models).values())
+    assert all(grain_status(lake, grain, START, NOW).rows for grain in Grain)
+
+
+def test_an_hour_without_facts_in_a_day_that_was_made_leaves_the_day_alone(filled: Lake, models: Models) -> None:
+    write(filled, conversation("The balance is 40 euros.", role="tool", at="2024-01-15T14:00", conversation_id="t"))
+    made = {grain: [str(period) for period in periods] for grain, periods in run(filled, models).items() if periods}
+    assert made == {"working": ["2024-01-15T14"]}
 
 
 def test_silent_hours_are_not_entered(lake: Lake, models: Models) -> None:
