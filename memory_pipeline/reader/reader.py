@@ -272,7 +272,8 @@ class MemoryReader:
         until it is revoked is found without being named. Never raises: the log tells what went wrong.
 
         Args:
-            messages: texts, or mappings with ``content`` and perhaps ``name`` and ``role``; oldest first.
+            messages: texts, or messages with ``content`` and perhaps ``name`` and ``role``, oldest first; those of
+                OpenAI's or LiteLLM's chat API as they are.
             max_results: how many at most, 1 to 100.
             exclude: ids of memories that were shown before.
             now: the time until which is remembered, and from which ages count; the clock's if not given.

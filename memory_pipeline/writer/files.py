@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.chat_messages import TEXT_KEYS
 from memory_pipeline.domain.conversations import (
     Admission,
     Message,
@@ -32,7 +33,7 @@ _BATCH = 20_000
 #: Rejections that are spelled out in the result; all of them are in the quarantine.
 _SHOWN = 20
 _CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"}
-_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp"}
+_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp", *TEXT_KEYS}
 
 
 @dataclass

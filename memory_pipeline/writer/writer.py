@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
@@ -72,17 +73,19 @@ class MemoryWriter(DurableWriter):
 
         Args:
             conversation: as :mod:`memory_pipeline.domain.conversations` describes; ``workspace_id`` and ``agent_id``
-                may be left out.
+                may be left out. Messages may be those of OpenAI's or LiteLLM's chat API, each with its ``timestamp``.
             now: the time at which it is received; the clock's if not given.
 
         Raises:
             InputError: something in it is not accepted, or a message id is already used for another text. The message
                 names the field and the value; nothing was written.
         """
-        for name, mine in self._own.items():
-            if isinstance(conversation, Mapping) and conversation.get(name, mine) != mine:
-                raise InputError(f"{name} {shown(conversation[name])} is another's; this writer writes for {mine}")
-        record = {**conversation, **self._own} if isinstance(conversation, Mapping) else conversation
+        record = as_mapping(conversation)
+        if isinstance(record, Mapping):
+            for name, mine in self._own.items():
+                if record.get(name, mine) != mine:
+                    raise InputError(f"{name} {shown(record[name])} is another's; this writer writes for {mine}")
+            record = {**record, **self._own}
         messages, rejected, recalled = read_messages(record, self._admission(now))
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
@@ -115,6 +118,7 @@ class MemoryWriter(DurableWriter):
         Raises:
             InputError: as :meth:`write`; or `keep` is negative.
         """
+        conversation = as_mapping(conversation)  # type: ignore[assignment]  # write() refuses anything but a mapping
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
             raise InputError(f"keep {shown(keep)} is not accepted; expected a number of messages from 0")
         self.write(conversation, now=now)
