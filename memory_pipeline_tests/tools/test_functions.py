@@ -302,6 +302,7 @@ def test_budgets_that_hold_nothing_are_refused(root: str, tokens: Any) -> None:
     ("name", "arguments", "says"),
     [
         ("search_memory", '{"query": "Porto"', "not valid JSON"),
+        ("search_memory", '{"query": "Porto", "query": "Rome"}', "'query'"),
         ("search_memory", "[" * 100_000, "nested too deeply"),
         ("search_memory", '["Porto"]', "must be an object"),
         ("search_memory", '{"query": "' + "x" * 300_000 + '"}', "at most 200,000"),
