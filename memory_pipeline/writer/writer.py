@@ -17,6 +17,7 @@ from memory_pipeline.writer.known import landed_messages
 from memory_pipeline.writer.memories import DurableWriter
 
 if TYPE_CHECKING:
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.writer.graph import GraphWriter
 
@@ -65,7 +66,7 @@ class MemoryWriter(DurableWriter):
         lake = Lake(uri, timezone or settings.timezone)
         return cls(lake, Scope(workspace_id, agent_id), start or settings.start)
 
-    def write(self, conversation: Mapping[str, object], *, now: datetime | None = None) -> Receipt:
+    def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation, whole or not at all.
 
         What memory recalled is no part of it: it is dropped from the messages, and one that holds nothing else is left
@@ -102,7 +103,7 @@ class MemoryWriter(DurableWriter):
         *,
         keep: int = 10,
         summarizer: Summarizer | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> dict[str, object]:
         """Return a conversation with all but its last messages replaced by one that sums them up.
 
@@ -156,8 +157,9 @@ class MemoryWriter(DurableWriter):
     def _own(self) -> dict[str, str]:
         return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
 
-    def _admission(self, now: datetime | None) -> Admission:
-        return Admission(self._start, now or datetime.now(UTC), self._lake.calendar)
+    def _admission(self, now: When | None) -> Admission:
+        calendar = self._lake.calendar
+        return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
 
 
 class _KnownMessages:

@@ -389,7 +389,7 @@ def test_a_fault_of_memory_tells_the_model_nothing_of_the_insides(
     root: str, caplog: pytest.LogCaptureFixture, tmp_path: Any
 ) -> None:
     remember(root)
-    tools = memory_tools(reader_on(root), now=lambda: 1 // 0)  # type: ignore[arg-type,return-value]
+    tools = memory_tools(reader_on(root), now=lambda: str(1 // 0))
     with caplog.at_level("ERROR"):
         outcome = tools.outcome("search_memory", {})
     assert outcome.is_error

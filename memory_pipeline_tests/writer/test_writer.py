@@ -201,6 +201,18 @@ def test_an_earlier_start_accepts_older_messages(root: str) -> None:
     assert contents(root) == ["I moved to Porto."]
 
 
+def test_now_may_be_a_text(writer: MemoryWriter, root: str) -> None:
+    said = conversation(message("x"))
+    writer.write(said, now="2024-06-01")
+    with pytest.raises(InputError, match="now 'soon' cannot be read"):
+        writer.write(said, now="soon")
+    writer.remember("Anna likes tea.", now="2024-06-01T10:00:00Z")
+    writer.graph.insert("Anna", "likes", "tea", now="2024-06-01T11:00:00+01:00")
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
+    assert len(reader.memories.search("tea", now="2024-06-02")) == 1
+    assert len(reader.graph.facts_about("Anna", at="2024-06-02")) == 1
+
+
 def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
     soon, far = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 48))
     writer.write(conversation(message(timestamp=soon.isoformat())))
