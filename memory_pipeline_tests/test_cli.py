@@ -133,11 +133,25 @@ def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
     assert len(read("status")["quarantined"]) == 3
 
 
+def test_a_file_of_which_everything_is_set_aside_fails(tmp_path: Path) -> None:
+    good, bad, empty = tmp_path / "good.jsonl", tmp_path / "bad.jsonl", tmp_path / "empty.jsonl"
+    good.write_text(json.dumps(conversation("x")) + "\nbroken")
+    bad.write_text('{"messages": [], "messages": []}\nbroken')
+    empty.write_text("")
+    assert call("ingest", str(bad)).exit_code == 1
+    assert call("ingest", str(bad), "--json").exit_code == 1
+    assert call("ingest", str(bad), str(good)).exit_code == 1
+    assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["messages"] == 1
+    assert call("ingest", str(good)).exit_code == 0
+    assert call("ingest", str(empty)).exit_code == 0
+
+
 def test_what_is_older_than_the_first_day_is_set_aside_with_the_setting_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "talks.jsonl"
-    assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["rejections"] == 1
+    path.write_text(json.dumps(conversation("Old.", at="2023-05-01T08:00")), encoding="utf-8")
+    assert call("ingest", str(path)).exit_code == 1
     assert "MEMORY_PIPELINE_START" in call("status").output
     monkeypatch.setenv("MEMORY_PIPELINE_START", "2018-01-01")
     assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["messages"] == 1

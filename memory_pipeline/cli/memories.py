@@ -11,6 +11,7 @@ from memory_pipeline.cli.options import common, lake_of, now_option, reader_of, 
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.durable.events import AGENT, STEP
 from memory_pipeline.domain.durable.memory import MemoryKind, Status
+from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
@@ -367,9 +368,15 @@ def prefer(
 
 
 def _value(text: str) -> object:
-    """Return the JSON that a text is; the text itself if it is none."""
+    """Return the JSON that a text is; the text itself if it is none.
+
+    Raises:
+        InputError: it is JSON in which a key stands twice.
+    """
     try:
-        return json.loads(text)
+        return read_json(text)
+    except RepeatedKeyError:
+        raise
     except (ValueError, RecursionError):
         return text
 

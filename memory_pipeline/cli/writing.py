@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,11 @@ def ingest(
 
     Roles: user, assistant, system, tool. Times need their zone. What is not accepted is set aside in the lake's
     journal/quarantine with its reason, and the rest goes on. Ingesting a file twice doubles nothing.
+
+    \b
+    Exit code: 0 something of each file was accepted, or known already
+               1 all records of a file were set aside
+               2 the command was not understood, or a file cannot be read
     """
     from memory_pipeline.domain.conversations import Admission
     from memory_pipeline.writer.files import ingest_file
@@ -72,6 +78,8 @@ def ingest(
             click.echo(f"  keys that memory has no place for, ignored: {keys}", err=True)
     if as_json:
         click.echo(to_json(results))
+    if any(result.is_refused for result in results.values()):
+        sys.exit(1)
 
 
 def _report_batches(path: Path) -> Callable[[Any], None]:

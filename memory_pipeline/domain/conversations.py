@@ -12,6 +12,9 @@ its conversation, role, name, time and text. Whoever sends a conversation again 
 had: an id that was used before is recognised in its own hour, and anywhere in the journal, but once landed not in
 another hour.
 
+Messages in the format of OpenAI's and LiteLLM's chat API are accepted as well
+(:mod:`memory_pipeline.domain.chat_messages`), given that each has its ``timestamp``.
+
 What memory itself gave to a prompt (:mod:`memory_pipeline.domain.recalled`) is dropped from every message, before
 anything else looks at its content. A message that holds nothing else is none.
 """
@@ -25,6 +28,7 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.recalled import without_recalled
@@ -226,10 +230,11 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
     Of two messages with one id and different content the second is rejected; an exact repetition is dropped.
 
     Args:
-        conversation: a mapping as in this module's docstring, from anywhere.
+        conversation: a mapping as in this module's docstring, or a pydantic model of one; from anywhere.
         admission: the times that are accepted.
     """
     where = "conversation"
+    conversation = as_mapping(conversation)
     try:
         if not isinstance(conversation, Mapping):
             raise InputError(f"a conversation must be an object, not {shown(conversation)}")
@@ -247,22 +252,25 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
     accepted: dict[str, Message] = {}
     rejected: list[Rejection] = []
     recalled = 0
-    for turn, record in enumerate(records):
+    turn = 0
+    for number, record in enumerate(records, start=1):
         try:
-            if not isinstance(record, Mapping):
-                raise InputError(f"a message must be an object, not {shown(record)}")
-            entry = {**record, **header, "turn": turn, "received_at": admission.now}
-            message = Message.from_record(entry)
-            admission.check(message.sent_at)
-            known = accepted.setdefault(message.source_id or message.id, message)
-            if not known.says_the_same_as(message):
-                raise InputError(same_id_other_content(message))
-            recalled += message.content != record["content"]
-        except NothingSaidError:
-            recalled += 1
+            for part in messages_in(record):
+                entry = {**part, **header, "turn": turn, "received_at": admission.now}
+                turn += 1
+                try:
+                    message = Message.from_record(entry)
+                except NothingSaidError:
+                    recalled += 1
+                    continue
+                admission.check(message.sent_at)
+                known = accepted.setdefault(message.source_id or message.id, message)
+                if not known.says_the_same_as(message):
+                    raise InputError(same_id_other_content(message))
+                recalled += message.content != part["content"]
         except InputError as error:
             whole = {**conversation, "messages": [record]}
-            rejected.append(Rejection(str(error), f"{where}, message {turn + 1}", whole))
+            rejected.append(Rejection(str(error), f"{where}, message {number}", whole))
     return Admitted(list(accepted.values()), rejected, recalled)
 
 

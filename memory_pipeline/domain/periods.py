@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.grains import Grain
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Years that a period may lie in. Outside of them a timestamp is a mistake, not a memory.
 FIRST_YEAR, LAST_YEAR = 1900, 2999
+
+#: A time as callers may give it: a datetime with its zone, a date, or a text of either in ISO 8601.
+When: TypeAlias = str | date
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -205,6 +208,44 @@ class Calendar:
         """The deployment's time zone (cached by :mod:`zoneinfo`)."""
         return ZoneInfo(self.timezone)
 
+    def instant(self, name: str, value: object, *, is_end: bool = False) -> datetime:
+        """Return a time that a caller gave, in UTC.
+
+        Args:
+            name: what the caller calls it, for errors.
+            value: a datetime with its zone; a date, which is the first moment of that day in the deployment's zone; or
+                a text of either in ISO 8601.
+            is_end: take the last moment of a date.
+
+        Raises:
+            InputError: it is none of these, or too far away.
+        """
+        expected = "expected a date such as 2024-01-15, or a time with its zone such as 2024-01-15T08:30:00+01:00"
+        if isinstance(value, str):
+            try:
+                value = _date_or_time(value.strip())
+            except ValueError:
+                raise InputError(f"{name} {shown(value)} cannot be read; {expected}") from None
+        if not isinstance(value, date):
+            raise InputError(f"{name} {shown(value)} is neither a date nor a time; {expected}")
+        try:
+            if not isinstance(value, datetime):
+                start, following = self.bounds(Period.containing(Grain.DAILY, value))
+                return following - timedelta(microseconds=1) if is_end else start
+            if value.tzinfo is not None:
+                return value.astimezone(UTC)
+        except OverflowError:
+            raise InputError(f"{name} {value} is too far away; leave it out for no limit") from None
+        raise InputError(f"{name} {value.isoformat()} has no time zone; {expected}")
+
+    def moment(self, name: str, value: object) -> datetime:
+        """Return a time as :meth:`instant` does, if it lies in the years that periods are kept for.
+
+        Raises:
+            InputError: it does not, or is no time.
+        """
+        return _checked(self.instant(name, value), name)
+
     def hour(self, instant: datetime) -> Period:
         """Return the UTC hour that holds an aware `instant`.
 
@@ -291,11 +332,18 @@ class Calendar:
         return max(end, self.bounds(period)[1])
 
 
-def _checked(instant: datetime) -> datetime:
+def _date_or_time(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+
+
+def _checked(instant: datetime, name: str = "time") -> datetime:
     if instant.tzinfo is None:
-        raise InputError(f"time {instant.isoformat()} has no time zone; expected e.g. 2024-01-15T08:30:00+00:00")
+        raise InputError(f"{name} {instant.isoformat()} has no time zone; expected e.g. 2024-01-15T08:30:00+00:00")
     if not FIRST_YEAR < instant.year < LAST_YEAR:
-        raise InputError(f"time {instant.isoformat()} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
+        raise InputError(f"{name} {instant.isoformat()} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
     return instant.astimezone(UTC)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
 
 #: What a receipt says that it is.
@@ -93,7 +94,7 @@ class Receipt:
             InputError: it is no receipt, or something in it was changed.
         """
         try:
-            record: dict[str, Any] = json.loads(text)
+            record: dict[str, Any] = read_json(text)
             own = record.pop("digest")
             if record["what"] != KIND:
                 raise KeyError("what")

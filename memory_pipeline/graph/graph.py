@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memory_pipeline.domain.conversations import timestamp_of
 from memory_pipeline.domain.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.triples import Triple
 from memory_pipeline.errors import InputError, shown
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.graph.layer import Layer
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.graph.snapshot import Snapshot
@@ -92,7 +92,7 @@ class Graph:
         found = rows_to_triples(rows.filter(pc.equal(rows["id"], wanted)))
         return self._fact(found[0]) if found else None
 
-    def facts_about(self, name: str, *, limit: int = 100, at: datetime | None = None) -> Facts:
+    def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
         """Return the facts of which an entity is source or target, newest first.
 
         Args:
@@ -104,7 +104,7 @@ class Graph:
             InputError: an argument is not accepted.
         """
         _count("limit", limit, MAX_FACTS)
-        instant = None if at is None else timestamp_of("at", at)
+        instant = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
         if code is None:
@@ -184,8 +184,8 @@ class Graph:
         speaker: str | None = None,
         names: Iterable[str] | None = None,
         hops: int = 1,
-        at: datetime | None = None,
-        now: datetime | None = None,
+        at: When | None = None,
+        now: When | None = None,
     ) -> Facts:
         """Return the facts around the entities that a text names which fit it best.
 
@@ -212,8 +212,8 @@ class Graph:
         if speaker is not None:
             _name("speaker", speaker)
         _count("hops", hops, MAX_HOPS, least=0)
-        instant = timestamp_of("now", datetime.now(UTC) if now is None else now)
-        held = None if at is None else timestamp_of("at", at)
+        instant = self._calendar.moment("now", datetime.now(UTC) if now is None else now)
+        held = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         codes = named_in(graph, prompt, speaker=speaker, names=names)
         if not codes:

@@ -22,6 +22,7 @@ from memory_pipeline.domain.conversations import Message, NothingSaidError, Reje
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError, shown
 
@@ -192,12 +193,14 @@ def parse_json(line: bytes) -> dict[str, object]:
     """Read one JSON object.
 
     Raises:
-        InputError: it is not UTF-8, not JSON, nested too deep, or not an object.
+        InputError: it is not UTF-8, not JSON, nested too deep, has a key twice, or is not an object.
     """
     try:
-        value = json.loads(line.decode())
+        value = read_json(line.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"not valid UTF-8 at byte {error.start}") from None
+    except RepeatedKeyError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {shown(str(error), 200)}") from None
     if depth_of(value) > MAX_DEPTH:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR, Period
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.filters import Filter
@@ -18,7 +16,7 @@ from memory_pipeline.lake.filters import Filter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.periods import Calendar, When
 
 #: Longest range of days that a search accepts: a century.
 MAX_DAYS_AGO = 36_525
@@ -32,11 +30,11 @@ MAX_TOKENS = 1_000_000
 
 def filter_of(
     calendar: Calendar,
-    now: datetime,
+    now: When,
     minimum_days_ago: float,
     maximum_days_ago: float,
-    since: date | None,
-    until: date | None,
+    since: When | None,
+    until: When | None,
     *,
     kind: FactKind | str | None,
     labels: Mapping[str, str | None],
@@ -49,7 +47,7 @@ def filter_of(
         now: the time from which ages count.
         minimum_days_ago: age of the newest memory wanted.
         maximum_days_ago: age of the oldest.
-        since: a date or a time with its zone, in place of the greater age.
+        since: a date or a time with its zone, perhaps as text, in place of the greater age.
         until: likewise, in place of the lesser; of a date the whole day is meant.
         kind: of facts.
         labels: person, conversation_id and tag.
@@ -58,7 +56,7 @@ def filter_of(
     Raises:
         InputError: one of them is not accepted; the message names it.
     """
-    now = instant_of(now)
+    now = calendar.moment("now", now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
         whole = isinstance(days, int) and not isinstance(days, bool)
         if not whole and not (isinstance(days, float) and math.isfinite(days)):
@@ -69,8 +67,8 @@ def filter_of(
         raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
     # What lies a little ahead of this clock is 0 days old.
     newest = now - timedelta(days=minimum_days_ago) if minimum_days_ago else now + CLOCK_SKEW
-    first = now - timedelta(days=maximum_days_ago) if since is None else _instant("since", since, calendar, end=False)
-    last = newest if until is None else _instant("until", until, calendar, end=True)
+    first = now - timedelta(days=maximum_days_ago) if since is None else calendar.instant("since", since)
+    last = newest if until is None else calendar.instant("until", until, is_end=True)
     if since is not None and until is not None and first > last:
         raise InputError(f"since {since} is later than until {until}")
     for name, label in labels.items():
@@ -159,42 +157,11 @@ def count_of(name: str, value: object, least: int, most: int) -> int:
     return value
 
 
-def instant_of(value: object) -> datetime:
-    """Return the time from which ages count, in UTC.
-
-    Raises:
-        InputError: it is no time, has no zone, or is of another age.
-    """
-    if not isinstance(value, datetime):
-        raise InputError(f"now {shown(value)} is not a time")
-    if value.tzinfo is None:
-        raise InputError(f"now {value.isoformat()} has no time zone")
-    if not FIRST_YEAR < value.year < LAST_YEAR:  # nobody remembers others
-        raise InputError(f"now {value.isoformat()} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
-    return value.astimezone(UTC)
-
-
 def _unicode(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InputError(f"{name} {shown(text)} is not valid Unicode text") from None
-
-
-def _instant(name: str, value: object, calendar: Calendar, *, end: bool) -> datetime:
-    """Return a time in UTC; of a date its first moment, or its last."""
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise InputError(f"{name} {value.isoformat()} has no time zone; a date needs none")
-    elif not isinstance(value, date):
-        raise InputError(f"{name} {shown(value)} is neither a date nor a time")
-    try:
-        if isinstance(value, datetime):
-            return value.astimezone(UTC)
-        start, following = calendar.bounds(Period.containing(Grain.DAILY, value))
-    except OverflowError:
-        raise InputError(f"{name} {value} is too far away; leave it out for no limit") from None
-    return following - timedelta(microseconds=1) if end else start
 
 
 def _kind(value: FactKind | str | None) -> FactKind | None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from memory_pipeline.domain.chat_messages import messages_in
 from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.ranking import Question, terms
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import sentences_of
 from memory_pipeline.reader.keeping import Found, Wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from memory_pipeline.domain.ports import Imaginer
@@ -81,15 +85,13 @@ def lines_of(messages: Sequence[object]) -> list[str]:
     """Return the last messages as lines, each with who says it if that is known; without what was recalled.
 
     Args:
-        messages: texts, or mappings with ``content`` and perhaps ``name`` and ``role``.
+        messages: texts, or messages with ``content`` and perhaps ``name`` and ``role``, in the format of OpenAI's and
+            LiteLLM's chat API as well.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         return []
     lines = []
-    for message in messages[-MESSAGES:]:
-        content, speaker = message, None
-        if isinstance(message, Mapping):
-            content, speaker = message.get("content"), message.get("name") or message.get("role")
+    for content, speaker in _contents(messages[-MESSAGES:]):
         if not isinstance(content, str) or not is_unicode(content):
             continue
         text = " ".join(without_recalled(content).replace("\x00", " ").split())[:_READ]
@@ -97,6 +99,17 @@ def lines_of(messages: Sequence[object]) -> list[str]:
             is_named = isinstance(speaker, str) and speaker.strip() and is_unicode(speaker)
             lines.append(f"{speaker}: {text}" if is_named else text)
     return lines
+
+
+def _contents(messages: Sequence[object]) -> Iterator[tuple[object, object]]:
+    """Yield the content of each message, and who says it; of a message that cannot be read nothing."""
+    for message in messages:
+        if isinstance(message, str):
+            yield message, None
+            continue
+        with suppress(InputError):
+            for part in messages_in(message):
+                yield part.get("content"), part.get("name") or part.get("role")
 
 
 def queries_of(lines: Sequence[str], most: int = QUERIES) -> list[str]:

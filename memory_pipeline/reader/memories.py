@@ -24,7 +24,7 @@ from memory_pipeline.durable.memories import HEADERS
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.filters import Filter
-from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, instant_of, label_of, query_of
+from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, label_of, query_of
 from memory_pipeline.reader.keeping import Found, Keeping, Pool, Ranked, Wanted
 from memory_pipeline.reader.recall import speaker_of
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.durable.snapshot import Snapshot
     from memory_pipeline.durable.state import DurableState
@@ -76,6 +77,7 @@ class ReaderMemories(DurableMemories):
         state: the newest memories of the agent.
         embedder: what the pipeline uses.
         graph: what the agent knows.
+        calendar: the lake's; decides when a day begins.
         selector: returns what chooses memories by their headers; None where rules do.
     """
 
@@ -84,12 +86,14 @@ class ReaderMemories(DurableMemories):
         state: DurableState,
         embedder: Embedder,
         graph: Graph,
+        calendar: Calendar,
         selector: Callable[[], MemorySelector | None] = lambda: None,
     ) -> None:
         super().__init__(state)
         self._keeping = Keeping(state, embedder)
         self._embedder = embedder
         self._graph = graph
+        self._calendar = calendar
         self._selector = selector
 
     def search(
@@ -101,7 +105,7 @@ class ReaderMemories(DurableMemories):
         tag: str | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> list[RecalledMemory]:
         """Return the memories that fit a query best, best first; cold ones are in the archive.
 
@@ -119,7 +123,7 @@ class ReaderMemories(DurableMemories):
         """
         count_of("hops", hops, 0, MAX_HOPS)
         wanted = self._wanted(query, max_results, kind, tag, exclude)
-        return self.chosen(wanted, query, hops, now)
+        return self.chosen(wanted, query, hops, self._as_of(now))
 
     def search_archive(
         self,
@@ -129,7 +133,7 @@ class ReaderMemories(DurableMemories):
         kind: MemoryKind | str | None = None,
         tag: str | None = None,
         exclude: Collection[str] = (),
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> list[RecalledMemory]:
         """Return the cold memories that fit a query best: those that were superseded, archived, or had become stale.
 
@@ -140,7 +144,11 @@ class ReaderMemories(DurableMemories):
             InputError: an argument is not accepted.
         """
         wanted = self._wanted(query, max_results, kind, tag, exclude)
-        return self.told(self.ranked(wanted, now, Pool.ARCHIVE), now)
+        as_of = self._as_of(now)
+        return self.told(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
+
+    def _as_of(self, now: When | None) -> datetime | None:
+        return None if now is None else self._calendar.moment("now", now)
 
     def chosen(self, wanted: Wanted, query: str, hops: int, now: datetime | None) -> list[RecalledMemory]:
         """Return the memories that are recalled of a query: those that a model chooses, or that fit best.
@@ -184,7 +192,7 @@ class ReaderMemories(DurableMemories):
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> Found:
         """Return the memories that fit best, as rules have it."""
         many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
-        top, found = self._keeping.ranked(many, pool, None if now is None else instant_of(now))
+        top, found = self._keeping.ranked(many, pool, now)
         return Found(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
@@ -198,7 +206,7 @@ class ReaderMemories(DurableMemories):
             hops: how far around what they name the graph is told.
             where: what the facts must fulfil; of what only messages and memories have, they have nothing.
         """
-        at = _instant(now)
+        at = datetime.now(UTC) if now is None else now
         memories = ranked.top.load([one.id for one in ranked.memories])
         found = []
         for one in ranked.memories:
@@ -290,7 +298,3 @@ def _passes(fact: GraphFact, where: Filter) -> bool:
 def _triple(subject: str | None, predicate: str | None, value: str | None) -> tuple[str, str, str] | None:
     """Return a fact of three terms as it is compared; None where one is missing."""
     return (name_key(subject), predicate, name_key(value)) if subject and predicate and value else None
-
-
-def _instant(now: datetime | None) -> datetime:
-    return instant_of(datetime.now(UTC) if now is None else now)

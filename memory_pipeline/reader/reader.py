@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ from memory_pipeline.reader.arguments import (
     count_of,
     filter_of,
     ids_of,
-    instant_of,
     label_of,
     prompt_of,
     query_of,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.durable import HotIndex
     from memory_pipeline.models.selection import ReadingModels
@@ -84,7 +83,9 @@ class MemoryReader:
         self._searching = Searching(lake, scope, embedder, pending, resident_rows)
         state = DurableState(lake, scope, pending)
         self._retellings = Retellings(state)
-        self._memories = ReaderMemories(state, embedder, self._graph, lambda: self._reading_models.selector)
+        self._memories = ReaderMemories(
+            state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
+        )
 
     @classmethod
     def open(
@@ -122,8 +123,8 @@ class MemoryReader:
         max_results: int = 10,
         query_text: str | None = None,
         *,
-        since: date | None = None,
-        until: date | None = None,
+        since: When | None = None,
+        until: When | None = None,
         person: str | None = None,
         kind: FactKind | str | None = None,
         conversation_id: str | None = None,
@@ -131,7 +132,7 @@ class MemoryReader:
         minimum_importance: float | None = None,
         offset: int = 0,
         explain: bool = False,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> Hits:
         """Return what is remembered at one grain of a range of days.
 
@@ -147,7 +148,7 @@ class MemoryReader:
             max_results: 1 to 100.
             query_text: what to look for, at most 10,000 characters; None or blank looks for nothing in particular.
             since: the oldest memory wanted, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone.
+                with its zone; as a text in ISO 8601, too, like all times.
             until: the newest memory wanted, in place of `minimum_days_ago`; a date includes its whole day.
             person: who said it or is named in it; one word of the name is enough, case and accents do not matter.
             kind: of facts: turn, statement, event, plan, preference, instruction or gist.
@@ -191,14 +192,14 @@ class MemoryReader:
         query: str,
         max_tokens: int = 1_000,
         *,
-        since: date | None = None,
-        until: date | None = None,
+        since: When | None = None,
+        until: When | None = None,
         person: str | None = None,
         tag: str | None = None,
         minimum_importance: float | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> Recollection:
         """Return what memory holds of a question, best first, within one budget of tokens.
 
@@ -210,7 +211,8 @@ class MemoryReader:
         Args:
             query: what to look for, at most 10,000 characters.
             max_tokens: what the text of the answer may take, estimated at 4 bytes a token; at most a million.
-            since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone.
+            since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone; as a text in
+                ISO 8601, too, like all times.
             until: the newest; a date includes its whole day.
             person: who said it or is named in it.
             tag: of a conversation, or of a durable memory; summaries have none.
@@ -242,11 +244,12 @@ class MemoryReader:
         left_out = ids_of("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
-        at = instant_of(_clock(now))
+        at = self._lake.calendar.moment("now", _clock(now))
+        as_of = None if now is None else at
 
         def keep(retelling: Retelling) -> list[RecalledMemory]:
             return self._memories.fitting(
-                text, CHOSEN, left_out, now, hops=hops, where=where, hides=retelling.hides_memory
+                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
             )
 
         return self._searching.recalled(
@@ -254,7 +257,7 @@ class MemoryReader:
             max_tokens,
             where,
             left_out,
-            retell=lambda shown: self._retellings.of(left_out, shown, now, at),
+            retell=lambda shown: self._retellings.of(left_out, shown, as_of, at),
             keep=keep,
         )
 
@@ -264,7 +267,7 @@ class MemoryReader:
         max_results: int = CHOSEN,
         *,
         exclude: Collection[str] = (),
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> list[RecalledMemory]:
         """Return durable memories that a conversation may need though nobody asks for them; none if that fails.
 
@@ -272,14 +275,16 @@ class MemoryReader:
         until it is revoked is found without being named. Never raises: the log tells what went wrong.
 
         Args:
-            messages: texts, or mappings with ``content`` and perhaps ``name`` and ``role``; oldest first.
+            messages: texts, or messages with ``content`` and perhaps ``name`` and ``role``, oldest first; those of
+                OpenAI's or LiteLLM's chat API as they are.
             max_results: how many at most, 1 to 100.
             exclude: ids of memories that were shown before.
             now: the time until which is remembered, and from which ages count; the clock's if not given.
         """
         try:
             most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), ids_of("exclude", exclude)
-            return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, now)
+            as_of = None if now is None else self._lake.calendar.moment("now", now)
+            return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
         except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
             _log.warning("nothing could be imagined: %s: %s", type(error).__name__, error)
             return []
@@ -294,7 +299,7 @@ class MemoryReader:
         speaker: str | None = None,
         hops: int = 1,
         exclude: Collection[str] = (),
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> Knowledge:
         """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
 
@@ -317,7 +322,8 @@ class MemoryReader:
         Raises:
             InputError: an argument is not accepted; the message names it.
         """
-        instant = instant_of(_clock(now))
+        instant = self._lake.calendar.moment("now", _clock(now))
+        as_of = None if now is None else instant
         left_out = ids_of("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
@@ -336,18 +342,18 @@ class MemoryReader:
                     shown = self._searching.shown(asking.prompt, self._everything(instant), left_out)
                 except Exception as error:  # noqa: BLE001  # what was said fails by itself, and the others still serve
                     _log.warning("what was shown before was not found: %s", error)
-            return self._retellings.of(left_out, shown, now, instant)
+            return self._retellings.of(left_out, shown, as_of, instant)
 
         return inject(
             asking,
             self._configuration.injection(self._scope),
             self._reading_models,
-            lambda text, tokens: self._said(text, tokens, instant, left_out, now),
+            lambda text, tokens: self._said(text, tokens, instant, left_out, as_of),
             lambda text, limit, names: self.graph.search(
-                text, limit, speaker=speaker, names=names, hops=hops, at=None if now is None else instant, now=instant
+                text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
             ),
             lambda text, limit: sorted(
-                self._memories.fitting(text, limit, left_out, now, hides=retelling().hides_memory),
+                self._memories.fitting(text, limit, left_out, as_of, hides=retelling().hides_memory),
                 key=lambda one: not one.memory.kind.is_standing,
             ),
             lambda fact: fact.id in left_out or retelling().hides_fact(fact),
@@ -411,12 +417,12 @@ class MemoryReader:
         max_results: int = 10,
         *,
         exclude: Collection[str] = (),
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> list[RecalledMemory]:
         """Return cold memories, which nothing else finds; see :meth:`ReaderMemories.search_archive`."""
         return self._memories.search_archive(query, max_results, exclude=exclude, now=now)
 
-    def get(self, id: str, *, now: datetime | None = None) -> Hit | None:  # noqa: A002  # as in expand
+    def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand
         """Return one fact or summary by its id, or the turn of a message by the message's; None if there is none.
 
         What was written a moment ago is found too.
@@ -433,7 +439,7 @@ class MemoryReader:
             return self._kept(id)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
-        where = Filter(since=start, until=min(end, _clock(now)))
+        where = Filter(since=start, until=min(end, self._lake.calendar.moment("now", _clock(now))))
         segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)
@@ -492,5 +498,5 @@ class MemoryReader:
         )
 
 
-def _clock(now: datetime | None) -> datetime:
+def _clock(now: When | None) -> When:
     return datetime.now(UTC) if now is None else now

@@ -13,6 +13,7 @@ from memory_pipeline.tools.parameters import Parameter, arguments_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.writer import MemoryWriter
 
@@ -35,7 +36,7 @@ class Access:
 
     reader: MemoryReader
     writer: MemoryWriter | None = None
-    now: datetime | Callable[[], datetime] | None = None
+    now: When | Callable[[], When] | None = None
     max_tokens: int = DEFAULT_TOKENS
 
     def __post_init__(self) -> None:
@@ -54,7 +55,7 @@ class Access:
         """Return the time of a call."""
         if self.now is None:
             return datetime.now(UTC)
-        return self.now() if callable(self.now) else self.now
+        return self.reader.calendar.moment("now", self.now() if callable(self.now) else self.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from memory_pipeline.tools.reading import reading_tools
 from memory_pipeline.tools.writing import WRITING_TOOLS
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.writer import MemoryWriter
 
@@ -74,7 +73,7 @@ def memory_tools(
     reader: MemoryReader,
     writer: MemoryWriter | None = None,
     *,
-    now: datetime | Callable[[], datetime] | None = None,
+    now: When | Callable[[], When] | None = None,
     max_tokens: int = DEFAULT_TOKENS,
     strict: bool = False,
 ) -> MemoryTools:

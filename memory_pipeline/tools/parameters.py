@@ -6,12 +6,12 @@ beyond doubt is taken; anything else is an error that says what to change.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _object(given: object) -> Mapping[object, object]:
         if len(given) > MAX_ARGUMENTS:
             raise InputError(f"the arguments have {len(given):,} characters; at most {MAX_ARGUMENTS:,} are accepted")
         try:
-            given = json.loads(given) if given.strip() else {}
+            given = read_json(given) if given.strip() else {}
         except (ValueError, RecursionError) as error:
             why = "they are nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
             raise InputError(f"the arguments are not valid JSON: {why}; expected an object") from None

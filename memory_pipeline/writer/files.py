@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.chat_messages import TEXT_KEYS
 from memory_pipeline.domain.conversations import (
     Admission,
     Message,
@@ -17,6 +18,7 @@ from memory_pipeline.domain.conversations import (
     read_messages,
     same_id_other_content,
 )
+from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
 from memory_pipeline.writer.known import landed_messages
@@ -32,7 +34,7 @@ _BATCH = 20_000
 #: Rejections that are spelled out in the result; all of them are in the quarantine.
 _SHOWN = 20
 _CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"}
-_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp"}
+_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp", *TEXT_KEYS}
 
 
 @dataclass
@@ -58,6 +60,11 @@ class Ingestion:
     rejections: int = 0
     rejected: list[Rejection] = field(default_factory=list)
     ignored_keys: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_refused(self) -> bool:
+        """True where there were records, and all of them were set aside."""
+        return bool(self.rejections) and not (self.messages or self.known or self.recalled)
 
 
 def ingest_file(
@@ -177,15 +184,23 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
         yield _record(path.name, data)
         return
     try:
-        records = json.loads(data.decode())
+        text = data.decode()
+        records = json.loads(text)
         problem = f"nested more than {MAX_DEPTH} levels deep" if depth_of(records) > MAX_DEPTH else None
     except (ValueError, RecursionError) as error:
         problem = f"not valid JSON: {error}"
     if problem:
         yield path.name, Rejection(problem, path.name, data.decode(errors="backslashreplace"))
         return
-    for number, record in enumerate(records, start=1):
-        yield f"{path.name}, item {number}", record
+    for number, item in enumerate(items_of(text), start=1):
+        yield _item(f"{path.name}, item {number}", item)
+
+
+def _item(where: str, text: str) -> tuple[str, object]:
+    try:
+        return where, read_json(text)
+    except RepeatedKeyError as error:
+        return where, Rejection(str(error), where, text)
 
 
 def _record(where: str, data: bytes) -> tuple[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Admission, timestamp_of
+from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.operations import Verb
 from memory_pipeline.errors import InputError, shown
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.graph import Graph
     from memory_pipeline.lake import Lake
 
@@ -53,7 +54,7 @@ class GraphWriter:
         *,
         confidence: float = 1.0,
         weight: float | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Assert a fact; return the id of the change.
 
@@ -81,7 +82,7 @@ class GraphWriter:
         replaces: str | None = None,
         confidence: float = 1.0,
         weight: float | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Assert a fact in place of another; return the id of the change.
 
@@ -106,7 +107,7 @@ class GraphWriter:
         predicate: str,
         object: str | None = None,  # noqa: A002  # as above
         *,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Say that a fact holds no longer; return the id of the change. It stays in the graph's history.
 
@@ -121,7 +122,7 @@ class GraphWriter:
         """
         return self._change(Verb.DELETE, subject, predicate, object, None, 1.0, None, now)
 
-    def add_entity(self, name: str, kind: str = "entity", *, now: datetime | None = None) -> str:
+    def add_entity(self, name: str, kind: str = "entity", *, now: When | None = None) -> str:
         """Make a name known: ``name is_a kind``; return the id of the change.
 
         Raises:
@@ -137,7 +138,7 @@ class GraphWriter:
         *,
         confidence: float = 1.0,
         weight: float | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Assert a fact between two entities that are known; return the id of the change.
 
@@ -149,7 +150,7 @@ class GraphWriter:
                 raise InputError(f"{argument} {shown(name)} is not known; add it first with add_entity, or use insert")
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
-    def apply(self, changes: Sequence[Mapping[str, object]], *, now: datetime | None = None) -> list[str]:
+    def apply(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
         """Make many changes with one write for each hour; return their ids, in their order.
 
         They are all checked before the first is written.
@@ -163,7 +164,7 @@ class GraphWriter:
         Raises:
             InputError: one of them is not accepted; the message says which.
         """
-        received_at = timestamp_of("now", datetime.now(UTC) if now is None else now)
+        received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
@@ -197,7 +198,7 @@ class GraphWriter:
         replaces: str | None,
         confidence: float,
         weight: float | None,
-        now: datetime | None,
+        now: When | None,
     ) -> str:
         terms = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces}
         [made] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)

@@ -7,13 +7,13 @@ Questions about the talks, with the turns that answer them, stand under ``qa``.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None =
 def read_samples(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[Sample]:
     """Yield the samples of a LoCoMo file, questions included; arguments and errors as of :func:`read_locomo`."""
     try:
-        data = json.loads(path.read_bytes())
+        data = read_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"file {path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

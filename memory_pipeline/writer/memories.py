@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.conversations import Admission, timestamp_of
+from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.durable.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.durable.memory import MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.durable import DurableState
     from memory_pipeline.durable.snapshot import Snapshot
     from memory_pipeline.graph.pending import Pending
@@ -64,7 +65,7 @@ class DurableWriter:
         is_point_in_time: bool | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Remember something for good; return the id of the memory.
 
@@ -118,7 +119,7 @@ class DurableWriter:
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         reason: str | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Make a further version of a memory; return its id. One that had been forgotten counts again.
 
@@ -165,7 +166,7 @@ class DurableWriter:
         key: str | None = None,
         editor: str = AGENT,
         reason: str | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> int:
         """Revoke a memory, or all that pass a filter; return how many.
 
@@ -211,7 +212,7 @@ class DurableWriter:
         self._write([_record(MemoryVerb.FORGET, one, {}, editor, reason) for one in found], now)
         return len(found)
 
-    def boost(self, id: str, amount: float = STEP, *, now: datetime | None = None) -> str:  # noqa: A002  # as above
+    def boost(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
         """Make a memory more important, by `amount`, up to 1; return its id.
 
         Raises:
@@ -219,7 +220,7 @@ class DurableWriter:
         """
         return self._one(MemoryVerb.BOOST, id, {"amount": amount}, AGENT, None, now)
 
-    def reduce(self, id: str, amount: float = STEP, *, now: datetime | None = None) -> str:  # noqa: A002  # as above
+    def reduce(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
         """Make a memory less important, by `amount`, down to 0; return its id.
 
         Raises:
@@ -233,7 +234,7 @@ class DurableWriter:
         *,
         editor: str = AGENT,
         reason: str | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> str:
         """Say that a memory is still so; return its id.
 
@@ -250,7 +251,7 @@ class DurableWriter:
         """
         return self._one(MemoryVerb.CONFIRM, id, {}, editor, reason, now)
 
-    def touch(self, ids: Iterable[str], *, now: datetime | None = None) -> int:
+    def touch(self, ids: Iterable[str], *, now: When | None = None) -> int:
         """Note that memories were of use, which keeps them from fading; return how many. Each counts once.
 
         Raises:
@@ -263,7 +264,7 @@ class DurableWriter:
         return len(found)
 
     def set_preference(
-        self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: datetime | None = None
+        self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: When | None = None
     ) -> str:
         """Set what a user wants, in place of what was set before; return the id of the memory.
 
@@ -283,9 +284,7 @@ class DurableWriter:
         said = {"kind": MemoryKind.PREFERENCE, "user_id": user_id, "key": key, "value": value}
         return self._one(MemoryVerb.REMEMBER, None, said, editor, None, now)
 
-    def delete_preference(
-        self, user_id: str, key: str, *, reason: str | None = None, now: datetime | None = None
-    ) -> bool:
+    def delete_preference(self, user_id: str, key: str, *, reason: str | None = None, now: When | None = None) -> bool:
         """Revoke a preference; tell whether there was one. It stays in the history.
 
         Raises:
@@ -296,7 +295,7 @@ class DurableWriter:
             raise InputError(f"user_id {shown(user_id)} and key {shown(key)} are not accepted; expected two texts")
         return bool(self.forget(kind=MemoryKind.PREFERENCE, user_id=user_id, key=key, reason=reason, now=now))
 
-    def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: datetime | None = None) -> list[str]:
+    def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
         """Make many changes of durable memories with one write for each hour; return the memories' ids, in their order.
 
         They are all checked before the first is written.
@@ -340,14 +339,14 @@ class DurableWriter:
         said: Mapping[str, object],
         editor: str,
         reason: str | None,
-        now: datetime | None,
+        now: When | None,
     ) -> str:
         [identifier] = self._write([_record(verb, memory_id, said, editor, reason)], now)
         return identifier
 
-    def _write(self, changes: Sequence[object], now: datetime | None) -> list[str]:
+    def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
         """Write changes, all or none; return the ids of the memories, in their order."""
-        received_at = timestamp_of("now", datetime.now(UTC) if now is None else now)
+        received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []
         admission = Admission(self._start, received_at, self._lake.calendar)

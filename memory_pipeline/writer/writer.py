@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
@@ -16,6 +17,7 @@ from memory_pipeline.writer.known import landed_messages
 from memory_pipeline.writer.memories import DurableWriter
 
 if TYPE_CHECKING:
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.writer.graph import GraphWriter
 
@@ -64,7 +66,7 @@ class MemoryWriter(DurableWriter):
         lake = Lake(uri, timezone or settings.timezone)
         return cls(lake, Scope(workspace_id, agent_id), start or settings.start)
 
-    def write(self, conversation: Mapping[str, object], *, now: datetime | None = None) -> Receipt:
+    def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation, whole or not at all.
 
         What memory recalled is no part of it: it is dropped from the messages, and one that holds nothing else is left
@@ -72,17 +74,19 @@ class MemoryWriter(DurableWriter):
 
         Args:
             conversation: as :mod:`memory_pipeline.domain.conversations` describes; ``workspace_id`` and ``agent_id``
-                may be left out.
+                may be left out. Messages may be those of OpenAI's or LiteLLM's chat API, each with its ``timestamp``.
             now: the time at which it is received; the clock's if not given.
 
         Raises:
             InputError: something in it is not accepted, or a message id is already used for another text. The message
                 names the field and the value; nothing was written.
         """
-        for name, mine in self._own.items():
-            if isinstance(conversation, Mapping) and conversation.get(name, mine) != mine:
-                raise InputError(f"{name} {shown(conversation[name])} is another's; this writer writes for {mine}")
-        record = {**conversation, **self._own} if isinstance(conversation, Mapping) else conversation
+        record = as_mapping(conversation)
+        if isinstance(record, Mapping):
+            for name, mine in self._own.items():
+                if record.get(name, mine) != mine:
+                    raise InputError(f"{name} {shown(record[name])} is another's; this writer writes for {mine}")
+            record = {**record, **self._own}
         messages, rejected, recalled = read_messages(record, self._admission(now))
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
@@ -99,7 +103,7 @@ class MemoryWriter(DurableWriter):
         *,
         keep: int = 10,
         summarizer: Summarizer | None = None,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> dict[str, object]:
         """Return a conversation with all but its last messages replaced by one that sums them up.
 
@@ -115,6 +119,7 @@ class MemoryWriter(DurableWriter):
         Raises:
             InputError: as :meth:`write`; or `keep` is negative.
         """
+        conversation = as_mapping(conversation)  # type: ignore[assignment]  # write() refuses anything but a mapping
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
             raise InputError(f"keep {shown(keep)} is not accepted; expected a number of messages from 0")
         self.write(conversation, now=now)
@@ -152,8 +157,9 @@ class MemoryWriter(DurableWriter):
     def _own(self) -> dict[str, str]:
         return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
 
-    def _admission(self, now: datetime | None) -> Admission:
-        return Admission(self._start, now or datetime.now(UTC), self._lake.calendar)
+    def _admission(self, now: When | None) -> Admission:
+        calendar = self._lake.calendar
+        return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
 
 
 class _KnownMessages:

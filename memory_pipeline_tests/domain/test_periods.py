@@ -602,3 +602,36 @@ def test_the_hours_of_every_accepted_time_can_be_read_back(moment: datetime, off
         ancestor = calendar.ancestor(hour, grain)
         assert Period.parse(grain, ancestor.key) == ancestor
         assert calendar.closes_at(ancestor) > calendar.bounds(ancestor)[0]
+
+
+# --- times that callers give -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "last"),
+    [
+        (date(2024, 6, 1), "2024-05-31T22:00:00+00:00", "2024-06-01T21:59:59.999999+00:00"),
+        ("2024-06-01", "2024-05-31T22:00:00+00:00", "2024-06-01T21:59:59.999999+00:00"),
+        ("2024-W22-6", "2024-05-31T22:00:00+00:00", "2024-06-01T21:59:59.999999+00:00"),
+        ("2024-06-01T00:00:00Z", "2024-06-01T00:00:00+00:00", "2024-06-01T00:00:00+00:00"),
+        ("2024-06-01 02:00+02:00", "2024-06-01T00:00:00+00:00", "2024-06-01T00:00:00+00:00"),
+        (datetime(2024, 6, 1, tzinfo=UTC), "2024-06-01T00:00:00+00:00", "2024-06-01T00:00:00+00:00"),
+    ],
+)
+def test_a_time_is_a_date_or_a_datetime_or_a_text_of_either(value: object, first: str, last: str) -> None:
+    calendar = Calendar("Europe/Berlin")
+    assert calendar.instant("since", value).isoformat() == first
+    assert calendar.instant("until", value, is_end=True).isoformat() == last
+    assert calendar.moment("now", value).isoformat() == first
+
+
+@pytest.mark.parametrize("value", ["", "soon", "2024-02-30", "2024-06-01T25:00Z", 5, None, True, b"2024-06-01", []])
+def test_what_is_no_time_is_refused_with_what_is_accepted(value: object) -> None:
+    with pytest.raises(InputError, match=r"^since .*expected a date such as 2024-01-15, or a time with its zone"):
+        Calendar().instant("since", value)
+
+
+@pytest.mark.parametrize("value", ["0001-01-01", "9999-12-31", "1900-06-01T00:00:00Z"])
+def test_a_clock_outside_of_the_years_is_refused(value: str) -> None:
+    with pytest.raises(InputError, match=r"too far away|now .* is outside the years"):
+        Calendar("Europe/Berlin").moment("now", value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +171,6 @@ WRONG_TIMES = [
     datetime(2024, 1, 20),  # noqa: DTZ001  # no zone is what is wrong
     datetime(1, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, tzinfo=UTC),
-    date(2024, 1, 20),
     "yesterday",
     5,
 ]

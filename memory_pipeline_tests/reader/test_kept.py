@@ -388,6 +388,13 @@ def test_a_standing_instruction_is_found_without_being_named(lake: Lake, models:
     assert len(reader.imagine(messages, 1, now=NOON)) == 1
 
 
+def test_messages_of_a_chat_api_are_imagined_from(lake: Lake, models: Models) -> None:
+    land(lake, remember("Initech is a client."))
+    reader = reading(lake, models)
+    parts = [{"type": "text", "text": "What of Initech?"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    assert said(reader.imagine([{"role": "user", "content": parts}], now=NOON))[0] == "Initech is a client."
+
+
 def test_a_model_imagines_and_where_it_fails_rules_do(lake: Lake, models: Models) -> None:
     land(lake, remember("The cellar was painted in 2019."), remember("Initech is a client.", minute(1)))
     imagining = Imagining("Who painted the cellar?")

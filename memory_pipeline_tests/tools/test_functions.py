@@ -302,6 +302,7 @@ def test_budgets_that_hold_nothing_are_refused(root: str, tokens: Any) -> None:
     ("name", "arguments", "says"),
     [
         ("search_memory", '{"query": "Porto"', "not valid JSON"),
+        ("search_memory", '{"query": "Porto", "query": "Rome"}', "'query'"),
         ("search_memory", "[" * 100_000, "nested too deeply"),
         ("search_memory", '["Porto"]', "must be an object"),
         ("search_memory", '{"query": "' + "x" * 300_000 + '"}', "at most 200,000"),
@@ -388,7 +389,7 @@ def test_a_fault_of_memory_tells_the_model_nothing_of_the_insides(
     root: str, caplog: pytest.LogCaptureFixture, tmp_path: Any
 ) -> None:
     remember(root)
-    tools = memory_tools(reader_on(root), now=lambda: 1 // 0)  # type: ignore[arg-type,return-value]
+    tools = memory_tools(reader_on(root), now=lambda: str(1 // 0))
     with caplog.at_level("ERROR"):
         outcome = tools.outcome("search_memory", {})
     assert outcome.is_error

@@ -131,7 +131,10 @@ def test_the_file_itself_is_left_alone(lake: Lake, tmp_path: Path) -> None:
 # --- what is bad is set aside ----------------------------------------------------------------------------------------
 
 
+TWICE = json.dumps(conversation()).replace('"content"', '"content": "I moved to Rome.", "content"')
+
 BAD_LINES = [
+    pytest.param(TWICE.encode(), "'content'", id="a key twice"),
     pytest.param(b"hello", "not valid JSON", id="no JSON"),
     pytest.param(b'{"messages": [', "not valid JSON", id="cut short"),
     pytest.param(b'{"content": "\xff\xfe"}', "not valid UTF-8 at byte 13", id="not UTF-8"),
@@ -194,6 +197,17 @@ def test_what_is_set_aside_can_be_corrected_and_ingested(lake: Lake) -> None:
     corrected = json.dumps(rejection.record).replace("T09:00:00", "T09:00:00Z")
     assert ingest(lake, corrected, "corrected.json").messages == 1
     assert pending(lake) == ["one", "two"]
+
+
+def test_an_item_of_a_list_with_a_key_twice_is_set_aside_as_it_was_written(lake: Lake) -> None:
+    result = ingest(lake, f"[{json.dumps(conversation(message('one')))},\n {TWICE}, 5]", "in.json")
+    assert (result.messages, result.rejections) == (1, 2)
+    assert [(each.record, each.where) for each in result.rejected] == [
+        (TWICE, "in.json, item 2"),
+        (5, "in.json, item 3, conversation"),
+    ]
+    assert TWICE in [each.record for each in lake.journal.quarantined()]
+    assert ingest(lake, TWICE, "in.json").rejections == 1
 
 
 def test_items_of_a_list_are_set_aside_one_by_one(lake: Lake) -> None:

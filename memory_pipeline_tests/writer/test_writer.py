@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
@@ -198,6 +199,18 @@ def test_an_earlier_start_accepts_older_messages(root: str) -> None:
         write(open_writer(root), old)
     write(open_writer(root, start=date(2018, 1, 1)), old)
     assert contents(root) == ["I moved to Porto."]
+
+
+def test_now_may_be_a_text(writer: MemoryWriter, root: str) -> None:
+    said = conversation(message("x"))
+    writer.write(said, now="2024-06-01")
+    with pytest.raises(InputError, match="now 'soon' cannot be read"):
+        writer.write(said, now="soon")
+    writer.remember("Anna likes tea.", now="2024-06-01T10:00:00Z")
+    writer.graph.insert("Anna", "likes", "tea", now="2024-06-01T11:00:00+01:00")
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
+    assert len(reader.memories.search("tea", now="2024-06-02")) == 1
+    assert len(reader.graph.facts_about("Anna", at="2024-06-02")) == 1
 
 
 def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
@@ -391,6 +404,49 @@ def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: M
 
 
 # --- what memory recalled --------------------------------------------------------------------------------------------
+
+
+def test_a_loop_with_tools_is_written_as_the_chat_api_gives_it(writer: MemoryWriter, root: str) -> None:
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "note", "arguments": '{"text": "Anna moved to Rome."}'},
+    }
+    talk = [
+        message("Anna moved to Lyon.", role="developer"),
+        message([{"type": "text", "text": "I moved to Porto."}, {"type": "image_url", "image_url": {"url": "x"}}]),  # type: ignore[arg-type]
+        message(None, role="assistant", tool_calls=[call]),  # type: ignore[arg-type]
+        message("Anna moved to Oslo.", role="tool", tool_call_id="c1"),
+        message("I shall note it.", role="assistant", tool_calls=[call]),
+    ]
+    assert len(write(writer, *talk).message_ids) == 5  # of the two calls, which are the same, one
+    assert write(writer, *talk).files == ()
+    run(root)
+    assert sorted(landed(root)) == sorted(
+        [
+            "Anna moved to Lyon.",
+            "Anna moved to Oslo.",
+            "I moved to Porto.\n[image]",
+            "I shall note it.",
+            '[tool call] note({"text": "Anna moved to Rome."})',
+        ]
+    )
+    facts = "\n".join(Lake(root).tables.read(FACTS)["content"].to_pylist())
+    assert "Porto" in facts
+    assert not any(city in facts for city in ("Lyon", "Rome", "Oslo"))
+
+
+def test_a_message_of_a_library_is_taken_as_it_is(writer: MemoryWriter, root: str) -> None:
+    class Reply(BaseModel):
+        role: str
+        content: str | None = None
+        timestamp: str = AT
+
+    replies = [Reply(role="assistant", content="Porto is in Portugal."), message("Thanks.")]
+    write(writer, *replies)
+    assert sorted(contents(root)) == ["Porto is in Portugal.", "Thanks."]
+    short: Any = writer.compact(conversation(*replies), keep=0, now=NOW)
+    assert "Portugal" in short["messages"][0]["content"]
 
 
 def test_what_was_found_and_is_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -> None:

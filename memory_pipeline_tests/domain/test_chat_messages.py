@@ -1,0 +1,138 @@
+"""Messages of OpenAI's and LiteLLM's chat API: how they are read, and which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from memory_pipeline.domain.chat_messages import messages_in
+from memory_pipeline.domain.conversations import Role, Scope, read_messages
+from memory_pipeline.errors import InputError
+from memory_pipeline_tests.domain.test_conversations import ADMISSION, AT, accepted, conversation, message, refusal
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Porto"}'}}
+CALLED = '[tool call] get_weather({"city": "Porto"})'
+
+
+class Model(BaseModel):
+    """A stand-in for a message of a library."""
+
+    role: str
+    content: Any = None
+    tool_calls: Any = None
+    timestamp: str = AT
+
+
+def test_parts_of_a_content_become_one_text() -> None:
+    parts: list[Any] = [
+        {"type": "text", "text": "Look at this."},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "file", "file": {"file_id": "f1"}},
+        {"type": "input_text", "text": "It is my dog."},
+        "Plain.",
+    ]
+    [read] = accepted(message(content=parts))
+    assert read.content == "Look at this.\n[image]\n[audio]\n[file]\nIt is my dog.\nPlain."
+
+
+@pytest.mark.parametrize("content", [None, "", " ", []])
+@pytest.mark.parametrize("field", [{"tool_calls": [CALL]}, {"function_call": CALL["function"]}])
+def test_a_message_of_tool_calls_alone_is_context(content: object, field: dict[str, Any]) -> None:
+    [read] = accepted(message(id="m1", role="assistant", name="Ava", content=content, **field))
+    assert (read.source_id, read.role, read.name, read.content) == ("m1", Role.TOOL, None, CALLED)
+    assert not read.role.is_memorable
+
+
+def test_tool_calls_beside_a_text_are_a_message_of_their_own() -> None:
+    both = message(id="m1", role="assistant", content="I shall look.", tool_calls=[CALL, CALL])
+    read = accepted(message(id="m0"), both, message(id="m2", role="tool", content="18 °C", tool_call_id="c1"))
+    assert [(each.source_id, each.role.value, each.turn) for each in read] == [
+        ("m0", "user", 0),
+        ("m1", "assistant", 1),
+        (None, "tool", 2),
+        ("m2", "tool", 3),
+    ]
+    assert read[1].content == "I shall look."
+    assert read[2].content == f"{CALLED}\n{CALLED}"
+    assert accepted(message(id="m0"), both)[:2] == read[:2]
+
+
+@pytest.mark.parametrize(("role", "read_as"), [("developer", Role.SYSTEM), ("function", Role.TOOL)])
+def test_roles_of_the_api_are_known(role: str, read_as: Role) -> None:
+    assert accepted(message(role=role))[0].role is read_as
+
+
+def test_a_refusal_takes_the_place_of_a_text() -> None:
+    assert accepted(message(role="assistant", content=None, refusal="I cannot."))[0].content == "I cannot."
+    parts = [{"type": "refusal", "refusal": "I cannot."}]
+    assert accepted(message(role="assistant", content=parts))[0].content == "I cannot."
+
+
+def test_custom_tools_and_arguments_that_are_no_text_are_read() -> None:
+    calls = [
+        {"type": "custom", "custom": {"name": "shell", "input": "ls"}},
+        {"function": {"name": "f", "arguments": {}}},
+    ]
+    [read] = accepted(message(content=None, tool_calls=calls))
+    assert read.content == "[tool call] shell(ls)\n[tool call] f({})"
+
+
+def test_pydantic_models_are_read_like_mappings() -> None:
+    said = [Model(role="user", content=[{"type": "text", "text": "Hi."}]), Model(role="assistant", tool_calls=[CALL])]
+    assert [each.content for each in accepted(*said)] == ["Hi.", CALLED]
+
+    class Conversation(BaseModel):
+        workspace_id: str = "acme"
+        agent_id: str = "support"
+        conversation_id: str = "call"
+        messages: list[Model] = said
+
+    assert len(read_messages(Conversation(), ADMISSION).messages) == 2
+
+
+def test_a_plain_message_is_left_as_it_is() -> None:
+    plain = message(tool_calls=None, function_call=None, refusal=None)
+    assert messages_in(plain)[0] is plain
+    assert Scope("acme", "support") == accepted(plain)[0].scope
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": [{"text": "no type"}]},
+        {"content": [{"type": "text"}]},
+        {"content": [{"type": "text", "text": 5}]},
+        {"content": [{"type": "x\ny"}]},
+        {"content": [{"type": "x" * 1_000}]},
+        {"content": [None]},
+        {"content": [[]]},
+        {"content": [{"type": "text", "text": " "}]},
+        {"content": None, "tool_calls": "f()"},
+        {"content": None, "tool_calls": 5},
+        {"content": None, "tool_calls": {"function": {"name": "f"}}},
+        {"content": None, "tool_calls": [None]},
+        {"content": None, "tool_calls": [{"function": {"arguments": "{}"}}]},
+        {"content": None, "tool_calls": []},
+        {"content": None, "function_call": "f"},
+        {"content": None, "refusal": 5},
+    ],
+)
+def test_parts_and_calls_that_cannot_be_read_are_refused(fields: dict[str, Any]) -> None:
+    found = refusal(message(role="assistant", **fields))
+    assert found.where.endswith("message 1")
+
+
+def test_arguments_that_hold_themselves_are_refused() -> None:
+    arguments: dict[str, Any] = {}
+    arguments["self"] = arguments
+    with pytest.raises(InputError, match="JSON"):
+        messages_in(message(content=None, tool_calls=[{"function": {"name": "f", "arguments": arguments}}]))
+
+
+def test_of_a_message_with_bad_calls_the_place_in_the_file_is_named() -> None:
+    both = message(role="assistant", content="Yes.", tool_calls=[CALL])
+    _, [rejected], _ = read_messages(conversation(both, both, message(role="nobody", content="x")), ADMISSION)
+    assert rejected.where.endswith("message 3")
