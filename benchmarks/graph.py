@@ -124,7 +124,7 @@ def _fold(lake: Lake, facts: int) -> dict[str, Cell]:
         files = lake.journal.pending()
         edits: list[Edit] = [edit for file in files for edit in lake.journal.read(file).edits]
         started = time.perf_counter()
-        fold_hours(lake, [files[0].hour], edits)
+        fold_hours(lake, list(files[0].hours), edits)
         hours.append(time.perf_counter() - started)
         lake.journal.acknowledge(files)
     return {"facts": facts, "fold": whole, "an hour": p50(hours)}

@@ -130,7 +130,7 @@ def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
         for name, stage in _STAGES.items():
             patches.enter_context(patch.object(chain, name, watch.timed(stage, getattr(chain, name))))
         patches.enter_context(patch.object(Ledger, "record", watch.timed("ledger", Ledger.record)))
-        for _ in chain.make(lake, models, Grain.WORKING, {file.hour for file in lake.journal.pending()}):
+        for _ in chain.make(lake, models, Grain.WORKING, lake.journal.pending_hours()):
             pass
 
 

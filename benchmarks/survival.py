@@ -63,7 +63,7 @@ def run(folder: Path, *, quick: bool, files: Sequence[Path] = ()) -> list[Table]
     if not files:
         ingest_file(lake, HISTORY, Admission(EARLIEST, AFTERWARDS))
     models = default_models()
-    for _ in make(lake, models, Grain.WORKING, {file.hour for file in lake.journal.pending()}):
+    for _ in make(lake, models, Grain.WORKING, lake.journal.pending_hours()):
         pass
     answers = answers or _details(lake)
 

@@ -164,7 +164,8 @@ def is_stuck(look: Look) -> Offences:
     late = [file for file in files if ages[file] > LONGEST_WAIT]
     by_hour: dict[Period, int] = {}
     for file in late:
-        by_hour[file.hour] = by_hour.get(file.hour, 0) + 1
+        hour = file.pending_hours[0]
+        by_hour[hour] = by_hour.get(hour, 0) + 1
     oldest = max(ages.values(), default=timedelta()) / timedelta(hours=1)
     numbers = {"pending_files": len(files), "stuck_files": len(late), "oldest_hours": round(max(oldest, 0.0), 2)}
     names = [f"{hour}, {count} files" for hour, count in sorted(by_hour.items(), key=lambda item: item[0].key)]
@@ -176,7 +177,7 @@ def _written_at(look: Look, file: JournalFile) -> datetime:
     try:
         return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
     except ValueError:
-        return look.lake.calendar.bounds(file.hour)[0]
+        return look.lake.calendar.bounds(file.hours[0])[0]
 
 
 def has_set_aside(look: Look) -> Offences:

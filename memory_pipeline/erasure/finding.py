@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.edits import Edit
     from memory_pipeline.domain.erasure import Forgotten, Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
@@ -135,7 +138,8 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
             found.files[file] = kept
             found.pending += gone + len(rewritten)
             found.scopes.add(file.scope)
-            found.hours.add(file.hour.key)
+            stays = {record.id for record in _records(kept)}
+            found.hours |= {record.hour.key for record in _records(held) if record.id not in stays}
             found.texts |= _contents(held) - _contents(kept)
     for entry in lake.storage.list(_QUARANTINE):
         if looker.holds(lake.storage.read(entry.path) or b""):
@@ -306,6 +310,10 @@ class Looker:
 
 def _size(held: Contents) -> int:
     return len(held.messages) + len(held.edits) + len(held.events) + len(held.rejected)
+
+
+def _records(held: Contents) -> list[Message | Edit | MemoryEvent]:
+    return [*held.messages, *held.edits, *held.events]
 
 
 def _contents(held: Contents) -> set[str]:

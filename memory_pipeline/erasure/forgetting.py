@@ -272,6 +272,7 @@ def _finish(lake: Lake, looker: Looker, account: Account, dimension: int) -> Non
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }
         bring_level(lake, [scope], since, dimension, Account())
+        lake.journal.delete_stale_marks(scope)
         _remove_unfinished(lake, f"journal/pending/{scope.workspace_id}/{scope.agent_id}")
         for folder in ("journal/pending", "vectordb", "tables"):
             lake.storage.prune(folder)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.operations import Operation
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,10 @@ class PendingFile:
 
 
 class Pending:
-    """Reads and extracts each of an agent's pending files once; no model is asked. Safe to use from several threads."""
+    """Reads and extracts each of an agent's pending files once, and again when some of its hours are acknowledged.
+
+    No model is asked. Safe to use from several threads.
+    """
 
     def __init__(self, lake: Lake, scope: Scope) -> None:
         self._lake = lake
@@ -43,19 +47,19 @@ class Pending:
         self._lock = threading.Lock()
 
     def files(self) -> dict[str, PendingFile]:
-        """Return the files that are pending now, by path.
+        """Return what is pending now of each file, by a name that changes when more of the file is acknowledged.
 
         One that holds nothing has nothing memorable, or was acknowledged since it was listed.
         """
         files = self._lake.journal.pending(self._scope)
         with self._lock:
             held = {}
-            new = [file for file in files if file.path not in self._files]
+            new = [file for file in files if _name(file) not in self._files]
             forgotten = self._lake.tombstones.forgotten() if new else None
             for file in files:
-                found = self._files.get(file.path)
+                found = self._files.get(_name(file))
                 if found is None and forgotten is not None:
-                    contents = self._lake.journal.read(file)
+                    contents = self._lake.journal.read(file, file.pending_hours)
                     facts = self._extractor.facts_of(forgotten.filter(contents.messages))
                     found = PendingFile(
                         tuple(facts),
@@ -63,6 +67,10 @@ class Pending:
                         tuple(forgotten.filter(contents.events)),
                     )
                 if found is not None:
-                    held[file.path] = found
+                    held[_name(file)] = found
             self._files = held
             return dict(held)
+
+
+def _name(file: JournalFile) -> str:
+    return f"{file.path} {len(file.pending_hours)}"

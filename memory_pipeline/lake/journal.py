@@ -2,18 +2,27 @@
 
 ::
 
-    journal/pending/{workspace}/{agent}/{hour}__{ulid}.jsonl    one record a line, one hour a file
-    journal/quarantine/{digest}.json                            one record that could not be taken, with its reason
+    journal/pending/{workspace}/{agent}/{hours}__{ulid}.jsonl           one write, one record a line
+    journal/pending/{workspace}/{agent}/{digest}.{first}.{last}.done    a mark: hours of a file that are acknowledged
+    journal/quarantine/{digest}.json                                    a record that was not accepted, and why
 
-A record is a message, an edit of the graph, or an event of a durable memory. A file stays pending until its rows can be
-found in the index; then it is acknowledged, that is, deleted.
+A record is a message, an edit of the graph, or an event of a durable memory. A file holds what one write said, whatever
+hours it spans, so a write is in the journal as a whole or not at all. An hour of a file is acknowledged when its rows
+can be found in the index. A file is deleted when all its hours are acknowledged; until then marks, which are empty
+files beside it, say which of them are.
+
+``{hours}`` is the first hour and the number of hours from each to the next: ``2024-01-15T08.1.23`` stands for 08:00 and
+09:00 of that day and 08:00 of the next. Where that is too long for a file name it is ``2024-01-15T08.more``, and the
+hours are those of the records.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ulid import ULID
@@ -23,30 +32,55 @@ from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.storage import Entry, Storage
 
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
 MAX_DEPTH = 100
+#: Longest list of hours in a file name, in characters. File systems accept names of 255.
+_MAX_HOURS_NAME = 150
+#: What stands in a name in place of hours that do not fit in it.
+_MORE = "more"
+_GAP = re.compile(r"[1-9][0-9]{0,6}")
+_DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
+#: The hour of a record as the journal writes it. Within a text of the record the quotes would be escaped.
+_HOUR_OF_LINE = re.compile(rb'"timestamp": "(\d{4}-\d\d-\d\dT\d\d):[0-9:.]*\+00:00"')
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """A pending file: where it is, whose, the hour of its messages, its size, and its storage tag."""
+    """A pending file.
+
+    Attributes:
+        path: where it is.
+        scope: whose.
+        hours: of its records, sorted.
+        size: bytes.
+        tag: of the storage; it changes when the content does.
+        pending_hours: those of the hours that are not acknowledged, sorted. If all are, all count as pending: the
+            process that acknowledged the last one was killed before it deleted the file.
+    """
 
     path: str
     scope: Scope
-    hour: Period
+    hours: tuple[Period, ...] = field(hash=False)
     size: int
     tag: str
+    pending_hours: tuple[Period, ...] = field(hash=False)
+
+    @property
+    def hourly_size(self) -> int:
+        """The bytes that one of its hours has on average."""
+        return self.size // len(self.hours)
 
 
 class Contents(NamedTuple):
@@ -68,23 +102,25 @@ class Journal:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._hours: dict[str, tuple[Period, ...]] = {}  # of files whose names cannot hold them
 
     def append(self, records: Sequence[Message | Edit | MemoryEvent]) -> list[str]:
-        """Write records durably, one file for each agent and hour; return the files' paths.
+        """Write records durably, one file for each agent; return the files' paths. A file is written whole or not.
 
         Raises:
-            InputError: an event is none of an agent's: it has no time at which the journal took it.
+            InputError: an event was not made by an agent, so it has no time at which the journal took it.
         """
-        groups: dict[tuple[Scope, Period], list[Message | Edit | MemoryEvent]] = {}
+        groups: dict[Scope, list[Message | Edit | MemoryEvent]] = {}
         for record in records:
-            groups.setdefault((record.scope, record.hour), []).append(record)
+            groups.setdefault(record.scope, []).append(record)
         paths = []
-        for (scope, hour), group in groups.items():
+        for scope, group in groups.items():
             received_at = group[0].received_at
             if received_at is None:
                 raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
             ulid = ULID.from_datetime(max(received_at, _EPOCH))  # older ones have no ULID
-            path = f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}/{hour}__{ulid}.jsonl"
+            hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
+            path = f"{_folder(scope)}/{_name_of(hours)}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
             paths.append(path)
@@ -95,37 +131,53 @@ class Journal:
 
         Files whose place or name the journal did not choose are left alone.
         """
-        folder = _PENDING if scope is None else f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}"
         files = []
-        for entry in self._storage.list(folder):
+        entries = self._storage.list(_PENDING if scope is None else _folder(scope))
+        spans = _acknowledged(entries)
+        for entry in entries:
             parts = entry.path.split("/")
             try:
                 workspace_id, agent_id, name = parts[2:]
-                hour, separator, _ = name.partition("__")
-                if separator and name.endswith(".jsonl"):
-                    owner, period = Scope(workspace_id, agent_id), Period.parse("working", hour)
-                    files.append(JournalFile(entry.path, owner, period, entry.size, entry.tag))
+                owner = Scope(workspace_id, agent_id)
+                hours = self._hours_of(entry.path, name)
             except ValueError:
                 continue
+            if hours:
+                left = _left(hours, spans, entry.path)
+                files.append(JournalFile(entry.path, owner, hours, entry.size, entry.tag, left or hours))
         return files
 
-    def read(self, file: JournalFile) -> Contents:
-        """Return what a file holds. One that was acknowledged in the meantime holds nothing."""
+    def pending_hours(self) -> set[Period]:
+        """Return the hours of pending files that are not acknowledged."""
+        return {hour for file in self.pending() for hour in file.pending_hours}
+
+    def read(self, file: JournalFile, hours: Collection[Period] | None = None) -> Contents:
+        """Return what a file holds, of some of its hours or of all. One that was deleted in the meantime holds nothing.
+
+        A line that cannot be read, and does not tell its hour, is returned whatever hours are asked for.
+        """
         events: list[MemoryEvent] = []
         found = Contents([], [], [], events)
+        wanted = set(file.hours if hours is None else hours)
+        skipped = {hour.key.encode() for hour in file.hours if hour not in wanted}
         for number, line in enumerate((self._storage.read(file.path) or b"").splitlines(), start=1):
             if not line.strip():
+                continue
+            # Of a file with many hours most lines are skipped without the work of reading them.
+            if skipped and (match := _HOUR_OF_LINE.search(line)) is not None and match[1] in skipped:
                 continue
             try:
                 record = parse_json(line)
                 parsed = _parsed(record)
-                if (parsed.scope, parsed.hour) != (file.scope, file.hour):
+                if parsed.scope != file.scope or parsed.hour not in file.hours:
                     raise InputError(f"a record of {parsed.scope} and {parsed.hour} stands in a file of another")
             except NothingSaidError:
                 continue  # nothing but recalled memory
             except InputError as error:
                 where = f"{file.path}, line {number}"
                 found.rejected.append(Rejection(str(error), where, line.decode(errors="backslashreplace")))
+                continue
+            if parsed.hour not in wanted:
                 continue
             if isinstance(parsed, Edit):
                 found.edits.append(parsed)
@@ -135,16 +187,64 @@ class Journal:
                 found.messages.append(parsed)
         return found
 
-    def contents(self, hours: Collection[Period]) -> dict[JournalFile, Contents]:
-        """Return the pending files of `hours` with what they hold."""
-        return {file: self.read(file) for file in self.pending() if file.hour in hours}
+    def acknowledge(self, files: Collection[JournalFile], hours: Collection[Period] | None = None) -> None:
+        """Acknowledge hours of files, since their records can be found elsewhere.
 
-    def acknowledge(self, files: Iterable[JournalFile]) -> None:
-        """Delete files whose messages can be found elsewhere."""
-        paths = [file.path for file in files]
-        self._storage.delete(paths)
+        A file is deleted when all its hours are acknowledged.
+
+        Args:
+            files: any pending files.
+            hours: those that are acknowledged; all if not given.
+        """
+        done = {file for file in files if hours is None or all(hour in hours for hour in file.pending_hours)}
+        for file in files:
+            if hours is not None and file not in done:
+                for first, last in _spans(file.hours, hours):
+                    # One that a power cut loses is written again when the hours are made again.
+                    self._storage.create(
+                        f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done", b"", durable=False
+                    )
+        scopes = {file.scope for file in files if len(file.hours) > 1}
+        for scope in scopes:
+            spans = _acknowledged(self._storage.list(_folder(scope)))
+            # Another process may have acknowledged the other hours in the meantime: the later of both deletes the file.
+            done |= {file for file in files if file.scope == scope and not _left(file.hours, spans, file.path)}
+        self._storage.delete(sorted(file.path for file in done))
+        for scope in scopes:
+            self.delete_stale_marks(scope)
         # Of agents that are silent nothing is left to look into.
-        self._storage.leave({path.rpartition("/")[0] for path in paths})
+        self._storage.leave({_folder(file.scope) for file in done})
+
+    def delete_stale_marks(self, scope: Scope) -> None:
+        """Delete the marks of an agent's files that are gone."""
+        paths = [entry.path for entry in self._storage.list(_folder(scope))]
+        stay = {_mark(path) for path in paths}
+        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
+
+    def _hours_of(self, path: str, name: str) -> tuple[Period, ...]:
+        """Return the hours of a file; none if it has no name of the journal's.
+
+        Raises:
+            InputError: what stands for hours in its name are none.
+        """
+        listed, separator, _ = name.partition("__")
+        if not separator or not name.endswith(".jsonl"):
+            return ()
+        first, *gaps = listed.split(".")
+        hours = [Period.parse("working", first)]
+        if gaps == [_MORE]:
+            if path not in self._hours:
+                found = {match[1].decode() for match in _HOUR_OF_LINE.finditer(self._storage.read(path) or b"")}
+                self._hours[path] = tuple(Period.parse("working", key) for key in sorted({first, *found}))
+            return self._hours[path]
+        calendar = Calendar()
+        begins = calendar.bounds(hours[0])[0]
+        for gap in gaps:
+            if not _GAP.fullmatch(gap):
+                raise InputError(f"{shown(gap)} is no number of hours")
+            begins += int(gap) * _HOUR
+            hours.append(calendar.hour(begins))
+        return tuple(hours)
 
     def set_aside(self, rejections: Iterable[Rejection]) -> None:
         """Keep records that were not accepted, with their reasons. The same record is kept once."""
@@ -167,6 +267,55 @@ class Journal:
     def release(self, records: Iterable[object]) -> None:
         """Forget that records were set aside; for those that have now been accepted."""
         self._storage.delete(f"{_QUARANTINE}/{digest(record)}.json" for record in records)
+
+
+def _folder(scope: Scope) -> str:
+    return f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}"
+
+
+def _mark(path: str) -> str:
+    """Return how the names of the marks of a file begin."""
+    return digest(path)
+
+
+def _mark_of(path: str) -> str | None:
+    """Return how the name of a mark begins; None of a file that is none."""
+    match = _DONE.fullmatch(path.rpartition("/")[2])
+    return match and match["mark"]
+
+
+def _acknowledged(entries: Iterable[Entry]) -> dict[str, list[tuple[str, str]]]:
+    """Return the spans of hours, first and last, that marks say are acknowledged; by how their names begin."""
+    spans: dict[str, list[tuple[str, str]]] = {}
+    for entry in entries:
+        if match := _DONE.fullmatch(entry.path.rpartition("/")[2]):
+            spans.setdefault(match["mark"], []).append((match["first"], match["last"]))
+    return spans
+
+
+def _left(hours: Sequence[Period], spans: Mapping[str, Sequence[tuple[str, str]]], path: str) -> tuple[Period, ...]:
+    """Return those of a file's hours that are not acknowledged."""
+    done = spans.get(_mark(path), ()) if spans else ()
+    return tuple(hour for hour in hours if not any(first <= hour.key <= last for first, last in done))
+
+
+def _name_of(hours: Sequence[Period]) -> str:
+    """Return how hours stand in the name of a file."""
+    calendar = Calendar()
+    begins = [calendar.bounds(hour)[0] for hour in hours]
+    gaps = [(later - earlier) // _HOUR for earlier, later in pairwise(begins)]
+    name = ".".join([hours[0].key, *map(str, gaps)])
+    return name if len(name) <= _MAX_HOURS_NAME else f"{hours[0]}.{_MORE}"
+
+
+def _spans(hours: Sequence[Period], done: Collection[Period]) -> list[tuple[str, str]]:
+    """Return the spans of a file's hours, first and last, in which all are among `done`."""
+    spans = []
+    for is_done, group in groupby(hours, key=lambda hour: hour in done):
+        if is_done:
+            keys = [hour.key for hour in group]
+            spans.append((keys[0], keys[-1]))
+    return spans
 
 
 def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:

@@ -1,4 +1,4 @@
-"""The journal's last step: a file is deleted once all of its messages can be found in the index."""
+"""The journal's last step: an hour of a file is acknowledged once all its messages can be found in the index."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS,
 from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Self
 
+    from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.steps.shares import Share
 
 
 class Held(NamedTuple):
-    """What a file holds that memory is to hold, by ids.
+    """What a file holds of some hours that memory is to hold, by ids.
 
     Attributes:
         messages: all of them.
@@ -42,8 +43,10 @@ class Held(NamedTuple):
         )
 
 
-def acknowledge(lake: Lake, files: Mapping[JournalFile, Held], share: Share = EVERYBODY) -> int:
-    """Acknowledge those of the files, which have landed, that memory holds in full; return how many.
+def acknowledge(
+    lake: Lake, files: Mapping[JournalFile, Held], hours: Collection[Period], share: Share = EVERYBODY
+) -> None:
+    """Acknowledge hours of files, which have landed, where memory holds all that a file has of them.
 
     A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; an edit if
     it is among the operations of the graph, and what was done to a durable memory if it is among its events. The caller
@@ -52,13 +55,14 @@ def acknowledge(lake: Lake, files: Mapping[JournalFile, Held], share: Share = EV
 
     Args:
         lake: where.
-        files: what they hold; those of others than the share's agents are left alone.
+        files: what they hold of the hours; those of others than the share's agents are left alone.
+        hours: those that were made.
         share: whose.
     """
     own = {file: held for file, held in files.items() if file.scope in share}
     if not own:
-        return 0
-    keys = {file.hour.key for file in own}
+        return
+    keys = {hour.key for hour in {hour for file in own for hour in file.pending_hours}.intersection(hours)}
     landed = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
     sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
     remembered = {identifier for ids in sources.to_pylist() for identifier in ids}
@@ -75,5 +79,4 @@ def acknowledge(lake: Lake, files: Mapping[JournalFile, Held], share: Share = EV
         and landed.issuperset(held.messages)
         and remembered.issuperset(held.memorable)
     ]
-    lake.journal.acknowledge(done)
-    return len(done)
+    lake.journal.acknowledge(done, hours)

@@ -42,16 +42,21 @@ class Admitted:
 
 
 def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None) -> Admitted:
-    """Read the pending files of `hours`, or of them `files` alone, and leave out what memory is not to take.
+    """Read what pending files, or `files` alone, hold of `hours`, and leave out what memory is not to take.
 
     A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
     not become memory any more, so it is dropped, and counted.
     """
-    contents = lake.journal.contents(hours) if files is None else {file: lake.journal.read(file) for file in files}
+    wanted = set(hours)
+    contents = {
+        file: lake.journal.read(file, own)
+        for file in (lake.journal.pending() if files is None else files)
+        if (own := wanted.intersection(file.pending_hours))
+    }
     marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
     admitted = Admitted({}, Counter(), Counter())
 
-    def wanted(records: Iterable[_Record]) -> list[_Record]:
+    def taken_of(records: Iterable[_Record]) -> list[_Record]:
         found = []
         for record in records:
             taken = forgotten.taken(record)
@@ -64,14 +69,14 @@ def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | 
         return found
 
     for file, held in contents.items():
-        begins = lake.calendar.bounds(file.hour)[0]
+        begins = lake.calendar.bounds(file.hours[0])[0]
         rejected = [one for one in held.rejected if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])]
         admitted.contents[file] = (
             Contents(
-                wanted(held.messages),
-                wanted(held.edits),
+                taken_of(held.messages),
+                taken_of(held.edits),
                 rejected,
-                wanted(held.events),
+                taken_of(held.events),
             )
             if marks or forgotten
             else held

@@ -48,8 +48,8 @@ def weights_of(lake: Lake, grain: Grain, periods: Sequence[Period]) -> dict[Peri
         landed = lake.tables.counts(MESSAGES)
         weights = {hour: _MESSAGE_BYTES * landed.get(hour.key, 0) for hour in periods}
         for file in lake.journal.pending():
-            if file.hour in weights:
-                weights[file.hour] += file.size
+            for hour in weights.keys() & file.pending_hours:
+                weights[hour] += file.hourly_size
         return weights
     spec, fixed = _sources(grain)
     rows = lake.tables.counts(spec, **fixed)
@@ -83,8 +83,7 @@ def shares_of(lake: Lake, weights: Mapping[Period, int], grain: Grain, batch: Se
     if grain is Grain.WORKING:
         _weigh(own, lake.tables.read(MESSAGES, [hour.key for hour in batch], columns=_AGENT), _MESSAGE_BYTES)
         for file in lake.journal.pending():
-            if file.hour in batch:
-                own[file.scope] += file.size
+            own[file.scope] += file.hourly_size * len(set(batch).intersection(file.pending_hours))
     else:
         spec, fixed = _sources(grain)
         keys = [child.key for period in batch for child in lake.calendar.children(period)]

@@ -41,7 +41,7 @@ class Intake:
         if len(shares) == 1:
             self._whole = self._read(None)
         else:
-            self._files = [file for file in lake.journal.pending() if file.hour in self._hours]
+            self._files = [file for file in lake.journal.pending() if not self._hours.isdisjoint(file.pending_hours)]
 
     def of(self, share: Share) -> Admitted:
         """Return what has come of a share's agents, to land it."""

@@ -175,7 +175,7 @@ def _made(
     is_entered = lake.ledger.record(own_entries, seen)
     if intake is not None and is_entered:
         for group in groups:
-            acknowledge(lake, intake.held, group)
+            acknowledge(lake, intake.held, batch, group)
     return made, usage, is_entered
 
 

@@ -67,7 +67,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
     table = lake.ledger.entries(table_asset(grain))
     index = lake.ledger.entries(index_asset(grain))
     if grain is Grain.WORKING:
-        waiting = {file.hour: lake.calendar.bounds(file.hour)[0] for file in lake.journal.pending()}
+        waiting = {hour: lake.calendar.bounds(hour)[0] for hour in lake.journal.pending_hours()}
         first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
         early = {hour for hour, begins in waiting.items() if begins < first}
         still_open = {hour for hour, begins in waiting.items() if begins > now}
@@ -111,7 +111,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
-    """Return the hours to make that have journal files, each with a short digest of the files; reads the listing alone.
+    """Return the hours to make that have journal files, each with a short digest of the files; reads no records.
 
     Left out are hours before `start`, which are not made, and those that have not begun by `now`. With `scopes`, only
     files of these agents count.
@@ -120,7 +120,8 @@ def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Sco
     files: dict[Period, list[str]] = defaultdict(list)
     for file in lake.journal.pending():
         if scopes is None or file.scope in scopes:
-            files[file.hour].append(f"{file.path} {file.tag}")
+            for hour in file.pending_hours:
+                files[hour].append(f"{file.path} {file.tag}")
     return {
         hour: digest_of_all(names)[:8] for hour, names in files.items() if first <= lake.calendar.bounds(hour)[0] <= now
     }
@@ -134,7 +135,7 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
     """
     if grain is Grain.WORKING:
         hours = {Period(grain, key) for key in lake.ledger.entries(table_asset(grain))}
-        hours |= {file.hour for file in lake.journal.pending()}
+        hours |= lake.journal.pending_hours()
         return _sorted(hour for hour in hours if since <= lake.calendar.bounds(hour)[0] < min(until, now))
     day = Period.containing(Grain.DAILY, lake.calendar.day_of(since))
     found = set()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
 
 #: Messages that are written to the journal at a time; bounds memory, and the number of files of a large import.
@@ -77,8 +78,8 @@ def ingest_file(
     """Write the conversations of a JSON or JSONL file to the journal.
 
     A file named ``*.json`` holds one conversation or a list of them; in any other, each line is one. Records that are
-    not accepted are set aside in the journal's quarantine with their reasons, and the rest goes on. Reading a file
-    twice doubles nothing.
+    not accepted are set aside in the journal's quarantine with their reasons, and the rest goes on. What is accepted of
+    a conversation is written as a whole or not at all. Reading a file twice doubles nothing.
 
     Args:
         lake: where to.
@@ -115,7 +116,8 @@ def ingest_file(
             )
             refused = {id(message) for message in contradictions}
             new = [message for message in batch if message.id not in landed and id(message) not in refused]
-            result.files += len(lake.journal.append(new))
+            for group in _by_hours(new):
+                result.files += len(lake.journal.append(group))
             result.messages += len(new)
             result.known += len(batch) - len(new) - len(contradictions)
             batch.clear()
@@ -150,6 +152,17 @@ def ingest_file(
             flush()
     flush()
     return result
+
+
+def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:
+    """Group messages so that a conversation is whole, and that only conversations of the same hours share a file."""
+    talks: dict[tuple[Scope, str], list[Message]] = {}
+    for message in messages:
+        talks.setdefault((message.scope, message.conversation_id), []).append(message)
+    groups: dict[tuple[Scope, frozenset[Period]], list[Message]] = {}
+    for (scope, _), said in talks.items():
+        groups.setdefault((scope, frozenset(message.hour for message in said)), []).extend(said)
+    return groups.values()
 
 
 def record_key(record: object) -> str:

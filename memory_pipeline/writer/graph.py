@@ -151,7 +151,7 @@ class GraphWriter:
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
     def apply(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes with one write for each hour; return their ids, in their order.
+        """Make many changes with one write; return their ids, in their order.
 
         They are all checked before the first is written.
 

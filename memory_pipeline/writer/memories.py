@@ -296,7 +296,7 @@ class DurableWriter:
         return bool(self.forget(kind=MemoryKind.PREFERENCE, user_id=user_id, key=key, reason=reason, now=now))
 
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes of durable memories with one write for each hour; return the memories' ids, in their order.
+        """Make many changes of durable memories with one write; return the memories' ids, in their order.
 
         They are all checked before the first is written.
 

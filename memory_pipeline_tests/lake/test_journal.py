@@ -1,10 +1,11 @@
-"""The journal: append-only files, one agent and one hour each, deleted when they are acknowledged."""
+"""The journal: append-only files, one for each write of an agent, deleted when all their hours are acknowledged."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import Contents, Journal, parse_json
 from memory_pipeline.lake.storage import Storage
+from memory_pipeline_tests.building import hours
 from memory_pipeline_tests.domain.durable.histories import do, histories, remember
 from memory_pipeline_tests.effort import examples
 
@@ -60,7 +62,7 @@ def test_what_was_appended_is_pending(journal: Journal, tmp_path: Path) -> None:
     first, second = message(id="m1"), message(id="m2", name="Anna", tags=["t"])
     [path] = journal.append([first, second])
     [file] = journal.pending()
-    assert (file.path, file.scope, str(file.hour)) == (path, SCOPE, "2024-01-15T08")
+    assert (file.path, file.scope, [str(hour) for hour in file.hours]) == (path, SCOPE, ["2024-01-15T08"])
     assert file.size == (tmp_path / "lake" / path).stat().st_size
     assert journal.read(file) == Contents([first, second], [], [], [])
 
@@ -75,16 +77,40 @@ def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tm
 
 
 @pytest.mark.on_s3
-def test_one_hour_and_one_agent_a_file(journal: Journal) -> None:
+def test_one_write_of_one_agent_is_one_file(journal: Journal) -> None:
     said = [
         message(at="2024-01-15T23:59:59+00:00"),
         message(at="2024-01-16T00:00:00+00:00"),
         message(at="2024-01-16T00:30:00+01:00"),  # 23:30 UTC
         message(at="2024-01-16T00:00:00+00:00", agent_id="sales"),
     ]
-    assert len(journal.append(said)) == 3
-    held = {(file.scope.agent_id, str(file.hour)): len(journal.read(file)[0]) for file in journal.pending()}
-    assert held == {("support", "2024-01-15T23"): 2, ("support", "2024-01-16T00"): 1, ("sales", "2024-01-16T00"): 1}
+    assert len(journal.append(said)) == 2
+    held = {(file.scope.agent_id, file.hours): len(journal.read(file)[0]) for file in journal.pending()}
+    night, morning = hours("2024-01-15T23", "2024-01-16T00")
+    assert held == {("support", (night, morning)): 3, ("sales", (morning,)): 1}
+
+
+@pytest.mark.on_s3
+@pytest.mark.parametrize(
+    ("offsets", "name"),
+    [
+        ([0], "2024-01-15T22"),
+        ([0, 1, 2, 11, 12], "2024-01-15T22.1.1.9.1"),
+        ([0, 24 * 366], "2024-01-15T22.8784"),
+        (range(0, 136, 2), "2024-01-15T22" + 67 * ".2"),
+        (range(0, 3000, 7), "2024-01-15T22.more"),
+    ],
+)
+def test_the_name_of_a_file_tells_its_hours(journal: Journal, offsets: Sequence[int], name: str) -> None:
+    start = datetime(2024, 1, 15, 22, 30, tzinfo=UTC)
+    said = [message(at=(start + timedelta(hours=offset)).isoformat()) for offset in offsets]
+    [path] = journal.append(said[::-1])
+    assert path.rpartition("/")[2].partition("__")[0] == name
+    assert len(path.rpartition("/")[2]) < 200
+    [file] = journal.pending()
+    assert file.hours == file.pending_hours == tuple(each.hour for each in said)
+    assert journal.read(file, [said[-1].hour]).messages == said[-1:]
+    assert sorted(journal.read(file).messages, key=lambda each: each.sent_at) == said
 
 
 def test_nothing_appended_is_no_file(journal: Journal) -> None:
@@ -103,7 +129,7 @@ def test_every_append_is_a_file_of_its_own(journal: Journal) -> None:
 def test_pending_is_sorted_by_agent_and_hour(journal: Journal) -> None:
     for agent, hour in [("b", 9), ("a", 9), ("b", 8), ("a", 8)]:
         journal.append([message(at=f"2024-01-15T{hour:02}:00:00+00:00", agent_id=agent)])
-    found = [(file.scope.agent_id, file.hour.number) for file in journal.pending()]
+    found = [(file.scope.agent_id, file.hours[0].number) for file in journal.pending()]
     assert found == [("a", 8), ("a", 9), ("b", 8), ("b", 9)]
 
 
@@ -142,15 +168,11 @@ def test_edits_and_messages_share_a_file_and_are_told_apart(journal: Journal) ->
     assert journal.read(file) == Contents([said], [first, second], [], [])
 
 
-def test_edits_lie_with_their_agent_and_hour(journal: Journal) -> None:
+def test_edits_lie_with_their_agent(journal: Journal) -> None:
     edits = [edit(), edit(at="2024-01-15T09:00:00+00:00"), edit(agent_id="sales")]
-    assert len(journal.append(edits)) == 3
-    held = {(file.scope.agent_id, str(file.hour)): journal.read(file).edits for file in journal.pending()}
-    assert held == {
-        ("support", "2024-01-15T08"): edits[:1],
-        ("support", "2024-01-15T09"): edits[1:2],
-        ("sales", "2024-01-15T08"): edits[2:],
-    }
+    assert len(journal.append(edits)) == 2
+    held = {file.scope.agent_id: journal.read(file).edits for file in journal.pending()}
+    assert held == {"support": edits[:2], "sales": edits[2:]}
 
 
 @pytest.mark.parametrize(
@@ -312,6 +334,12 @@ def test_a_line_that_belongs_elsewhere_is_rejected(
         "2024-01-15__01HK.jsonl",
         "2024-W03__01HK.jsonl",
         "notanhour__01HK.jsonl",
+        "2024-01-15T08.__01HK.jsonl",
+        "2024-01-15T08.0__01HK.jsonl",
+        "2024-01-15T08.-1__01HK.jsonl",
+        "2024-01-15T08.1.more__01HK.jsonl",
+        "2024-01-15T08.9999999__01HK.jsonl",
+        "2024-01-15T08.\u0661__01HK.jsonl",
         "__.jsonl",
         "deeper/2024-01-15T08__01HK.jsonl",
         "../2024-01-15T08__01HK.jsonl",
@@ -386,11 +414,84 @@ def test_lines_of_another_system_may_end_as_they_like(journal: Journal, tmp_path
 
 
 def test_what_is_acknowledged_is_gone(journal: Journal, tmp_path: Path) -> None:
-    journal.append([message(at="2024-01-15T08:00:00+00:00"), message(at="2024-01-15T09:00:00+00:00")])
+    journal.append([message(at="2024-01-15T08:00:00+00:00")])
+    journal.append([message(at="2024-01-15T09:00:00+00:00")])
     first, second = journal.pending()
     journal.acknowledge([first])
     assert journal.pending() == [second]
     assert not (tmp_path / "lake" / first.path).exists()
+
+
+def spanning(journal: Journal, count: int = 4, first: int = 8) -> list[Message]:
+    """Write a message an hour, all at once; return them."""
+    said = [message(f"{number}", at=f"2024-01-15T{first + number:02}:00:00+00:00") for number in range(count)]
+    journal.append(said)
+    return said
+
+
+@pytest.mark.on_s3
+def test_a_file_is_deleted_when_all_its_hours_are_acknowledged(journal: Journal) -> None:
+    said = spanning(journal)
+    for done in ([1, 2], [1], [3]):
+        journal.acknowledge(journal.pending(), [said[number].hour for number in done])
+    [file] = journal.pending()
+    assert (len(file.hours), file.pending_hours) == (4, (said[0].hour,))
+    assert journal.read(file).messages == said, "nothing of the file is gone"
+    assert journal.read(file, file.pending_hours).messages == said[:1]
+    journal.acknowledge([file], [said[0].hour])
+    assert journal.pending() == []
+    assert journal._storage.list("journal") == [], "no mark is left"
+
+
+def test_processes_that_acknowledge_different_hours_at_once_delete_the_file_together(journal: Journal) -> None:
+    """Each has listed the file before the others acknowledged anything."""
+    said = spanning(journal)
+    files = journal.pending()
+    for each in said:
+        assert journal.pending()
+        journal.acknowledge(files, [each.hour])
+    assert journal._storage.list("journal") == []
+    journal.acknowledge(files, [said[0].hour])  # a run that is retried
+    journal.acknowledge(files, [said[1].hour])
+    assert journal.pending() == []
+    assert journal._storage.list("journal") == [], "a mark of a file that is gone goes as well"
+
+
+def test_a_process_killed_before_it_deletes_the_file_leaves_it_pending(journal: Journal) -> None:
+    said = spanning(journal, 2)
+    files = journal.pending()
+    journal.acknowledge(files, [said[0].hour])
+    [mark] = [entry.path for entry in journal._storage.list("journal") if entry.path.endswith(".done")]
+    journal._storage.write(mark.replace(str(said[0].hour), str(said[1].hour)), b"")
+    [file] = journal.pending()
+    assert file.pending_hours == file.hours
+    journal.acknowledge([file], [said[1].hour])
+    assert journal._storage.list("journal") == []
+
+
+def test_marks_belong_to_one_file(journal: Journal, tmp_path: Path) -> None:
+    said = spanning(journal)
+    [file] = journal.pending()
+    journal.acknowledge([file], [said[0].hour])
+    copy = tmp_path / "lake" / file.path.replace(".1.1.1__", ".1.1.1.1__")
+    copy.write_bytes((tmp_path / "lake" / file.path).read_bytes())
+    assert [len(each.pending_hours) for each in journal.pending()] == [5, 3]
+    journal.acknowledge([journal.pending()[1]])
+    [left] = journal.pending()
+    assert (left.path.rpartition("/")[2], len(left.pending_hours)) == (copy.name, 5)
+
+
+def test_a_broken_line_is_read_with_every_hour_and_one_that_tells_its_hour_with_that(
+    journal: Journal, tmp_path: Path
+) -> None:
+    said = spanning(journal)
+    [file] = journal.pending()
+    late = json.dumps(message(at="2024-01-15T08:30:00+00:00").to_record() | {"role": "robot"})
+    foreign = json.dumps(message(at="2024-01-16T08:30:00+00:00").to_record())
+    with (tmp_path / "lake" / file.path).open("a", encoding="utf-8") as lines:
+        lines.write(f"{{cut short\n{late}\n{foreign}\n")
+    rejected = [len(journal.read(file, [each.hour]).rejected) for each in said]
+    assert (rejected, len(journal.read(file).rejected)) == ([3, 2, 2, 2], 3)
 
 
 @pytest.mark.on_s3

@@ -304,7 +304,7 @@ def test_one_call_in_twenty_fails_at_random(lake: Lake, server: OpenAIServer, se
     ]  # fmt: skip
     configure(lake, server, EMBEDDING, text=oracle.CONFIG.replace("attempts: 2", "attempts: 1"))
     write(lake, talks[0])
-    list(make(lake, models_at(lake), Grain.WORKING, [file.hour for file in lake.journal.pending()]))
+    list(make(lake, models_at(lake), Grain.WORKING, lake.journal.pending_hours()))
     server.reset()
     write(lake, *talks[1:])
     server.seed = seed

@@ -45,7 +45,12 @@ class PaperJournal:
         self.files: dict[str, Period] = {}
 
     def pending(self, scope: Scope | None = None) -> list[JournalFile]:
-        return [JournalFile(name, Scope("w", "a"), hour, 1, "1") for name, hour in sorted(self.files.items())]
+        return [
+            JournalFile(name, Scope("w", "a"), (hour,), 1, "1", (hour,)) for name, hour in sorted(self.files.items())
+        ]
+
+    def pending_hours(self) -> set[Period]:
+        return set(self.files.values())
 
 
 class PaperLedger:

@@ -178,7 +178,7 @@ def test_late_hours_and_random_order_give_the_same_rows(
     for number in chance.sample(range(len(HISTORY)), len(HISTORY)):
         put(lake, number)
         if chance.random() < 0.5:
-            waiting = sorted({str(file.hour) for file in lake.journal.pending()})
+            waiting = sorted(map(str, lake.journal.pending_hours()))
             run(lake, outspoken, *chance.sample(waiting, chance.randint(1, len(waiting))))
     run(lake, outspoken)
     assert graph_rows(lake) == whole

@@ -238,7 +238,7 @@ def test_a_partition_that_is_wrong_keeps_no_other_from_being_made(lake: Lake, mo
     write(lake, *talks)
     with pytest.raises(QualityError, match="2024-01-16T08"):
         run_one(lake, spoilt(models, Grain.WORKING, feed_back), Grain.WORKING)
-    assert [file.hour.key for file in lake.journal.pending()] == ["2024-01-16T08"]
+    assert [hour.key for hour in lake.journal.pending_hours()] == ["2024-01-16T08"]
     assert len(lake.ledger.entries("working_facts")) == 6
     run_one(lake, models, Grain.WORKING)
     assert lake.journal.pending() == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +14,15 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.journal import parse_json
 from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.plan import grain_status, journal_hours
 from memory_pipeline_tests.building import (
     ACME,
     NOW,
@@ -121,7 +126,7 @@ def test_partitions_made_in_any_order_give_the_same_lake(
     rng = random.Random(seed)
     for talk in rng.sample(TALKS, len(TALKS)):
         write(shuffled, talk)
-    pending = [file.hour for file in shuffled.journal.pending()]
+    pending = sorted(shuffled.journal.pending_hours(), key=str)
     for hour in rng.sample(pending, len(pending)):
         list(make(shuffled, models, Grain.WORKING, [hour]))
     for grain in SUMMARY_GRAINS:
@@ -279,6 +284,68 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
     make_hours(lake, models)
     assert lake.journal.pending() == []
     assert lake.tables.read(MESSAGES).num_rows == 2
+
+
+def spanning(lake: Lake) -> list[Period]:
+    """Write a conversation of four hours; return its hours."""
+    parts = [conversation(f"I lost {number} pens.", at=f"2024-01-15T{8 + number:02}:00") for number in range(4)]
+    messages = [{**part["messages"][0], "id": f"m{number}"} for number, part in enumerate(parts)]
+    write(lake, {**parts[0], "messages": messages})
+    return hours(*(f"2024-01-15T{8 + number:02}" for number in range(4)))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+def test_a_conversation_of_many_hours_is_made_hour_by_hour(
+    lake: Lake, models: Models, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    """Its file stays until the last of them; what is pending, and what readers find in the tail, are the others."""
+    whole = Lake(str(tmp_path / "whole"))
+    spanning(whole)
+    run(whole, models)
+    own, reader = spanning(lake), MemoryReader(lake, ACME, models.embedder)
+    [file] = lake.journal.pending()
+    broken = b'{"timestamp": "2024-01-15T09:00:00+00:00", "role": "robot"}\n'
+    lake.storage.write(file.path, (lake.storage.read(file.path) or b"") + broken)
+    for done, number in enumerate(order, start=1):
+        assert lake.storage.is_there(file.path)
+        list(make(lake, models, Grain.WORKING, [own[number]]))
+        left = sorted((own[each] for each in order[done:]), key=str)
+        assert grain_status(lake, Grain.WORKING, START, NOW).pending == left
+        assert list(journal_hours(lake, START, NOW)) == left
+        tail = [fact for file in Pending(lake, ACME).files().values() for fact in file.facts]
+        assert sorted({lake.calendar.hour(fact.event_at) for fact in tail}, key=str) == left
+        assert len(reader.search_memory("working", 0, 9_999, now=NOW)) == 4
+    assert lake.storage.list("journal/pending") == []
+    assert len(lake.journal.quarantined()) == 1
+    make_days(lake, models)
+    assert table_rows(lake)["facts"] == table_rows(whole)["facts"]
+    assert index_rows(lake, [ACME])[ACME, Grain.WORKING] == index_rows(whole, [ACME])[ACME, Grain.WORKING]
+
+
+def test_a_run_of_one_hour_does_not_read_the_records_of_others(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = spanning(lake)
+    lines = Counter[str]()
+
+    def counted(line: bytes) -> dict[str, object]:
+        lines["is_read"] += 1
+        return parse_json(line)
+
+    monkeypatch.setattr("memory_pipeline.lake.journal.parse_json", counted)
+    list(make(lake, models, Grain.WORKING, own[:1]))
+    assert lines["is_read"] == 1
+
+
+def test_a_file_waits_for_an_hour_that_has_not_begun(lake: Lake, models: Models) -> None:
+    own = spanning(lake)
+    now = lake.calendar.bounds(own[3])[0] - timedelta(minutes=1)
+    for _ in range(2):
+        run(lake, models, now)
+        status = grain_status(lake, Grain.WORKING, START, now)
+        assert (status.pending, status.open) == ([], own[3:]), "hours that are done are not made again"
+    run(lake, models)
+    assert lake.journal.pending() == []
 
 
 @pytest.mark.parametrize("moment", ["while it extracts", "while it indexes"])

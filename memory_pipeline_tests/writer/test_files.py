@@ -58,7 +58,7 @@ def pending(lake: Lake) -> list[str]:
 
 
 def run(lake: Lake) -> None:
-    list(make(lake, default_models(), Grain.WORKING, [file.hour for file in lake.journal.pending()]))
+    list(make(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert lake.journal.pending() == []
 
 

@@ -227,7 +227,7 @@ def test_of_many_changes_all_are_made_or_none(
     assert graph.facts_about("Anna") == []
     made = writer.apply([*good, other_hour], now=NOON)
     assert len(set(made)) == 3
-    assert len(Lake(root).journal.pending()) == 2, "a file for each hour"
+    assert len(Lake(root).journal.pending()) == 1, "one write is one file"
     assert [fact.evidence[0] for fact in graph.history("Anna")] == [made[2], made[0], made[1]]
 
 

@@ -532,9 +532,7 @@ def merge(root: str, winner: str, loser: str) -> None:
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_one_file_an_hour_and_keeps_its_order(
-    root: str, writer: MemoryWriter, memories: DurableMemories
-) -> None:
+def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
     tea = writer.remember("Anna likes tea.", now=NOON)
     changes: list[dict[str, object]] = [
         {"memory": "UPDATE", "memory_id": tea, "content": "Anna likes figs.", "reason": "she said so"},
@@ -547,7 +545,7 @@ def test_a_batch_is_one_file_an_hour_and_keeps_its_order(
     ids = writer.change_memories(changes, now=after(1))
     assert (ids[0], ids[3]) == (tea, tea)
     assert ids[1] == ids[2] != tea
-    assert written(root) == 3
+    assert written(root) == 2
     contents = {memory.content: (memory.version, memory.importance) for memory in memories.list(kind="fact")}
     assert contents == {"Anna likes figs.": (2, 0.7), "anna likes tea": (2, 0.5), "Bo likes figs.": (1, 0.5)}
     assert memories.preferences("u1") == {"theme": None}

@@ -59,7 +59,7 @@ def write(writer: MemoryWriter, *messages: object, **fields: object) -> Receipt:
 def run(root: str) -> None:
     """Make all pending hours, as the pipeline does."""
     lake = Lake(root)
-    made = list(make(lake, default_models(), Grain.WORKING, [file.hour for file in lake.journal.pending()]))
+    made = list(make(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert made != []
     assert lake.journal.pending() == []
 
@@ -118,14 +118,15 @@ def test_what_a_message_claims_of_its_place_is_ignored(writer: MemoryWriter, roo
     assert contents(root, "sales") == []
 
 
-def test_a_conversation_across_midnight_is_a_file_for_each_hour(writer: MemoryWriter, root: str) -> None:
+def test_a_conversation_across_midnight_is_one_file(writer: MemoryWriter, root: str) -> None:
     times = ["23:30", "23:59:59.999999"], ["00:00", "00:30"]
     said = [message(f"1 {at}", timestamp=f"2024-01-15T{at}Z") for at in times[0]]
     said += [message(f"2 {at}", timestamp=f"2024-01-16T{at}Z") for at in times[1]]
     receipt = write(writer, *said)
-    assert len(receipt.files) == 2
-    hours = {str(file.hour): len(Lake(root).journal.read(file)[0]) for file in Lake(root).journal.pending()}
-    assert hours == {"2024-01-15T23": 2, "2024-01-16T00": 2}
+    [file] = Lake(root).journal.pending()
+    assert receipt.files == (file.path,)
+    assert [str(hour) for hour in file.hours] == ["2024-01-15T23", "2024-01-16T00"]
+    assert len(Lake(root).journal.read(file).messages) == 4
 
 
 def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
