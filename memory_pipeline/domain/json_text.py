@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.errors import InputError, shown
@@ -54,7 +55,6 @@ def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise RepeatedKeyError(f"key {shown(twice)} stands twice in one object; keep one of the two")
     return found
