@@ -12,7 +12,7 @@ from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.assets.upkeep import upkeep_assets
 from memory_pipeline.defs.automation import roll_up_sensor
-from memory_pipeline.defs.checks import asset_checks, checks_schedule
+from memory_pipeline.defs.checks import asset_checks, checks_schedule, working_memory
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.retention import retention_job, retention_schedule
@@ -51,12 +51,13 @@ def build_definitions(
     partitions = Partitions(settings.start, calendar)
     per_run = settings.partitions_per_run
     grains = {grain: grain_assets(grain, models, partitions, calendar, per_run) for grain in Grain}
+    hourly = sorted(grains[Grain.WORKING].keys)
     marts = mart_assets(calendar.timezone)
     upkeep = upkeep_assets(models, partitions, calendar, settings.start)
     expiring = retention_job(partitions, settings.start)
     return dg.Definitions(
-        assets=[*grains.values(), upkeep, *marts],
-        asset_checks=asset_checks(),
+        assets=[*grains.values(), upkeep, *marts, working_memory(hourly)],
+        asset_checks=asset_checks(hourly),
         jobs=[expiring],
         schedules=[
             upkeep_schedule(upkeep, partitions, settings.start, calendar.timezone, clock),

@@ -29,7 +29,14 @@ HOSTILE = (
     "<b id=planted>Ben</b> said ![x](https://evil.example/x.png) [y](https://evil.example) https://evil.example ok."
 )
 GROUPS = [*(f"{number}_{grain}" for number, grain in enumerate(Grain, start=1)), "graph", "marts"]
-ASSETS = ["messages", "graph_facts", "durable_memories", *map(table_asset, Grain), *map(index_asset, Grain)]
+ASSETS = [
+    "messages",
+    "graph_facts",
+    "durable_memories",
+    "working_memory",
+    *map(table_asset, Grain),
+    *map(index_asset, Grain),
+]
 #: Seconds for a backfill: the daemon notices it, starts a process, and notices that it has ended.
 BACKFILL = 240
 
