@@ -147,7 +147,7 @@ class MemoryReader:
             max_results: 1 to 100.
             query_text: what to look for, at most 10,000 characters; None or blank looks for nothing in particular.
             since: the oldest memory wanted, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone.
+                with its zone. These two find a summary if any of its period lies between them.
             until: the newest memory wanted, in place of `minimum_days_ago`; a date includes its whole day.
             person: who said it or is named in it; one word of the name is enough, case and accents do not matter.
             kind: of facts: turn, statement, event, plan, preference, instruction or gist.
@@ -156,7 +156,8 @@ class MemoryReader:
             minimum_importance: 0 to 1.
             offset: how many hits to leave out, at most 10,000: 10 is the second page of 10.
             explain: tell of each hit what its score is made of.
-            now: the time from which ages count; the clock's if not given.
+            now: the time from which ages count; the clock's if not given. Summaries of periods that had not closed by
+                then are not found.
 
         Raises:
             InputError: an argument is not accepted; the message names it.
@@ -170,6 +171,7 @@ class MemoryReader:
             maximum_days_ago,
             since,
             until,
+            grain=grain,
             kind=kind,
             labels={"person": person, "conversation_id": conversation_id, "tag": tag},
             minimum_importance=minimum_importance,
@@ -210,7 +212,8 @@ class MemoryReader:
         Args:
             query: what to look for, at most 10,000 characters.
             max_tokens: what the text of the answer may take, estimated at 4 bytes a token; at most a million.
-            since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone.
+            since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone. A point of a
+                summary is told if all that it tells of lies between these two: its day, else the summary's period.
             until: the newest; a date includes its whole day.
             person: who said it or is named in it.
             tag: of a conversation, or of a durable memory; summaries have none.
@@ -254,6 +257,7 @@ class MemoryReader:
             max_tokens,
             where,
             left_out,
+            now=at,
             retell=lambda shown: self._retellings.of(left_out, shown, now, at),
             keep=keep,
         )
@@ -364,6 +368,7 @@ class MemoryReader:
             tokens,
             self._everything(at),
             exclude,
+            now=at,
             retell=lambda shown: self._retellings.of(exclude, shown, now, at),
         )
 
@@ -433,7 +438,7 @@ class MemoryReader:
             return self._kept(id)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
-        where = Filter(since=start, until=min(end, _clock(now)))
+        where = Filter(since=start, until=end, ends_until=instant_of(_clock(now)))
         segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)

@@ -86,7 +86,8 @@ class Segment:
         self.asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
         self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
         self.dated = _flags(pc.is_valid(self.rows["mentioned_at"]))
-        self._first, self._last = (int(self.ends_at.min()), int(self.ends_at.max())) if len(self) else (0, 0)
+        times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
+        self._first_start, self._first_end, self._last_end = map(int, times)
         #: Of each slot: whether what is said there ends with a question.
         self.slot_asks = np.logical_or.reduceat(self.asks, self.first_row) if len(self) else self.asks
         self.ids = self.rows["id"].combine_chunks()
@@ -108,7 +109,7 @@ class Segment:
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
         """Tell of each row whether it passes; None if all do because they lie in a range of times."""
-        if where.covers(self._first, self._last):
+        if where.covers(self._first_start, self._first_end, self._last_end):
             return None
         return where.mask(self.rows)
 
