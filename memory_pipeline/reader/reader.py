@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -136,7 +135,8 @@ class MemoryReader:
         """Return what is remembered at one grain of a range of days.
 
         With a query, the best matches by words and vectors come first (by words alone if the embedder fails, which the
-        log tells); without one, the newest. All filters are applied before anything is counted, and all that are given
+        log tells); without one, the newest, of working memory the messages, and facts of those that retention has
+        taken. All filters are applied before anything is counted, and all that are given
         must be fulfilled. A summary's age counts from the end of its period, a fact's from when it was said; both ends
         of the range are included. A message gives at most one hit.
 
@@ -180,8 +180,6 @@ class MemoryReader:
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = query_of(query_text)
         if query is None:
-            if grain is Grain.WORKING and where.kind is None:
-                where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
             chosen, total = self._searching.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
