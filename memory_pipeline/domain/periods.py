@@ -331,6 +331,13 @@ class Calendar:
             period = self.children(period)[-1]
         return max(end, self.bounds(period)[1])
 
+    def last_closed(self, grain: Grain, now: datetime) -> Period:
+        """Return the last period of a summary grain that has closed by `now`: no later one can have a summary."""
+        period = self.period(grain, now)
+        while self.closes_at(period) > now:
+            period = Period.containing(grain, period.first_day - _DAY)
+        return period
+
 
 def _date_or_time(text: str) -> date:
     try:

@@ -28,7 +28,8 @@ class Filter:
     """What rows must fulfil, all of it; None leaves a term open.
 
     Attributes:
-        since, until: `ends_at` lies in [since, until].
+        since, until: some of the row's time lies in [since, until]: of a fact the instant, of a summary its period.
+        ends_since, ends_until: `ends_at` lies in [ends_since, ends_until].
         kind: the fact's kind.
         person: who said it, or who is named in it; case and accents do not matter, and one word of the name is enough.
         conversation_id: the conversation that a fact comes from.
@@ -38,28 +39,41 @@ class Filter:
 
     since: datetime | None = None
     until: datetime | None = None
+    ends_since: datetime | None = None
+    ends_until: datetime | None = None
     kind: FactKind | None = None
     person: str | None = None
     conversation_id: str | None = None
     tag: str | None = None
     minimum_importance: float | None = None
 
-    def covers(self, first: int, last: int) -> bool:
-        """Tell whether all rows pass whose `ends_at` lie between two times, in microseconds since 1970."""
+    def covers(self, starts: int, first: int, last: int) -> bool:
+        """Tell whether all rows pass that start at `starts` or later and end between `first` and `last`.
+
+        The times are in microseconds since 1970.
+        """
         others = (self.kind, self.person, self.conversation_id, self.tag, self.minimum_importance)
         return (
             all(term is None for term in others)
-            and (self.since is None or _microseconds(self.since) <= first)
+            and (self.since is None or _microseconds(self.since) <= starts)
             and (self.until is None or last <= _microseconds(self.until))
+            and (self.ends_since is None or _microseconds(self.ends_since) <= first)
+            and (self.ends_until is None or last <= _microseconds(self.ends_until))
         )
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Tell of each row of an index whether it passes."""
         kept = np.ones(rows.num_rows, np.bool_)
         if self.since is not None:
-            kept &= _flags(pc.greater_equal(rows["ends_at"], pa.scalar(self.since, _TIME)))
+            # A period ends before its `ends_at`, a fact at it.
+            since = pa.scalar(self.since, _TIME)
+            kept &= _flags(pc.greater(rows["ends_at"], since)) | _flags(pc.greater_equal(rows["starts_at"], since))
         if self.until is not None:
-            kept &= _flags(pc.less_equal(rows["ends_at"], pa.scalar(self.until, _TIME)))
+            kept &= _flags(pc.less_equal(rows["starts_at"], pa.scalar(self.until, _TIME)))
+        if self.ends_since is not None:
+            kept &= _flags(pc.greater_equal(rows["ends_at"], pa.scalar(self.ends_since, _TIME)))
+        if self.ends_until is not None:
+            kept &= _flags(pc.less_equal(rows["ends_at"], pa.scalar(self.ends_until, _TIME)))
         if self.kind is not None:
             kept &= _flags(pc.equal(rows["kind"], self.kind.value))
         if self.conversation_id is not None:
@@ -86,9 +100,15 @@ class Filter:
         """
         terms = []
         if self.since is not None:
-            terms.append(f"ends_at >= {_timestamp(self.since)}")
+            since = _timestamp(self.since)
+            # The first term says nothing new, but `ends_at` has an index.
+            terms.append(f"ends_at >= {since} AND (ends_at > {since} OR starts_at >= {since})")
         if self.until is not None:
-            terms.append(f"ends_at <= {_timestamp(self.until)}")
+            terms.append(f"starts_at <= {_timestamp(self.until)}")
+        if self.ends_since is not None:
+            terms.append(f"ends_at >= {_timestamp(self.ends_since)}")
+        if self.ends_until is not None:
+            terms.append(f"ends_at <= {_timestamp(self.ends_until)}")
         if self.kind is not None:
             terms.append(f"kind = {_quoted(self.kind.value)}")
         if self.conversation_id is not None:

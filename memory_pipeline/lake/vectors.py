@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import ConfigurationError, shown
 from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, index_tables, table_name
+from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.lance import (
     COMPACT_EVERY,
     ColumnOrdering,
@@ -34,13 +36,13 @@ from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.lake.filters import Filter
     from memory_pipeline.lake.storage import Storage
 
     _Vector = NDArray[np.float32] | Sequence[float]
@@ -74,6 +76,7 @@ _NOTHING = index_schema(0).empty_table()
 _NUMBER = "_rowid"
 _NUMBERED = _NOTHING.select(_FOUND).append_column(_NUMBER, pa.array([], pa.uint64()))
 _NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
+_OLDEST = ColumnOrdering(column_name="ends_at", ascending=True, nulls_first=False)
 _BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
 #: From this many rows on a table has an approximate index; below it, comparing all vectors is faster and exact.
 _APPROXIMATE_FROM = 50_000
@@ -106,6 +109,7 @@ class VectorIndex:
         self._databases = Databases(storage)
         self._embedder: dict[str, object] | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
+        self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
 
     def check(self, embedder: Embedder) -> None:
         """Refuse an embedder that did not make the vectors that are here: they cannot be compared with its own.
@@ -162,6 +166,10 @@ class VectorIndex:
     def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
         """Return the rows whose `ends_at` is latest, newest first: those of `limit` different messages, or more."""
         return self._loop.run(self._newest(scope, grain, where, limit))
+
+    def first_turn(self, scope: Scope) -> datetime | None:
+        """Return when the first message was said of which an agent's table holds the turn; None if it holds none."""
+        return self._loop.run(self._first_turn(scope))
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows of an agent's table, in no order; all columns if none are named."""
@@ -421,6 +429,18 @@ class VectorIndex:
                 taken *= 4
 
         return await self._read(scope, grain, newest, _NOTHING)
+
+    async def _first_turn(self, scope: Scope) -> datetime | None:
+        async def first(table: Any) -> datetime | None:
+            query = table.query().where(Filter(kind=FactKind.TURN).sql()).order_by([_OLDEST]).select(["ends_at"])
+            times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
+            return times[0] if times else None
+
+        version = await self._version(scope, Grain.WORKING) or 0
+        known = self._first_turns.get(scope)
+        if known is None or known[0] != version:
+            known = self._first_turns[scope] = version, await self._read(scope, Grain.WORKING, first, None)
+        return known[1]
 
     async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str] | None) -> pa.Table:
         async def select(table: Any) -> pa.Table:

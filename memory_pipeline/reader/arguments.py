@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.filters import Filter
@@ -36,6 +37,7 @@ def filter_of(
     since: When | None,
     until: When | None,
     *,
+    grain: Grain = Grain.WORKING,
     kind: FactKind | str | None,
     labels: Mapping[str, str | None],
     minimum_importance: float | None,
@@ -47,8 +49,11 @@ def filter_of(
         now: the time from which ages count.
         minimum_days_ago: age of the newest memory wanted.
         maximum_days_ago: age of the oldest.
-        since: a date or a time with its zone, perhaps as text, in place of the greater age.
-        until: likewise, in place of the lesser; of a date the whole day is meant.
+        since: a date or a time with its zone, perhaps as text, in place of the greater age. Ages count from the end of
+            a summary's period; these two find it if any of its period lies between them.
+        until: likewise, in place of the lesser; of a date the whole day is meant. What ended after `now` is never
+            found.
+        grain: what is searched.
         kind: of facts.
         labels: person, conversation_id and tag.
         minimum_importance: 0 to 1.
@@ -65,17 +70,21 @@ def filter_of(
             raise InputError(f"{name} {shown(days)} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
     if since is None and until is None and minimum_days_ago > maximum_days_ago:
         raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
-    # What lies a little ahead of this clock is 0 days old.
-    newest = now - timedelta(days=minimum_days_ago) if minimum_days_ago else now + CLOCK_SKEW
-    first = now - timedelta(days=maximum_days_ago) if since is None else calendar.instant("since", since)
-    last = newest if until is None else calendar.instant("until", until, is_end=True)
-    if since is not None and until is not None and first > last:
+    first = None if since is None else calendar.instant("since", since)
+    last = None if until is None else calendar.instant("until", until, is_end=True)
+    if first is not None and last is not None and first > last:
         raise InputError(f"since {since} is later than until {until}")
+    # What lies a little ahead of this clock is 0 days old.
+    newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
+    if grain is not Grain.WORKING:
+        newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
     for name, label in labels.items():
         label_of(name, label)
     return Filter(
         since=first,
         until=last,
+        ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
+        ends_until=newest,
         kind=_kind(kind),
         minimum_importance=_importance(minimum_importance),
         **labels,

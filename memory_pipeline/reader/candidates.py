@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
@@ -16,7 +18,6 @@ from memory_pipeline.reader.segment import Segment
 from memory_pipeline.reader.tail import Tail
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 #: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
 _OVERFETCH: Final = 5
+_TICK: Final = timedelta(microseconds=1)
 
 
 class Passing(NamedTuple):
@@ -67,6 +69,8 @@ class Candidates:
             parts = [Part(tail, None), *parts]
         segments = [part.segment for part in parts]
         masks = [_both(part.segment.mask(where), part.stands) for part in parts]
+        if _lists_messages(grain, where, query):
+            masks = [_both(mask, part.segment.listed(part.stands)) for mask, part in zip(masks, parts, strict=True)]
         if held is not None:
             return Passing(segments, masks, selection.total(segments, masks))
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
@@ -82,7 +86,10 @@ class Candidates:
         return None if np.isnan(vector[0]) else vector
 
     def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
-        if query is None:
+        if _lists_messages(grain, where, query):
+            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), wanted)
+            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), wanted)])
+        elif query is None:
             rows = self._index.newest(self._scope, grain, where, wanted)
         else:
             rows = self._index.search(self._scope, grain, where, _OVERFETCH * wanted, self.embedded(query), query)
@@ -94,15 +101,31 @@ class Candidates:
         others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
         if where.kind not in {None, FactKind.TURN}:
             return len(index.messages(scope, grain, where) | others)
+        older: set[tuple[str, ...]] = set()
         if grain is Grain.WORKING:
-            where = replace(where, kind=FactKind.TURN)  # each message has one
-        total = index.count(scope, grain, where) + len(others)
+            # Each message has one turn, or had one.
+            older = index.messages(scope, grain, self._older(where)) if where.kind is None else older
+            where = replace(where, kind=FactKind.TURN)
+        total = index.count(scope, grain, where) + len(older) + len(others - older)
         if pending is None or not others:
             return total
         # What is in both was said when the tail's messages were.
         span = pc.min_max(pending["ends_at"]).as_py()
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
-        return total - len(beside & others)
+        return total - len((beside & others) - older)
+
+    def _older(self, where: Filter) -> Filter:
+        """Return the filter for facts of the time before the first turn: retention has taken the turns from there."""
+        first = self._index.first_turn(self._scope)
+        if first is None:
+            return where
+        last = first - _TICK
+        return replace(where, ends_until=last if where.ends_until is None else min(where.ends_until, last))
+
+
+def _lists_messages(grain: Grain, where: Filter, query: str | None) -> bool:
+    """Tell whether messages are asked for, newest first: their sentences would only stand beside them."""
+    return query is None and grain is Grain.WORKING and where.kind is None
 
 
 def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

@@ -292,6 +292,7 @@ def _passes(fact: GraphFact, where: Filter) -> bool:
         all(term is None for term in others)
         and (where.since is None or where.since <= fact.valid_from)
         and (where.until is None or fact.valid_from <= where.until)
+        and (where.ends_until is None or fact.valid_from <= where.ends_until)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -137,7 +136,8 @@ class MemoryReader:
         """Return what is remembered at one grain of a range of days.
 
         With a query, the best matches by words and vectors come first (by words alone if the embedder fails, which the
-        log tells); without one, the newest. All filters are applied before anything is counted, and all that are given
+        log tells); without one, the newest, of working memory the messages, and facts of those that retention has
+        taken. All filters are applied before anything is counted, and all that are given
         must be fulfilled. A summary's age counts from the end of its period, a fact's from when it was said; both ends
         of the range are included. A message gives at most one hit.
 
@@ -148,7 +148,8 @@ class MemoryReader:
             max_results: 1 to 100.
             query_text: what to look for, at most 10,000 characters; None or blank looks for nothing in particular.
             since: the oldest memory wanted, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone; as a text in ISO 8601, too, like all times.
+                with its zone; as a text in ISO 8601, too, like all times. These two find a summary if any of its period
+                lies between them.
             until: the newest memory wanted, in place of `minimum_days_ago`; a date includes its whole day.
             person: who said it or is named in it; one word of the name is enough, case and accents do not matter.
             kind: of facts: turn, statement, event, plan, preference, instruction or gist.
@@ -157,7 +158,8 @@ class MemoryReader:
             minimum_importance: 0 to 1.
             offset: how many hits to leave out, at most 10,000: 10 is the second page of 10.
             explain: tell of each hit what its score is made of.
-            now: the time from which ages count; the clock's if not given.
+            now: the time from which ages count; the clock's if not given. Summaries of periods that had not closed by
+                then are not found.
 
         Raises:
             InputError: an argument is not accepted; the message names it.
@@ -171,6 +173,7 @@ class MemoryReader:
             maximum_days_ago,
             since,
             until,
+            grain=grain,
             kind=kind,
             labels={"person": person, "conversation_id": conversation_id, "tag": tag},
             minimum_importance=minimum_importance,
@@ -179,8 +182,6 @@ class MemoryReader:
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = query_of(query_text)
         if query is None:
-            if grain is Grain.WORKING and where.kind is None:
-                where = replace(where, kind=FactKind.TURN)  # else its sentences would stand beside each message
             chosen, total = self._searching.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
@@ -212,7 +213,8 @@ class MemoryReader:
             query: what to look for, at most 10,000 characters.
             max_tokens: what the text of the answer may take, estimated at 4 bytes a token; at most a million.
             since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone; as a text in
-                ISO 8601, too, like all times.
+                ISO 8601, too, like all times. A point of a summary is told if all that it tells of lies between these
+                two: its day, else the summary's period.
             until: the newest; a date includes its whole day.
             person: who said it or is named in it.
             tag: of a conversation, or of a durable memory; summaries have none.
@@ -257,6 +259,7 @@ class MemoryReader:
             max_tokens,
             where,
             left_out,
+            now=at,
             retell=lambda shown: self._retellings.of(left_out, shown, as_of, at),
             keep=keep,
         )
@@ -370,6 +373,7 @@ class MemoryReader:
             tokens,
             self._everything(at),
             exclude,
+            now=at,
             retell=lambda shown: self._retellings.of(exclude, shown, now, at),
         )
 
@@ -439,7 +443,7 @@ class MemoryReader:
             return self._kept(id)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
-        where = Filter(since=start, until=min(end, self._lake.calendar.moment("now", _clock(now))))
+        where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
         segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)

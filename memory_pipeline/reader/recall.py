@@ -46,8 +46,8 @@ GRAPH: Final = "graph"
 _KEPT, _LEAST_KEPT = 0.3, 120
 #: The share of the budget that facts may fill before summaries are asked.
 _FACTS_FIRST: Final = 0.75
+TIME: Final = pa.timestamp("us", tz="UTC")
 #: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
-_TIME: Final = pa.timestamp("us", tz="UTC")
 _POINT: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
 )
@@ -347,7 +347,7 @@ def points_of(summaries: Segment, calendar: Calendar) -> Segment:
     own = [f"{summary}#{line.number}" for summary, line in zip(ids.to_pylist(), lines, strict=True)]
     whole = zip(rows["starts_at"].take(places).to_pylist(), rows["ends_at"].take(places).to_pylist(), strict=True)
     times = [
-        bounds if line.day is None else (calendar.bounds(Period.containing(Grain.DAILY, line.day))[0],) * 2
+        bounds if line.day is None else calendar.bounds(Period.containing(Grain.DAILY, line.day))
         for bounds, line in zip(whole, lines, strict=True)
     ]
     columns = {name: rows[name].take(places) for name in rows.column_names}
@@ -357,8 +357,8 @@ def points_of(summaries: Segment, calendar: Calendar) -> Segment:
         "speaker": pa.array([line.speaker for line in lines], pa.string()),
         "turn": pa.array([line.number for line in lines], pa.int32()),
         "content": pa.array([line.text for line in lines], pa.string()),
-        "starts_at": pa.array([start for start, _ in times], _TIME),
-        "ends_at": pa.array([end for _, end in times], _TIME),
+        "starts_at": pa.array([start for start, _ in times], TIME),
+        "ends_at": pa.array([end for _, end in times], TIME),
         "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
         "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
     }

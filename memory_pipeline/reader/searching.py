@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,14 +15,14 @@ from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.ranking import Question, weights_for
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
-from memory_pipeline.reader.recall import POINTS, choose, considered, kept, recalled, together
+from memory_pipeline.reader.recall import POINTS, TIME, choose, considered, kept, recalled, together
 from memory_pipeline.reader.retelling import Form
 from memory_pipeline.reader.scoring import score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from datetime import datetime
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 #: So many results are ranked at once; whoever turns to a later page has those before ranked first.
 _RANKED_AT_ONCE = 100
+_TICK: Final = timedelta(microseconds=1)
 
 
 class Searching:
@@ -92,6 +96,7 @@ class Searching:
         where: Filter,
         exclude: Collection[str] = (),
         *,
+        now: datetime,
         retell: Retell,
         keep: Keep = lambda _: (),
     ) -> Recollection:
@@ -102,6 +107,7 @@ class Searching:
             max_tokens: what the answer may take.
             where: what all of it must fulfil.
             exclude: ids of what is left out.
+            now: the time until which is remembered, UTC.
             retell: returns what is not to be told, of those that are left out beside durable memories.
             keep: returns durable memories that fit the question, and may be told.
         """
@@ -109,7 +115,7 @@ class Searching:
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, wanted, text)
         summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
         segments = [*facts, *summaries.values()]
-        masks += [segment.mask(where) for segment in summaries.values()]
+        masks += [self._points_within(grain, segment, where, now) for grain, segment in summaries.items()]
         question = _question(segments, text)
         ranking = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, wanted)
         said = recalled(
@@ -124,6 +130,19 @@ class Searching:
         said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
         lasting = kept(keep(retelling), self._calendar, lambda fact: fact.id in exclude or retelling.hides_fact(fact))
         return choose(said, told, self._calendar, max_tokens, lasting)
+
+    def _points_within(self, grain: Grain, points: Segment, where: Filter, now: datetime) -> NDArray[np.bool_]:
+        """Tell which points pass: of a summary that there was by `now`, and of times that lie in the range."""
+        rows = points.rows
+        last = self._calendar.last_closed(grain, now)
+        mask = pc.less_equal(rows["period"], last.key)  # names of one grain sort as their times do
+        if where.since is not None:
+            mask = pc.and_(mask, pc.greater_equal(rows["starts_at"], pa.scalar(where.since, TIME)))
+        if where.until is not None:
+            # A period ends before its `ends_at`.
+            mask = pc.and_(mask, pc.less_equal(rows["ends_at"], pa.scalar(where.until + _TICK, TIME)))
+        flags: NDArray[np.bool_] = mask.to_numpy().astype(np.bool_)
+        return flags & replace(where, since=None, until=None, ends_since=None, ends_until=None).mask(rows)
 
     def shown(self, text: str, where: Filter, exclude: Collection[str]) -> list[Form]:
         """Return those of some ids that are facts or points, as far as they are found by a question."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors
 
@@ -86,7 +87,8 @@ class Segment:
         self.asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
         self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
         self.dated = _flags(pc.is_valid(self.rows["mentioned_at"]))
-        self._first, self._last = (int(self.ends_at.min()), int(self.ends_at.max())) if len(self) else (0, 0)
+        times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
+        self._first_start, self._first_end, self._last_end = map(int, times)
         #: Of each slot: whether what is said there ends with a question.
         self.slot_asks = np.logical_or.reduceat(self.asks, self.first_row) if len(self) else self.asks
         self.ids = self.rows["id"].combine_chunks()
@@ -108,9 +110,29 @@ class Segment:
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
         """Tell of each row whether it passes; None if all do because they lie in a range of times."""
-        if where.covers(self._first, self._last):
+        if where.covers(self._first_start, self._first_end, self._last_end):
             return None
         return where.mask(self.rows)
+
+    def listed(self, stands: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Tell of each row whether it is a turn, or rests on messages of which no turn stands here.
+
+        Args:
+            stands: which rows count; None for all.
+        """
+        is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
+        turns = is_turn if stands is None else is_turn & stands
+        told = np.zeros(self.messages, np.bool_)
+        told[self.message[turns]] = True
+        sources = self.rows["source_ids"].combine_chunks()
+        several = np.flatnonzero((pc.list_value_length(sources).to_numpy() > 1) & ~told[self.message])
+        if len(several):
+            taken = sources.take(pa.array(several))
+            found = pc.is_in(taken.flatten(), value_set=sources.filter(pa.array(turns)).flatten())
+            of_told = pc.list_parent_indices(taken).filter(found).to_numpy()
+            told[self.message[several[of_told]]] = True
+        flags: NDArray[np.bool_] = is_turn | ~told[self.message]
+        return flags
 
     @property
     def slots(self) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.facts import FactKind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -149,15 +151,19 @@ def _rows(
 
 
 def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
-    """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal."""
+    """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal.
+
+    A message is told by its turn, if that passes.
+    """
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
         rows += segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()
-    rows.sort(key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
+    rows.sort(key=lambda row: (row["kind"] != FactKind.TURN, row["position"] or 0, row["id"]))
     unique: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         unique.setdefault(tuple(row["source_ids"]), row)
-    return [Choice(row, 0.0) for row in list(unique.values())[:count]]
+    chosen = sorted(unique.values(), key=lambda row: (-row["ends_at"].timestamp(), row["id"]))
+    return [Choice(row, 0.0) for row in chosen[:count]]
 
 
 def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:

@@ -84,8 +84,10 @@ def expected(where: Filter) -> set[str]:
         name = None if where.person is None else f" {folded(where.person)} "
         names = [row["speaker"], *(row["entities"] or [])]
         return (
-            (where.since is None or row["ends_at"] >= where.since)
-            and (where.until is None or row["ends_at"] <= where.until)
+            (where.since is None or row["ends_at"] > where.since or row["starts_at"] == row["ends_at"] == where.since)
+            and (where.until is None or row["starts_at"] <= where.until)
+            and (where.ends_since is None or row["ends_at"] >= where.ends_since)
+            and (where.ends_until is None or row["ends_at"] <= where.ends_until)
             and (where.kind is None or row["kind"] == where.kind)
             and (where.conversation_id is None or row["conversation_id"] == where.conversation_id)
             and (where.minimum_importance is None or row["importance"] >= where.minimum_importance)
@@ -104,6 +106,8 @@ filters = st.builds(
     Filter,
     since=st.none() | times,
     until=st.none() | times,
+    ends_since=st.none() | times,
+    ends_until=st.none() | times,
     kind=st.none() | st.sampled_from(FactKind),
     conversation_id=st.none() | texts,
     tag=st.none() | texts,
@@ -145,6 +149,8 @@ def test_no_name_that_passes_in_memory_is_missed_by_the_index(index: VectorIndex
     [
         Filter(since=NOON + timedelta(minutes=30)),
         Filter(until=NOON + timedelta(minutes=30)),
+        Filter(ends_since=NOON + timedelta(minutes=30)),
+        Filter(ends_until=NOON + timedelta(minutes=30)),
         Filter(kind=FactKind.EVENT),
         Filter(person="Anna"),
         Filter(conversation_id="' OR 1=1 --"),
@@ -165,6 +171,8 @@ def test_all_terms_together_must_hold(index: VectorIndex) -> None:
     terms: dict[str, Any] = {
         "since": row["ends_at"],
         "until": row["ends_at"],
+        "ends_since": row["ends_at"],
+        "ends_until": row["ends_at"],
         "kind": FactKind(row["kind"]),
         "person": row["speaker"],
         "conversation_id": row["conversation_id"],
@@ -175,6 +183,8 @@ def test_all_terms_together_must_hold(index: VectorIndex) -> None:
     others: dict[str, Any] = {
         "since": row["ends_at"] + timedelta(microseconds=1),
         "until": row["ends_at"] - timedelta(microseconds=1),
+        "ends_since": row["ends_at"] + timedelta(microseconds=1),
+        "ends_until": row["ends_at"] - timedelta(microseconds=1),
         "kind": FactKind(ROWS[22]["kind"]),
         "person": "nobody",
         "conversation_id": "other",
@@ -193,9 +203,27 @@ def test_a_filter_without_terms_lets_everything_pass(index: VectorIndex) -> None
 def test_times_are_compared_to_the_microsecond_in_any_zone(index: VectorIndex) -> None:
     berlin = timezone(timedelta(hours=1))
     at = datetime(2024, 1, 15, 13, 7, tzinfo=berlin)
-    assert in_memory(Filter(since=at, until=at)) == on_disk(index, Filter(since=at, until=at)) == {"row 7"}
-    later = at + timedelta(microseconds=1)
-    assert in_memory(Filter(since=later, until=later)) == on_disk(index, Filter(since=later, until=later)) == set()
+    for names in (("since", "until"), ("ends_since", "ends_until")):
+        exactly: dict[str, Any] = dict.fromkeys(names, at)
+        where = Filter(**exactly, kind=FactKind.TURN)
+        assert in_memory(where) == on_disk(index, where) == {"row 7"}
+        exactly = dict.fromkeys(names, at + timedelta(microseconds=1))
+        later = Filter(**exactly, kind=FactKind.TURN)
+        assert in_memory(later) == on_disk(index, later) == set()
+
+
+def test_a_summary_passes_if_any_of_its_period_lies_in_the_range(index: VectorIndex) -> None:
+    day, tick = datetime(2024, 1, 16, tzinfo=UTC), timedelta(microseconds=1)
+    for since, until, passes in (
+        (day, day + timedelta(days=1) - tick, True),
+        (day + timedelta(days=1) - tick, None, True),
+        (day + timedelta(days=1), None, False),
+        (None, day, True),
+        (None, day - tick, False),
+    ):
+        where = Filter(since=since, until=until)
+        assert ("daily:16:another" in in_memory(where)) == passes
+        assert on_disk(index, where) == in_memory(where)
 
 
 @pytest.mark.parametrize("year", [1, 999, 1000, 1900, 9999])
@@ -278,5 +306,9 @@ def test_folding_twice_changes_no_more(text: str) -> None:
 def test_what_covers_all_times_lets_all_rows_pass(where: Filter) -> None:
     ends = [row["ends_at"] for row in ROWS]
     first, last = (round(end.timestamp() * 1e6) for end in (min(ends), max(ends)))
-    range_alone = where == Filter(since=where.since, until=where.until)
-    assert where.covers(first, last) == (range_alone and len(in_memory(where)) == len(ROWS))
+    starts = round(min(row["starts_at"] for row in ROWS).timestamp() * 1e6)
+    if where.covers(starts, first, last):
+        assert len(in_memory(where)) == len(ROWS)
+    range_alone = where == Filter(ends_since=where.ends_since, ends_until=where.ends_until)
+    if range_alone:
+        assert where.covers(starts, first, last) == (len(in_memory(where)) == len(ROWS))

@@ -221,12 +221,12 @@ def test_what_is_accepted_finds_nothing_where_there_is_nothing(reader: MemoryRea
 
 
 def test_unless_told_otherwise_the_last_year_is_searched() -> None:
-    assert filtered() == Filter(since=NOON - timedelta(days=365), until=NOON + timedelta(hours=24))
+    assert filtered() == Filter(ends_since=NOON - timedelta(days=365), ends_until=NOON + timedelta(hours=24))
 
 
 def test_ages_count_back_from_now() -> None:
     found = filtered(minimum_days_ago=1.5, maximum_days_ago=30)
-    assert found == Filter(since=NOON - timedelta(days=30), until=NOON - timedelta(hours=36))
+    assert found == Filter(ends_since=NOON - timedelta(days=30), ends_until=NOON - timedelta(hours=36))
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "Pacific/Auckland"])
@@ -246,16 +246,36 @@ def test_times_keep_their_instant_whatever_their_zone() -> None:
     since = datetime(2024, 1, 1, 5, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     until = datetime(2024, 1, 1, 1, 0, 0, 7, tzinfo=BERLIN)
     assert filtered(since=since, until=until) == Filter(
-        since=datetime(2024, 1, 1, tzinfo=UTC), until=datetime(2024, 1, 1, 0, 0, 0, 7, tzinfo=UTC)
+        since=datetime(2024, 1, 1, tzinfo=UTC),
+        until=datetime(2024, 1, 1, 0, 0, 0, 7, tzinfo=UTC),
+        ends_until=NOON + timedelta(hours=24),
     )
 
 
 def test_since_and_until_take_the_place_of_ages() -> None:
     options: dict[str, Any] = {"minimum_days_ago": 3, "maximum_days_ago": 9}
     assert filtered(**options, since=NOON - timedelta(days=20)) == Filter(
-        since=NOON - timedelta(days=20), until=NOON - timedelta(days=3)
+        since=NOON - timedelta(days=20), ends_until=NOON - timedelta(days=3)
     )
-    assert filtered(**options, until=NOON) == Filter(since=NOON - timedelta(days=9), until=NOON)
+    assert filtered(**options, until=NOON) == Filter(
+        ends_since=NOON - timedelta(days=9), until=NOON, ends_until=NOON + timedelta(hours=24)
+    )
+
+
+@pytest.mark.parametrize(
+    ("grain", "now", "last"),
+    [
+        ("daily", "2025-01-09T23:59", "2025-01-09"),
+        ("daily", "2025-01-10T00:00", "2025-01-10"),
+        ("weekly", "2025-01-09T12:00", "2025-01-06"),
+        ("monthly", "2025-02-02T12:00", "2025-01-01"),  # the month holds the week that ends on 2 February
+        ("monthly", "2025-02-03T00:00", "2025-02-01"),
+        ("yearly", "2025-12-31T23:00", "2025-01-01"),
+    ],
+)
+def test_no_summary_is_older_than_the_end_of_its_period(grain: str, now: str, last: str) -> None:
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert filtered(now=at, grain=Grain(grain)).ends_until == datetime.fromisoformat(last).replace(tzinfo=UTC)
 
 
 def test_labels_kinds_and_importance_are_taken_as_they_are() -> None:
@@ -381,7 +401,7 @@ def test_the_ends_of_the_calendar_are_taken_or_refused(reader: MemoryReader, nam
 
 def test_an_age_that_is_replaced_is_not_compared() -> None:
     found = filtered(minimum_days_ago=400, since=date(2020, 1, 1))
-    assert found == Filter(since=datetime(2020, 1, 1, tzinfo=UTC), until=NOON - timedelta(days=400))
+    assert found == Filter(since=datetime(2020, 1, 1, tzinfo=UTC), ends_until=NOON - timedelta(days=400))
 
 
 def test_ages_do_not_depend_on_the_zone_in_which_now_is_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.segment import Segment
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
@@ -146,13 +147,40 @@ def test_a_message_of_many_sentences_is_one_hit(root: str, models: Models, reade
 def test_every_grain_is_found_after_its_period_has_closed(porto: Path, models: Models, grain: str) -> None:
     reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)
     # A year after it ended, the yearly summary is as old as the default range allows.
-    [hit] = reader.search_memory(grain, query_text="Porto", now=datetime(2024, 12, 31, 23, tzinfo=UTC))
+    [hit] = reader.search_memory(grain, query_text="Porto", now=datetime(2025, 1, 1, tzinfo=UTC))
     assert "Porto" in hit.content
     assert str(hit).startswith(f"[{hit.date}] ")
     assert hit.date.isoformat() == {
         "working": "2024-03-12", "daily": "2024-03-12", "weekly": "2024-03-11",
         "monthly": "2024-03-01", "quarterly": "2024-01-01", "yearly": "2024-01-01",
     }[grain]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grain", "first", "last"),
+    [
+        ("daily", "2024-03-12", "2024-03-12"),
+        ("weekly", "2024-03-11", "2024-03-17"),
+        ("monthly", "2024-03-01", "2024-03-31"),
+        ("quarterly", "2024-01-01", "2024-03-31"),
+        ("yearly", "2024-01-01", "2024-12-31"),
+    ],
+)
+def test_a_summary_is_found_by_its_own_dates(porto: Path, models: Models, grain: str, first: str, last: str) -> None:
+    start, end, day = date.fromisoformat(first), date.fromisoformat(last), timedelta(days=1)
+    for rows in (DEFAULT_ROWS, 0):
+        reader = MemoryReader(Lake(str(porto)), ACME, models.embedder, resident_rows=rows)
+
+        def found(since: date | None, until: date | None, reader: MemoryReader = reader) -> list[str]:
+            hits = reader.search_memory(grain, query_text="Porto", since=since, until=until, now=NOW)
+            return [hit.period for hit in hits]
+
+        [own] = found(start, end)
+        assert found(start, start) == found(end, end) == [own]  # any day of the period finds it
+        assert found(None, start - day) == found(end + day, None) == []
+        # Nobody knew of it before it was made, whatever dates are asked for.
+        hits = reader.search_memory(grain, since=start, until=end, now=datetime.combine(end, time(23), UTC))
+        assert list(hits) == []
 
 
 def test_a_yearly_summary_ages_from_the_end_of_its_year(porto: Path, models: Models) -> None:

@@ -64,6 +64,16 @@ def durable(
     return Recalled(name, grain, "2024-01-15T08", date(2024, 1, 1), text, sources, score, "fact")
 
 
+def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
+    """Return a reader of the lake as after retention has taken the facts: the index of working memory is emptied."""
+    shutil.copytree(filled, root)
+    lake = Lake(root)
+    keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
+    empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
+    lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
+    return MemoryReader(lake, ACME, models.embedder)
+
+
 def test_facts_come_first_and_no_summary_of_their_periods(reader: MemoryReader) -> None:
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found[0].content == "Anna: I moved to Porto with my dog Bruno."
@@ -82,13 +92,7 @@ def test_nothing_stands_beside_what_it_was_made_from(reader: MemoryReader) -> No
 
 
 def test_what_only_summaries_remember_is_told_by_them(filled: Path, root: str, models: Models) -> None:
-    """As after retention has taken the facts: the index of working memory is emptied."""
-    shutil.copytree(filled, root)
-    lake = Lake(root)
-    keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
-    empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
-    lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
-    reader = MemoryReader(lake, ACME, models.embedder)
+    reader = without_facts(filled, root, models)
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found
     assert {one.grain for one in found if isinstance(one.grain, Grain)} <= set(SUMMARY_GRAINS)
@@ -124,6 +128,23 @@ def test_filters_hold_for_all_grains(reader: MemoryReader) -> None:
     assert found
     assert all(date(2024, 3, 1) <= one.date <= date(2024, 3, 31) for one in found)
     assert reader.recall("Porto", person="nobody", now=NOW) == []
+
+
+def test_points_of_a_day_are_recalled_by_that_day(filled: Path, root: str, models: Models) -> None:
+    reader = without_facts(filled, root, models)
+    found = reader.recall("Porto violin ferry", since=date(2024, 3, 5), until=date(2024, 3, 5), now=NOW)
+    assert {one.date for one in found} == {date(2024, 3, 5)}
+    assert any("violin" in one.content for one in found if isinstance(one.grain, Grain))
+    assert not reader.recall("Porto violin ferry", since=date(2024, 3, 6), until=date(2024, 3, 6), now=NOW)
+
+
+def test_no_summary_is_recalled_before_its_period_has_closed(filled: Path, root: str, models: Models) -> None:
+    reader = without_facts(filled, root, models)
+    for now in (datetime(2024, 1, 17, 12, tzinfo=UTC), datetime(2024, 2, 2, tzinfo=UTC), NOW):
+        found = reader.recall("Porto", now=now)
+        periods = [Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)]
+        assert periods
+        assert all(CALENDAR.closes_at(one) <= now for one in periods)
 
 
 def test_an_agent_without_memory_recalls_nothing(lake: Lake, models: Models) -> None:
@@ -266,7 +287,8 @@ def test_points_know_their_day_and_who_said_them() -> None:
     found = {row["id"].rpartition("#")[2]: row for row in points.rows.to_pylist()}
     assert sorted(found) == ["0", "2", "3"]
     assert (found["0"]["content"], found["0"]["speaker"]) == ("Anna: I moved.", "Anna")
-    assert found["0"]["starts_at"] == found["0"]["ends_at"] == datetime(2024, 1, 15, tzinfo=UTC)
+    assert found["0"]["starts_at"] == datetime(2024, 1, 15, tzinfo=UTC)
+    assert found["0"]["ends_at"] == datetime(2024, 1, 16, tzinfo=UTC)
     assert found["3"]["speaker"] is None
     assert found["3"]["ends_at"] - found["3"]["starts_at"] == timedelta(days=1)
     assert points.slots == 3

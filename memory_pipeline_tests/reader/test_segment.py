@@ -212,3 +212,26 @@ def test_rows_without_terms_have_no_words() -> None:
 
 def test_a_word_may_be_said_very_often() -> None:
     assert segment([fact("tea " * 70_000)]).times("tea").tolist() == [65_535]
+
+
+def test_facts_are_listed_when_no_turn_of_their_messages_stands() -> None:
+    laid = segment(
+        [
+            fact("one", id="one", sources=["m1"]),
+            fact("sentence of one", id="part", sources=["m1"], kind="statement", position=1),
+            fact("two", 1, id="two", sources=["m2"]),
+            fact("both", 1, id="both", sources=["m1", "m2"], kind="gist", position=2),
+            fact("sentence of three", 2, id="three", sources=["m3"], kind="statement", position=1),
+            fact("three and four", 2, id="others", sources=["m3", "m4"], kind="gist", position=2),
+        ]
+    )
+    ids = laid.ids.to_pylist()
+
+    def listed(*gone: str) -> set[str]:
+        stands = np.array([own not in gone for own in ids])
+        return {own for own, passes in zip(ids, laid.listed(stands) & stands, strict=True) if passes}
+
+    assert listed() == {"one", "two", "three", "others"}
+    assert listed("one") == {"part", "two", "three", "others"}
+    assert listed("one", "two") == {"part", "both", "three", "others"}
+    assert segment([]).listed(None).tolist() == []

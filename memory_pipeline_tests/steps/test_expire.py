@@ -295,6 +295,33 @@ def test_classes_of_working_memory_go_at_their_own_times(lake: Lake, models: Mod
     assert set(lake.tables.read(FACTS)["kind"].to_pylist()) == {"preference"}
 
 
+@pytest.mark.parametrize("resident_rows", [1_000, 0])
+def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Models, resident_rows: int) -> None:
+    configure(lake, "defaults: {retention: {plan: standard}}")
+    said = ["I prefer tea to coffee. My dog is called Bruno. Nice weather.", "I live in Porto."]
+    write(lake, conversation(*said, at="2024-01-16T08:00", conversation_id="c9"), now=SOON)
+    run(lake, models, SOON)
+    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+
+    def listed(**options: Any) -> list[str]:
+        hits = reader.search_memory(now=LATER, **options)
+        assert hits.total == len(hits)
+        return [hit.content for hit in hits]
+
+    assert listed() == [f"Anna: {text}" for text in reversed(said)]
+    expire_at(lake, LATER)
+    assert listed() == ["Anna: I live in Porto.", "Anna: I prefer tea to coffee."]  # each message is one hit
+    assert listed(query_text="tea")[0] == "Anna: I prefer tea to coffee."
+    later = "My bike is blue. I bought it in Oslo."
+    write(lake, conversation(later, at="2024-04-19T08:00", conversation_id="c10"), now=LATER)
+    expected = [f"Anna: {later}", "Anna: I live in Porto.", "Anna: I prefer tea to coffee."]
+    assert listed() == expected
+    run(lake, models, LATER)
+    assert listed() == expected
+    assert listed(until=date(2024, 4, 1)) == expected[1:]
+    assert [hit.content for hit in reader.search_memory(max_results=1, offset=1, now=LATER)] == expected[1:2]
+
+
 def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
     configure(lake, "workspaces: {acme: {retention: {graph: 30d}}}")
     write(
