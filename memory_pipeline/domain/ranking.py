@@ -180,9 +180,13 @@ class Question:
         names = {speaker: set(terms(speaker)) for speaker in speakers}
         places = {speaker: [words.index(part) for part in parts & set(words)] for speaker, parts in names.items()}
         common = {speaker for speaker, parts in names.items() if not parts and speaker[:1].isupper()}
+        before: set[str] = set()
+        done, first = 0, len(composed) - len(composed.lstrip())
         for match in _TOKEN.finditer(composed) if common else ():
-            if (name := _spoken(match)) in common and composed[: match.start()].strip():
-                places[name].append(len(set(terms(composed[: match.start()]))))
+            if (name := _spoken(match)) in common and match.start() > first:
+                before.update(terms(composed[done : match.start()]))
+                done = match.start()
+                places[name].append(len(before))
         about = tuple(
             sorted((speaker for speaker in names if places[speaker]), key=lambda name: (min(places[name]), name))
         )

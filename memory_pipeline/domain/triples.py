@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: Predicates whose object is another name of the subject.
 ALIASES = word_set("is_called also_known_as alias nickname")
 
+#: The predicate whose object is the kind of the subject: ``Anna is_a person``. It relates no two things of a kind.
+KIND = "is_a"
+
 _NEVER_ALIASES = frozenset(["user", "agent"])
 
 #: Predicates that hold one object at a time, unless the configuration says otherwise …

@@ -41,6 +41,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:['’.\-&+][^\W_]+)*[+#]*")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]{1,100})[\"”»]")
 _FIRST_PERSON = frozenset(["i", "me", "my", "mine", "myself", "i'm", "i've", "i'd", "i'll"])
 _SECOND_PERSON = frozenset(["you", "your", "yours", "yourself"])
+_ORDER: Final = itemgetter(0, 1, 2)
 _YEAR: Final = 365.25 * 86_400e6  # microseconds
 
 
@@ -139,7 +140,10 @@ def ranked(
     score of a fact is 1 for each of its ends that the ring goes out from, less the more facts that entity has
     (``1 / log2(1 + facts)``, so that a rare thing counts for more than a person of whom much is known); plus 1.5 times
     the share of the words of its label and other end that stand in the text; plus half its confidence; plus 0.3 if it
-    was said now, half as much a year ago; all of it halved for each ring after the first.
+    was said now, half as much a year ago; all of it halved for each ring after the first. A kind (``Anna is_a person``)
+    leads to no ring.
+
+    Each ring has a share of the limit to itself, lest many facts of the first leave no place for those of the others.
 
     Args:
         graph: where.
@@ -151,27 +155,33 @@ def ranked(
         at: the facts that held then; those that hold if None.
     """
     asked = frozenset(terms(text[:_READ]))
-    found: list[tuple[float, int, str, Layer, int]] = []
+    rings: list[list[tuple[float, int, str, Layer, int]]] = []
     seen: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in graph.layers]
     reached = frontier = np.array(codes, np.int64)
     for ring in range(hops):
         specific = {int(code): float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in frontier}
         ends = [reached]
+        found: list[tuple[float, int, str, Layer, int]] = []
         for place, (layer, around) in enumerate(graph.around(frontier, only_holding=at is None)):
             touching = around if at is None else layer.held_at(around, at)
             rows = touching[~np.isin(touching, seen[place])]
             seen[place] = np.concatenate([seen[place], rows])
-            ends += [numbers[rows] for numbers in layer.ends]
+            leading = rows[layer.leads[rows]]
+            ends += [numbers[leading] for numbers in layer.ends]
             if len(rows) > _COMPARED:
                 rows = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
             scores = 0.5**ring * _scores(layer, rows, specific, asked, now)
             ids = layer.rows["id"].take(pa.array(rows)).to_pylist()
             times = (-layer.updated_at[rows]).tolist()
             found += zip((-scores.round(6)).tolist(), times, ids, repeat(layer), rows.tolist(), strict=False)
+        rings.append(sorted(found, key=_ORDER))
         everything = np.unique(np.concatenate(ends))
         frontier, reached = np.setdiff1d(everything, reached), everything
-    found.sort(key=itemgetter(0, 1, 2))
-    return [(layer, row, -score) for score, _, _, layer, row in found[:limit]], sum(map(len, seen))
+    share = limit // (hops + 1)
+    first = [fact for ring in rings for fact in ring[:share]]
+    others = sorted((fact for ring in rings for fact in ring[share:]), key=_ORDER)
+    best = sorted([*first, *others[: limit - len(first)]], key=_ORDER)
+    return [(layer, row, -score) for score, _, _, layer, row in best], sum(map(len, seen))
 
 
 def _scores(

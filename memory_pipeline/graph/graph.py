@@ -144,6 +144,8 @@ class Graph:
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
         """Return the entities that facts lead to from one, in either direction, nearest first, then by id.
 
+        A kind (``Anna is_a person``) is no neighbour, and leads to none: else all things of a kind would be neighbours.
+
         Args:
             name: where to begin: an entity, or an alias of it.
             depth: steps, 1 to 6.

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.triples import KIND
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -114,6 +116,12 @@ class Layer:
         """Return the row that was last said of those with a source (end 0) or target (end 1); None if there is none."""
         row = self._newest[end][code] if code < len(self._newest[end]) else -1
         return None if row < 0 else int(row)
+
+    @cached_property
+    def leads(self) -> NDArray[np.bool_]:
+        """Of each row, whether its source and target are related by it: they are not if one is the other's kind."""
+        related: NDArray[np.bool_] = pc.not_equal(self.rows["label"], KIND).to_numpy(zero_copy_only=False)
+        return related
 
     @cached_property
     def _valid_from(self) -> NDArray[np.int64]:

@@ -77,14 +77,13 @@ class Snapshot:
             yield layer, self.visible(place, layer.touching(codes), only_holding=only_holding)
 
     def led_to(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the entities at the other ends of all facts that hold of some, each perhaps several times."""
-        return np.concatenate(
-            [
-                layer.ends[1 - end][self.visible(place, layer.rows_of(codes, end))]
-                for place, layer in enumerate(self.layers)
-                for end in (0, 1)
-            ]
-        )
+        """Return the entities at the other ends of the facts that relate some, each perhaps several times."""
+        found = []
+        for place, layer in enumerate(self.layers):
+            for end in (0, 1):
+                rows = self.visible(place, layer.rows_of(codes, end))
+                found.append(layer.ends[1 - end][rows[layer.leads[rows]]])
+        return np.concatenate(found)
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.operations import Verb
+from memory_pipeline.domain.triples import KIND
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.writer.moments import Moments
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
     from memory_pipeline.lake import Lake
 
-#: The predicate by which an entity is added without saying more of it.
-KIND = "is_a"
 _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
 
 

@@ -211,3 +211,19 @@ def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) ->
     for hops in (-1, 4, True, 1.0):
         with pytest.raises(InputError, match="hops"):
             graph.search("Anna", hops=hops)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hops", "limit", "outer"), [(1, 5, 0), (2, 5, 1), (2, 10, 3), (3, 8, 4), (2, 1, 0), (2, 20, 8)]
+)
+def test_many_facts_of_the_first_ring_leave_places_for_the_others(
+    lake: Lake, hops: int, limit: int, outer: int
+) -> None:
+    pairs = [f"INSERT Anna | knows | P{number}" for number in range(8)]
+    pairs += [f"INSERT P{number} | lives_in | C{number}" for number in range(8)]
+    pairs += [f"INSERT C{number} | located_in | L{number}" for number in range(8)]
+    tell(lake, *pairs)
+    found = graph_of(lake).search("What of Anna?", limit, hops=hops, now=hour(2))
+    assert len(found) == min(limit, 8 * hops)
+    assert sum("Anna" not in (fact.source, fact.target) for fact in found) == outer
+    assert [fact.score for fact in found] == sorted((fact.score for fact in found), reverse=True)

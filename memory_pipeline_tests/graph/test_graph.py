@@ -190,6 +190,18 @@ def test_a_cycle_ends_and_nobody_is_a_neighbour_of_itself(lake: Lake) -> None:
     assert graph_of(lake).neighbors("A", 6) == [Neighbor("B", 1), Neighbor("C", 1)]
 
 
+def test_things_of_one_kind_are_no_neighbours_by_it(lake: Lake) -> None:
+    kinds = [f"INSERT {name} | is_a | person" for name in "ABCDE"]
+    land(lake, {ACME: told("\n".join(line.replace(" | ", "|") for line in kinds[:3]), ["m1"], hour(0))})
+    tell(lake, *kinds[3:], "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | D", at=hour(1))
+    graph = graph_of(lake)
+    assert graph.neighbors("A", 2) == [Neighbor("B", 1), Neighbor("C", 2)]
+    assert graph.neighbors("E", 6) == graph.neighbors("person") == []
+    assert graph.facts_about("person").total == 5
+    around = graph.search("", names=["A"], hops=2, now=hour(2))
+    assert {(fact.source, fact.target) for fact in around} == {("A", "person"), ("A", "B"), ("B", "person"), ("B", "C")}
+
+
 def test_aliases_are_no_neighbours_and_lead_on(graph: Graph) -> None:
     found = graph.neighbors("Annie", 2)
     assert found == [Neighbor("Bruno", 1), Neighbor("figs", 1), Neighbor("Rome", 1)]

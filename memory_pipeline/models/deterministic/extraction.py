@@ -14,8 +14,7 @@ from memory_pipeline.models.deterministic.dates import DateMention, dates_in, wi
 from memory_pipeline.models.deterministic.durable import SUPPOSED, Durable, durable_in
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
-from memory_pipeline.models.deterministic.triples import operations_in
-from memory_pipeline.models.deterministic.triples.operations import own_sentences
+from memory_pipeline.models.deterministic.triples import Assertions
 from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ CONFIDENCE: Final = {
     FactKind.STATEMENT: 0.6,
 }
 _NAME: Final = "deterministic-3"
-#: Of a message so many sentences are read for what they change in the graph: more is no conversation.
-_READ_FOR_OPERATIONS: Final = 500
+#: Of a message so many sentences are read: more is no conversation. The turn holds the rest, too.
+MOST_SENTENCES: Final = 1_000
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 
@@ -48,7 +47,8 @@ class DeterministicExtractor:
     Every message of a user or an assistant gives its turn, verbatim; and each sentence that asserts something a fact,
     once. The turn carries what a user's simple assertions change in the graph; a fact that holds until it is revoked
     says as what it is to be kept, by :func:`durable.durable_in`. Sentences in a language without a known
-    English word are kept if they are long enough, since no cue applies.
+    English word are kept if they are long enough, since no cue applies. Of a message the first 1,000 sentences are read
+    (:data:`MOST_SENTENCES`), so that the work for a message is bounded; what comes after them is in its turn alone.
 
     ``importance`` begins at 0.3 and adds:
 
@@ -103,25 +103,21 @@ class DeterministicExtractor:
         return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
 
     def _facts(self, message: Message) -> list[Fact]:
-        sentences = sentences_of(message.content)
+        sentences = sentences_of(message.content, MOST_SENTENCES)
         names = names_in(sentences, message.name)
         said_on = message.sent_at.astimezone(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
-        operations = operations_in(sentences[:_READ_FOR_OPERATIONS], message, names)
-        own = {id(sentence) for sentence in own_sentences(sentences, message.content)}
-
-        def said(sentence: Sentence) -> Sequence[Operation]:
-            """Return what one sentence changes; where the message changes nothing, none of its sentences does."""
-            is_whole = id(sentence) in own
-            return operations_in([sentence], message, names) if operations or not is_whole else ()
-
+        assertions = Assertions(message, sentences, names)
+        own = set(map(id, assertions.sentences))
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if message.role is Role.USER and id(sentence) in own and not _asks(sentence):
-                durable = durable_in(sentence, message.name or "User", said, has_date=bool(mentions))
+            if id(sentence) in own and not _asks(sentence):
+                durable = durable_in(
+                    sentence, message.name or "User", assertions.operations_of, has_date=bool(mentions)
+                )
             # What is to be kept is remembered, too, where it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue
@@ -152,7 +148,7 @@ class DeterministicExtractor:
             confidence=CONFIDENCE[FactKind.TURN],
             mentioned_at=first_date,
         )
-        return [replace(turn, operations=tuple(operations)), *facts.values()]
+        return [replace(turn, operations=tuple(assertions.operations())), *facts.values()]
 
 
 def _kept(fact: Fact, durable: Durable | None) -> Fact:

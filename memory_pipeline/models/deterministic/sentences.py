@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.words import parts_of, word_set
@@ -71,14 +72,20 @@ class Sentence:
         return "?" in self.text[-4:] or "？" in self.text[-2:] or "؟" in self.text[-2:]
 
 
-def sentences_of(text: str) -> list[Sentence]:
-    """Return the sentences of a message, in order."""
-    return [
-        Sentence.of(piece)
+def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
+    """Return the sentences of a message, in order.
+
+    Args:
+        text: the message.
+        most: only so many of the first sentences; all of them if None.
+    """
+    pieces = (
+        piece
         for paragraph in _paragraphs(text)
         for sentence in _split(paragraph)
         for piece in _pieces(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
-    ]
+    )
+    return list(map(Sentence.of, islice(pieces, most)))
 
 
 def _paragraphs(text: str) -> Iterator[str]:

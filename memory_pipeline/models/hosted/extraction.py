@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -23,6 +23,7 @@ from memory_pipeline.domain.triples import Triple, about, fold, standing
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES
 from memory_pipeline.models.deterministic.sentences import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, read_extraction, schema_of
@@ -262,10 +263,11 @@ class HostedExtractor:
 
         What rules find in the messages' words overrules another date: a model may have taken "today" for its own day.
         """
-        said: list[DateMention] = []
-        for message in cited:
-            day = message.sent_at.astimezone(self._zone).date()
-            said += [mention for sentence in sentences_of(message.content) for mention in dates_in(sentence, day)]
+        said = [
+            mention
+            for message in cited
+            for mention in _dates_said(message.content, message.sent_at.astimezone(self._zone).date())
+        ]
         said_days = {mention.day for mention in said}
         # What the model alone wrote into its sentence counts only if it is near, where the messages speak of a day.
         supported = [m for m in own if not said or m.day in said_days or abs(m.day - said_on) <= _NEAR]
@@ -300,6 +302,13 @@ class HostedExtractor:
                 cut = f" … ({len(message.content):,} characters)" if len(message.content) > _CONTEXT else ""
                 content = f"{message.content[:_CONTEXT]}{cut}"
                 yield Line(number, f"(context, not to be cited) {when} {message.role}:", content)
+
+
+@lru_cache(maxsize=32)
+def _dates_said(content: str, said_on: date) -> tuple[DateMention, ...]:
+    """Return the dates that a message mentions. Many facts may cite one long message, which is read once."""
+    sentences = sentences_of(content, MOST_SENTENCES)
+    return tuple([mention for sentence in sentences for mention in dates_in(sentence, said_on)])
 
 
 def _version(settings: Settings) -> str:

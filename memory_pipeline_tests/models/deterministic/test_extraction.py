@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -197,32 +196,6 @@ def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: s
         assert 0.05 <= fact.importance <= 1
         assert round(fact.importance, 2) == fact.importance
         assert 0 < fact.confidence <= 1
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a",
-        ".",
-        "I ",
-        "I went to Paris. ",
-        "on 7 May ",
-        "in a ",
-        "last ",
-        "Anna ",
-        '"Ab cd ',
-        "also, ",
-        "by the ",
-        "please ",
-        "不",
-    ],
-)
-def test_a_long_message_ends(unit: str) -> None:
-    # What is quadratic takes hours.
-    began = time.process_time()
-    turn, *_ = EXTRACTOR.facts_of([said(unit * (200_000 // len(unit)))])
-    assert turn.kind is FactKind.TURN
-    assert time.process_time() - began < 20
 
 
 def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:

@@ -10,7 +10,7 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -18,11 +18,17 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.operations import Operation, Verb
+from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
-from memory_pipeline.models.deterministic.triples import confidence_of, operations_in
+from memory_pipeline.models.deterministic.triples import Assertions, confidence_of
 from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE, PATTERNS, PROPERTIES, Form
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.domain.conversations import Message
 
 SAMPLES = Path(__file__).parent
 SAMPLED = ("seen", "unseen", "fresh")
@@ -34,7 +40,11 @@ class Score(NamedTuple):
 
 
 def operations(text: str, name: str | None = "Anna", role: Role = Role.USER) -> list[Operation]:
-    return operations_in(sentences_of(text), said(text, name=name, role=role))
+    return asserted(sentences_of(text), said(text, name=name, role=role))
+
+
+def asserted(sentences: Sequence[Sentence], message: Message) -> list[Operation]:
+    return Assertions(message, sentences, names_in(sentences, message.name)).operations()
 
 
 def triples(text: str, name: str | None = "Anna") -> list[str]:
@@ -263,7 +273,7 @@ def test_the_time_is_linear() -> None:
         best = []
         for _ in range(3):
             began = time.process_time()
-            operations_in(sentences, message)
+            asserted(sentences, message)
             best.append(time.process_time() - began)
         return min(best)
 
@@ -274,7 +284,7 @@ def test_one_huge_word_and_one_huge_sentence() -> None:
     word = "a" * 1_000_000
     assert triples(word) == triples(f"I like {word}") == []
     huge = Sentence.of("I like " + "very " * 100_000 + "old cars")
-    assert operations_in([huge], said("x")) == []
+    assert asserted([huge], said("x")) == []
 
 
 WORDS = st.sampled_from(
@@ -322,8 +332,8 @@ def test_the_time_it_was_said_decides_nothing_but_its_own() -> None:
     text = "I live in Porto and my birthday is 3 May."
     sentences = sentences_of(text)
     later = datetime(2026, 1, 1, tzinfo=UTC)
-    assert [str(made) for made in operations_in(sentences, said(text))] == [
-        str(made) for made in operations_in(sentences, said(text, at=later))
+    assert [str(made) for made in asserted(sentences, said(text))] == [
+        str(made) for made in asserted(sentences, said(text, at=later))
     ]
 
 

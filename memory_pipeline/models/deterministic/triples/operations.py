@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.operations import MAX_TERM, Operation, snake_case
-from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import MAX_LENGTH
 from memory_pipeline.models.deterministic.triples import cues
 from memory_pipeline.models.deterministic.triples.objects import Objects
@@ -33,7 +32,7 @@ from memory_pipeline.models.deterministic.triples.subjects import Subject, Subje
 from memory_pipeline.models.deterministic.triples.verbs import FORMS, Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
     from memory_pipeline.domain.conversations import Message
@@ -60,44 +59,61 @@ _VERBS: Final = frozenset(FORMS) | {
 _FAR: Final = 2 * MAX_LENGTH
 
 
-def operations_in(
-    sentences: Sequence[Sentence], message: Message, found_names: Sequence[Sequence[str]] | None = None
-) -> list[Operation]:
-    """Return what a user's message asserts, in order, each once; of any other message nothing.
+class Assertions:
+    """What the sentences of one message assert; only a user's do. Each text is read once.
 
     Pure: it depends on the message alone.
 
     Args:
-        sentences: the message's sentences, as :func:`sentences.sentences_of` gives them.
         message: who said it, and when.
-        found_names: the names in each sentence, if somebody has looked for them already.
+        sentences: the message's sentences, as :func:`sentences.sentences_of` gives them.
+        names: the names in each of them, as :func:`names.names_in` gives them.
+
+    Attributes:
+        sentences: those that the user says in their own words; none of anybody else's message.
     """
-    if message.role is not Role.USER:
-        return []
-    speaker = message.name or "User"
-    said_on = message.sent_at.astimezone(UTC).date()
-    named = names_in(sentences, message.name) if found_names is None else found_names
-    names = frozenset(word.lower() for found in named for name in found for word in name.split())
-    triples = dict.fromkeys(
-        triple
-        for sentence in own_sentences(sentences, message.content)
-        if len(sentence.words) > 1 and len(sentence.text) <= MAX_LENGTH and not sentence.is_question
-        for triple in _Reading(sentence, speaker, names, said_on).triples()
-    )
-    return [
-        Operation.of(
-            triple.verb.value,
-            triple.subject,
-            triple.predicate,
-            triple.object,
-            confidence=confidence_of(triple.predicate),
-            message_ids=(message.id,),
-            event_at=message.sent_at,
-            conversation_id=message.conversation_id,
-        )
-        for triple in triples
-        if snake_case(triple.predicate) and all(term.strip() and len(term) <= MAX_TERM for term in triple[1:])
-    ]
+
+    def __init__(self, message: Message, sentences: Sequence[Sentence], names: Iterable[Iterable[str]]) -> None:
+        self.sentences = list(_own_sentences(sentences, message.content)) if message.role is Role.USER else []
+        self._message = message
+        self._said_on = message.sent_at.astimezone(UTC).date()
+        self._names = frozenset(word.lower() for found in names for name in found for word in name.split())
+        self._read: dict[str, tuple[Triple, ...]] = {}
+
+    def operations(self) -> list[Operation]:
+        """Return what the message asserts, in order, each once."""
+        return self._operations(self.sentences)
+
+    def operations_of(self, sentence: Sentence) -> list[Operation]:
+        """Return what one sentence asserts, as if it stood in the message."""
+        return self._operations([sentence])
+
+    def _operations(self, sentences: Iterable[Sentence]) -> list[Operation]:
+        triples = dict.fromkeys(triple for sentence in sentences for triple in self._triples(sentence))
+        return [
+            Operation.of(
+                triple.verb.value,
+                triple.subject,
+                triple.predicate,
+                triple.object,
+                confidence=confidence_of(triple.predicate),
+                message_ids=(self._message.id,),
+                event_at=self._message.sent_at,
+                conversation_id=self._message.conversation_id,
+            )
+            for triple in triples
+            if snake_case(triple.predicate) and all(term.strip() and len(term) <= MAX_TERM for term in triple[1:])
+        ]
+
+    def _triples(self, sentence: Sentence) -> tuple[Triple, ...]:
+        if len(sentence.words) < 2 or len(sentence.text) > MAX_LENGTH or sentence.is_question:
+            return ()
+        found = self._read.get(sentence.text)
+        if found is None:
+            speaker = self._message.name or "User"
+            found = tuple(_Reading(sentence, speaker, self._names, self._said_on).triples())
+            self._read[sentence.text] = found
+        return found
 
 
 def confidence_of(predicate: str) -> float:
@@ -106,7 +122,7 @@ def confidence_of(predicate: str) -> float:
     return CONFIDENCE[predicate.partition("_")[0] + "_"] if known is None else known
 
 
-def own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
+def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
     """Yield the sentences that do not stand in quotes, which may run over several: "I like tea. I hate it," she said.
 
     A sentence is looked for shortly after the one before, so that the time stays linear. One that is not found there
