@@ -7,6 +7,7 @@
     ├── ConfigurationError    a setting is wrong, or two settings contradict each other
     ├── LakeError             the lake could not do what was asked
     │   ├── CommitConflictError    other writers kept winning; nothing was written, try again
+    │   ├── DamagedError           a file of the lake cannot be read; `memory-pipeline repair` rebuilds what it can
     │   └── QualityError           what was made is wrong; it was not indexed, and nothing is made from it
     └── ModelError            a model could not be reached, or its answers failed the checks
 
@@ -15,6 +16,11 @@ Whatever else comes out of this package is a bug, or an error of the operating s
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class MemoryPipelineError(Exception):
@@ -37,7 +43,23 @@ class CommitConflictError(LakeError):
     """Other writers kept changing the same partition; nothing was written."""
 
 
-class QualityError(LakeError):
+class _PartitionsError(LakeError):
+    """An error of some partitions; others were not concerned.
+
+    Attributes:
+        keys: which; empty where nobody can tell.
+    """
+
+    def __init__(self, message: str, keys: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.keys = frozenset(keys)
+
+
+class DamagedError(_PartitionsError):
+    """Files of the lake are missing or cannot be read, and reading them again does not help."""
+
+
+class QualityError(_PartitionsError):
     """Rows that were made are wrong; they are not indexed, not entered in the ledger, and nothing is made from them."""
 
 

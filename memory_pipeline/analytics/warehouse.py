@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from memory_pipeline.analytics.catalogue import catalogue
 from memory_pipeline.analytics.sources import SOURCES, Sources
 from memory_pipeline.analytics.state import State, inputs, is_fresh, made_digest, sql_digest, tables_of, versions
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import DamagedError, InputError, shown
+from memory_pipeline.lake.damage import damaged_error
 from memory_pipeline.lake.marts import Marts, Replaced
+from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.sql import connect
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Warehouse:
         self._connection = connect()
         self._connection.execute("SET enable_profiling = 'no_output'")
         self._registered: set[str] = set()
+        self._damaged: set[str] = set()  # marts whose files cannot be read
         self._look()
 
     def _look(self) -> None:
@@ -124,6 +127,7 @@ class Warehouse:
 
         Raises:
             InputError: there is no mart of such a name.
+            DamagedError: files that some marts are made from cannot be read; all others have been made.
         """
         for name in names:
             if self.model(name).folder != "marts":
@@ -131,16 +135,24 @@ class Warehouse:
                 raise InputError(f"SQL model {shown(name)} is no mart; there are: {marts}")
         self._look()
         wanted = {*names, *(read for name in names for read in self._catalogue.needed(name))}
+        failed: dict[str, DamagedError] = {}
         for model in self._catalogue.among("marts"):
             if model.name in wanted:
-                built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
+                try:
+                    built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
+                except DamagedError as error:
+                    failed[model.name] = error
+                    continue
                 if model.name in names:
                     yield model.name, built
+        if failed:
+            raise DamagedError(f"marts {', '.join(failed)} were not made: {next(iter(failed.values()))}")
 
     def _build(self, model: Model, *, full: bool) -> Built:
         """Make one mart; those that it reads are up to date."""
         started, read_before = time.perf_counter(), self._read
         name, storage = model.name, self._lake.storage
+        full = full or name in self._damaged
         before = State.read(storage, name)
         seen = versions(self._sources, tables_of(self._catalogue, name))
         if not full and before is not None and self._is_fresh(name):
@@ -165,6 +177,7 @@ class Warehouse:
             if replaced.changed:  # what has expired must not stay in files of before; readers look again
                 self._lake.tables.purge_path(f"marts/{name}")
         replace(after, made=made_digest(replaced.files)).write(storage, name)
+        self._damaged.discard(name)
         self._fresh[name] = True
         months = len(stale) if model.incremental else 0
         return self._built(name, replaced, months, self._read - read_before, started)
@@ -220,18 +233,42 @@ class Warehouse:
     def _is_fresh(self, name: str) -> bool:
         if name not in self._fresh:
             self._fresh[name] = is_fresh(self._catalogue, self._sources, self._lake.storage, self._marts, name)
-        return self._fresh[name]
+        return self._fresh[name] and name not in self._damaged
 
     def _retrying(self, action: Callable[[], _Result]) -> _Result:
-        """Do something again, over the lake as it is then, when files were removed while they were read."""
-        for _ in range(_ATTEMPTS - 1):
+        """Do something again, over the lake as it is then, when files were removed while they were read.
+
+        Marts that are damaged are not read: what they hold is worked out anew.
+
+        Raises:
+            DamagedError: files of the lake's tables cannot be read.
+        """
+        for attempt in range(_ATTEMPTS):
             try:
                 return action()
             except Exception as error:
-                if not _is_missing_file(error):
+                if isinstance(error, DamagedError) or attempt == _ATTEMPTS - 1:
                     raise
+                if not _is_missing_file(error) or attempt == _ATTEMPTS - 2:
+                    self._note_damage(error)
             self._look()
-        return action()
+        raise AssertionError("unreachable")
+
+    def _note_damage(self, error: Exception) -> None:
+        """Find out which marts are damaged, after a query failed; raise the error if it is for another reason.
+
+        Raises:
+            DamagedError: files of the lake's tables cannot be read.
+        """
+        marts = self._marts.damaged(model.name for model in self._catalogue.among("marts")) - self._damaged
+        self._damaged |= marts
+        if marts:
+            return
+        for spec in TABLES.values():
+            files = self._lake.tables.damaged(spec)
+            if files.num_rows:
+                raise damaged_error(spec, files) from error
+        raise error
 
 
 def stale_marts(lake: Lake) -> list[Model]:

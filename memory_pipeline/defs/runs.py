@@ -6,7 +6,7 @@ to coarse, so that each sees what the one below it has just made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.models.selection import Models
@@ -52,10 +53,18 @@ def run_all(
     did, if a night was to be made. Uses the Dagster instance of ``DAGSTER_HOME`` if that is set, so that
     ``dagster dev`` shows the runs, else one that is forgotten.
 
-    Whatever a step raises comes through; what was made before it stands, and the next run goes on from there.
+    Partitions that cannot be made, because a file is damaged or what was made is wrong, keep no others from being made,
+    but for the coarser ones above them; nor do marts keep memory from being made. Whatever else a step raises comes
+    through at once. What was made stands, and the next run goes on from there.
+
+    Raises:
+        QualityError: what was made of some partitions is wrong.
+        DamagedError: some partitions, or what they are made from, cannot be read.
     """
     partitions = Partitions(settings.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
+    failed: list[Exception] = []
+    not_made: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
         for grain in Grain:
             yield grain
@@ -63,11 +72,16 @@ def run_all(
                 periods = grain_status(lake, grain, settings.start, now).pending
             else:
                 periods = periods_in(lake, grain, *between, now)
+            above = {lake.calendar.ancestor(period, grain) for period in not_made}
+            periods = [period for period in periods if period not in above]
             done = GrainRun(grain, periods, 0, 0)
             if periods:
-                assets = grain_assets(grain, models, partitions, lake.calendar)
+                raised: list[Exception] = []
+                assets = grain_assets(grain, models, partitions, lake.calendar, on_error=raised.append)
                 config = {"ops": {f"make_{grain}": {"config": {"periods": [period.key for period in periods]}}}}
-                made = _materializations(_run(grain.value, [assets], resource, instance, config))
+                made = _materializations(_run(grain.value, [assets], resource, instance, config, raised))
+                not_made |= {Period(grain, key) for error in raised for key in _keys_of(error)}
+                failed += raised
                 changed = sum(bool(_value(event, "changed")) for event in made)
                 table = [event for event in made if event.asset_key == dg.AssetKey(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
@@ -81,7 +95,16 @@ def run_all(
         if nights:
             yield keep_nights(lake, settings, models, nights, partitions, resource, instance)
         if stale_marts(lake):
-            _run("marts", mart_assets(lake.calendar.timezone), resource, instance, {})
+            raised = []
+            marts = mart_assets(lake.calendar.timezone, on_error=raised.append)
+            _run("marts", marts, resource, instance, {}, raised)
+            failed += raised
+    if failed:
+        raise failed[0]
+
+
+def _keys_of(error: Exception) -> Collection[str]:
+    return error.keys if isinstance(error, QualityError | DamagedError) else ()
 
 
 def keep_nights(
@@ -119,14 +142,23 @@ def _run(
     resource: LakeResource,
     instance: dg.DagsterInstance,
     config: dict[str, Any],
+    raised: Sequence[Exception] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
+    """Run assets; what is `raised` of partitions alone is left to the caller, all else comes through."""
+    result = dg.materialize(
         assets,
         resources={"memory": resource},
         instance=instance,
         run_config={**config, **_QUIET},
         tags={_MADE: what},  # the job's name tells nothing
+        raise_on_error=raised is None,
     )
+    for error in raised or ():
+        if not isinstance(error, QualityError | DamagedError):
+            raise error
+    if not result.success and not raised:
+        raise dg.Failure(f"the run that makes {what} failed: {result.get_failed_step_keys()}", allow_retries=False)
+    return result
 
 
 def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:

@@ -15,7 +15,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake.schemas import EXPIRATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -58,6 +58,10 @@ class Marks:
     def through(self, scope: Scope, kept: Kept) -> str | None:
         """Return the key of the last period that expired; None where nothing did."""
         return self._through.get(kept, {}).get(scope)
+
+    def latest(self, classes: Iterable[Kept]) -> str:
+        """Return the key of the last period up to which anybody's memory of some classes expired; empty for none."""
+        return max((self._latest.get(kept, "") for kept in classes), default="")
 
     def mask(self, rows: pa.Table, kept: Kept) -> NDArray[np.bool_]:
         """Tell of each row whether it has expired, were it of the class `kept`.

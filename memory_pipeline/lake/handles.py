@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from memory_pipeline.lake.attempts import OvertakenError, Turn
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.damage import damaged_log, is_damage
 from memory_pipeline.lake.partitions import without_metadata
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
 
-#: What is raised of a table whose log cannot be read.
-UNREADABLE = DeltaError
 #: Only a purge takes away what the log says of the past.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
@@ -173,7 +172,9 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
             if is_of_store(error) and (is_final(error) or look >= BEGINNINGS - 1):
                 raise in_words(error, f"table {path}") from error
             if look == _LOOKS - 1:
-                raise
+                if not is_damage(error) and not isinstance(error, DeltaError):
+                    raise
+                raise damaged_log(path, error) from error
             handle = None
             time.sleep(0.01 * 2**look)
         else:

@@ -3,6 +3,9 @@
 It is what tells "there was nothing to remember" from "nobody has looked yet", and "up to date" from "late data has
 come": a period is stale when the digest of what it is made from is no longer the one that the ledger holds. It holds
 no time of the clock, so that two lakes made from the same journal are equal.
+
+What it says can be found out again: where a file of it is damaged, its periods count as not entered. Those that hold
+rows are then pending, and are entered again once they have been made.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ class Ledger:
         if periods is not None:
             wanted = {period.key for period in periods}
             keys &= {Entry(asset, period, "", "", 0, 0).bucket for period in wanted}
-        rows = self._tables.read(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
+        rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
             # Of older lakes there are none of these.
             row["period"]: Entry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
@@ -105,13 +108,13 @@ class Ledger:
                     row |= {"expired": max(1, row["rows"] - left), "unfinished": 0}
             return pa.Table.from_pylist(rows, schema=LEDGER.schema)
 
-        self._tables.transform(LEDGER, buckets, noted)
+        self._tables.transform(LEDGER, buckets, noted, remade=buckets)
 
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
         """Return what is entered of periods of some assets, for :meth:`record` to compare."""
         wanted = {(asset, period.key) for period in periods for asset in assets}
         buckets = {Entry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
-        rows = self._tables.read(LEDGER, buckets).to_pylist() if buckets else []
+        rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
         return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
 
     def record(self, entries: Iterable[Entry], seen: Seen | None = None) -> bool:
@@ -143,5 +146,6 @@ class Ledger:
             )
             return pa.concat_tables([old.filter(pc.invert(replaced)), new])
 
-        self._tables.transform(LEDGER, {row["bucket"] for row in rows}, merged)
+        buckets = {row["bucket"] for row in rows}
+        self._tables.transform(LEDGER, buckets, merged, remade=buckets)
         return is_entered

@@ -14,13 +14,15 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.attempts import OvertakenError, persistently
+from memory_pipeline.lake.damage import FAILURES, is_damage
 from memory_pipeline.lake.handles import HOOKS, newest, overtaking, turn_at
 from memory_pipeline.lake.marks import Mark
 from memory_pipeline.lake.troubles import is_of_store
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from memory_pipeline.lake.storage import Storage
 
@@ -72,6 +74,25 @@ class Marts:
         rows, size = (int(pc.sum(actions[column]).as_py() or 0) for column in ("num_records", "size_bytes"))
         return rows, size
 
+    def damaged(self, names: Iterable[str]) -> set[str]:
+        """Return which of some marts are there and cannot be read; reads all of their rows."""
+        found = set()
+        for name in names:
+            try:
+                mart = self.dataset(name)
+                for _ in [] if mart is None else mart.to_batches():
+                    pass
+            except (DamagedError, *FAILURES) as error:
+                if not isinstance(error, DamagedError) and not is_damage(error):
+                    raise
+                found.add(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Delete a mart. The next run makes it again."""
+        self._handles.pop(name, None)
+        self._storage.remove(_path(name))
+
     def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
         """Make `rows` all that a mart holds, or all that it holds of some values of a column, in one commit.
 
@@ -121,7 +142,7 @@ class Marts:
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
         with overtaking(self._storage, _path(name), table, mark):
-            if _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows):
+            if _holds(table, wanted, rows):
                 # An attempt that seemed to fail may have written it.
                 return Replaced(bool(mark.made()), _paths(table))
             listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
@@ -158,6 +179,16 @@ def _path(name: str) -> str:
 
 def _paths(table: DeltaTable) -> frozenset[str]:
     return frozenset(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+
+
+def _holds(table: DeltaTable, wanted: pc.Expression | None, rows: pa.Table) -> bool:
+    """Tell whether a mart holds just these rows; one that is damaged does not."""
+    try:
+        return _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows)
+    except FAILURES as error:
+        if isinstance(error, FileNotFoundError) or not is_damage(error):  # others may have removed it
+            raise
+        return False
 
 
 def _is_equal(present: pa.Table, rows: pa.Table) -> bool:

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import UUID
 
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.claims import Claims
-from memory_pipeline.lake.handles import UNREADABLE, newest
+from memory_pipeline.lake.handles import newest
 from memory_pipeline.lake.purging import Purged
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Ent
             files = [entry for entry in storage.list(path) if entry.path.endswith(".parquet")]
             try:
                 table = newest(storage, path) if files else None
-            except UNREADABLE:  # from a log that cannot be read nobody can tell
+            except DamagedError:  # from a log that cannot be read nobody can tell
                 continue
             if table is not None:
                 # What the log says was removed is not left behind: the next purge takes it.

@@ -13,7 +13,7 @@ from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.tables import Change, Replacement, Tables, changed_keys, sorted_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from memory_pipeline.domain.conversations import Rejection
     from memory_pipeline.lake.schemas import TableSpec
@@ -44,19 +44,18 @@ class OverlaidTables(Tables):
         self._base = base
         self._over: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
 
-    def read(
+    def _read(
         self,
         spec: TableSpec,
-        keys: Collection[str] | None = None,
-        *,
-        columns: Collection[str] | None = None,
-        where: pc.Expression | None = None,
-        **fixed: str,
+        keys: Collection[str] | None,
+        columns: Collection[str] | None,
+        where: pc.Expression | None,
+        fixed: Mapping[str, str],
+        remade: Collection[str] | None,
     ) -> pa.Table:
-        """Return rows as :meth:`Tables.read` does, with what was replaced here."""
         over = self._replaced(spec, fixed)
         below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
-        parts = [self._base.read(spec, below, columns=columns, where=where, **fixed)]
+        parts = [self._base._read(spec, below, columns, where, fixed, remade)]
         for key, rows in over.items():
             if keys is None or key in keys:
                 found = rows if where is None else rows.filter(where)
@@ -78,9 +77,12 @@ class OverlaidTables(Tables):
         """Return the version of the table below."""
         return self._base.version(spec)
 
-    def transform(self, spec: TableSpec, keys: Collection[str], change: Change, **fixed: str) -> Replacement:
+    def transform(
+        self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
+    ) -> Replacement:
         """Replace partitions in memory."""
-        old = sorted_rows(self.read(spec, keys, **fixed), spec)
+        read = self.read_sound if frozenset(keys) <= frozenset(remade) else self.read
+        old = sorted_rows(read(spec, keys, **fixed), spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec)
         column = new.column(spec.partition_by[-1])
@@ -88,6 +90,6 @@ class OverlaidTables(Tables):
             self._replaced(spec, fixed)[key] = new.filter(pc.equal(column, key))
         return Replacement(frozenset(changed), new)
 
-    def _replaced(self, spec: TableSpec, fixed: dict[str, str]) -> dict[str, pa.Table]:
+    def _replaced(self, spec: TableSpec, fixed: Mapping[str, str]) -> dict[str, pa.Table]:
         values = tuple(fixed[name] for name in spec.partition_by[:-1])
         return self._over.setdefault((spec.name, values), {})

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from memory_pipeline.lake.attempts import Turn, persistently
+from memory_pipeline.lake.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.dropping import Dropping, Gone, Verdict
 from memory_pipeline.lake.handles import Handles, commit, exchange, make, newest, overtaking, version_of
 from memory_pipeline.lake.marks import Mark
@@ -84,17 +85,23 @@ class Tables:
             columns: the columns to read; all of them if not given.
             where: a condition on the rows.
             fixed: the value of each partition column before the last.
+
+        Raises:
+            DamagedError: files cannot be read.
         """
-        failed_at = None
-        while True:
-            table = self._handles.latest(_path(spec))
-            version = version_of(table)
-            try:
-                return read(self._storage, _files(table, spec, keys, fixed), spec, columns, where)
-            except FileNotFoundError:
-                if version == failed_at:  # nobody has removed what is missing
-                    raise
-                failed_at = version
+        return self._read(spec, keys, columns, where, fixed, ())
+
+    def read_sound(
+        self,
+        spec: TableSpec,
+        keys: Collection[str] | None = None,
+        *,
+        columns: Collection[str] | None = None,
+        where: pc.Expression | None = None,
+        **fixed: str,
+    ) -> pa.Table:
+        """Return rows as :meth:`read` does, without those of damaged files, for callers that make these again."""
+        return self._read(spec, keys, columns, where, fixed, None)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the names of the partitions that have rows, sorted; reads no rows."""
@@ -146,26 +153,61 @@ class Tables:
             return ds.dataset(without_metadata(spec.schema).empty_table())
         return dataset(self._storage, files, spec)
 
+    def damaged(self, spec: TableSpec) -> pa.Table:
+        """Return the files of a table that cannot be read, as its log lists them, with the reason; reads all rows.
+
+        Raises:
+            DamagedError: its log cannot be read.
+        """
+        files = _files(self._handles.latest(_path(spec)), spec)
+        return pa.table({"path": []}) if files is None else damaged_files(self._storage, files, spec)
+
+    def drop_files(self, spec: TableSpec, paths: Collection[str]) -> None:
+        """Take files out of a table, in one commit, without reading them: they are damaged.
+
+        Raises:
+            CommitConflictError: other writers kept changing the table.
+        """
+        gone = set(paths)
+
+        def those(files: pa.Table) -> dict[str, Verdict]:
+            return {path: Verdict(0, None) for path in files.column("path").to_pylist() if path in gone}
+
+        self._without(spec, None, {}, those)
+
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
         """Make `rows` all that the named partitions hold, in one commit; a partition that is equal is not written.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
-        return self.transform(spec, keys, lambda _: rows, **fixed)
+        return self.transform(spec, keys, lambda _: rows, remade=keys, **fixed)
 
-    def transform(self, spec: TableSpec, keys: Collection[str], change: Change, **fixed: str) -> Replacement:
+    def transform(
+        self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
+    ) -> Replacement:
         """Replace the named partitions by what `change` makes of them, in one commit.
 
         `change` gets their rows and returns those that shall stand in their place. It may take its time: nobody waits
         for it. It is called again with newer rows when another writer came first, so it must have no effects.
 
+        Args:
+            spec: the table.
+            keys: values of the last partition column.
+            change: what to make of the rows.
+            remade: the partitions of which `change` needs no old rows to make all new ones. Where files of these are
+                damaged, it gets the rows of the others, and the partition is written.
+            fixed: the value of each partition column before the last.
+
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
+            DamagedError: files of other partitions than `remade` cannot be read; nothing was written.
         """
-        return self._changed(spec, keys, change, fixed)
+        return self._changed(spec, keys, change, frozenset(remade), fixed)
 
-    def transform_parts(self, spec: TableSpec, keys: Collection[str], parts: Parts, **fixed: str) -> frozenset[str]:
+    def transform_parts(
+        self, spec: TableSpec, keys: Collection[str], parts: Parts, *, remade: Collection[str] = (), **fixed: str
+    ) -> frozenset[str]:
         """Replace the named partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
 
         Returns:
@@ -173,9 +215,10 @@ class Tables:
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
+            DamagedError: files of other partitions than `remade` cannot be read; nothing was written.
             LakeError: the disk that holds temporary files takes no more.
         """
-        return self._changed(spec, keys, parts, fixed).changed
+        return self._changed(spec, keys, parts, frozenset(remade), fixed).changed
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
         """Remove the named partitions, or all, in one commit, without reading or writing rows.
@@ -279,12 +322,40 @@ class Tables:
 
         return persistently(attempt, f"table {path}", aim, self._handles.turn(path))
 
+    def _read(
+        self,
+        spec: TableSpec,
+        keys: Collection[str] | None,
+        columns: Collection[str] | None,
+        where: pc.Expression | None,
+        fixed: Mapping[str, str],
+        remade: Collection[str] | None,
+    ) -> pa.Table:
+        failed_at = None
+        while True:
+            table = self._handles.latest(_path(spec))
+            version = version_of(table)
+            files = _files(table, spec, keys, fixed)
+            try:
+                return read(self._storage, files, spec, columns, where)
+            except FAILURES as error:
+                if isinstance(error, FileNotFoundError) and version != failed_at:  # somebody may have removed it
+                    failed_at = version
+                    continue
+                sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
+            return read(self._storage, sound, spec, columns, where)
+
     def _changed(
-        self, spec: TableSpec, keys: Collection[str], change: Change | Parts, fixed: Mapping[str, str]
+        self,
+        spec: TableSpec,
+        keys: Collection[str],
+        change: Change | Parts,
+        remade: frozenset[str],
+        fixed: Mapping[str, str],
     ) -> Replacement:
         turn, mark = self._handles.turn(_path(spec)), Mark[Replacement](self._storage, _path(spec))
         return persistently(
-            lambda: self._transformed(spec, keys, change, fixed, turn, mark),
+            lambda: self._transformed(spec, keys, change, remade, fixed, turn, mark),
             f"table {spec.name}",
             f"replace {', '.join(sorted(keys)[:3])}…",
             turn,
@@ -295,6 +366,7 @@ class Tables:
         spec: TableSpec,
         keys: Collection[str],
         change: Change | Parts,
+        remade: frozenset[str],
         fixed: Mapping[str, str],
         turn: Turn,
         mark: Mark[Replacement],
@@ -305,8 +377,8 @@ class Tables:
             if (made := mark.made()) is not None:
                 return made
             if isinstance(change, Parts):
-                return self._written_in_parts(table, spec, keys, change, fixed, mark)
-            return self._written(table, spec, keys, change, fixed, mark)
+                return self._written_in_parts(table, spec, keys, change, remade, fixed, mark)
+            return self._written(table, spec, keys, change, remade, fixed, mark)
         finally:
             # After a lost attempt, too: to open the table anew would read its log again.
             self._handles.give_back(_path(spec), table)
@@ -317,17 +389,16 @@ class Tables:
         spec: TableSpec,
         keys: Collection[str],
         change: Change,
+        remade: frozenset[str],
         fixed: Mapping[str, str],
         mark: Mark[Replacement],
     ) -> Replacement:
-        if table is None:
-            old = spec.schema.empty_table()
-        else:
-            with overtaking(self._storage, _path(spec), table):
-                old = read(self._storage, _files(table, spec, keys, fixed), spec)
+        old, damaged = spec.schema.empty_table(), set[str]()
+        if table is not None:
+            old, _, damaged = self._old_rows(table, spec, _files(table, spec, keys, fixed), remade, None)
         old = sorted_rows(old, spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
-        changed = changed_keys(old, new, spec)
+        changed = changed_keys(old, new, spec) | damaged
         if not changed:
             return Replacement(frozenset(), new)
         if table is None:  # the rows were made of nothing, which its first version holds
@@ -337,12 +408,30 @@ class Tables:
         self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
         return replacement
 
+    def _old_rows(
+        self,
+        table: DeltaTable,
+        spec: TableSpec,
+        files: pa.Table | None,
+        remade: Collection[str],
+        where: pc.Expression | None,
+    ) -> tuple[pa.Table, pa.Table | None, set[str]]:
+        """Return the rows of files, the files that could be read, and the partitions of those that could not."""
+        try:
+            with overtaking(self._storage, _path(spec), table):
+                return read(self._storage, files, spec, where=where), files, set()
+        except FAILURES as error:
+            sound, keys = sound_files(self._storage, files, spec, error, remade)
+        with overtaking(self._storage, _path(spec), table):
+            return read(self._storage, sound, spec, where=where), sound, keys
+
     def _written_in_parts(
         self,
         table: DeltaTable | None,
         spec: TableSpec,
         keys: Collection[str],
         parts: Parts,
+        remade: frozenset[str],
         fixed: Mapping[str, str],
         mark: Mark[Replacement],
     ) -> Replacement:
@@ -352,11 +441,10 @@ class Tables:
         changed: set[str] = set()
         with Spool(spec, without_metadata(spec.schema)) as spool:
             for number, condition in enumerate(parts.conditions):
-                with overtaking(self._storage, _path(spec), table):
-                    old = read(self._storage, files, spec, where=condition)
+                old, files, damaged = self._old_rows(table, spec, files, remade, condition)
                 old = sorted_rows(old, spec)
                 new = sorted_rows(parts.change(number, old).select(spec.schema.names).cast(spec.schema), spec)
-                changed |= changed_keys(old, new, spec)
+                changed |= changed_keys(old, new, spec) | damaged
                 spool.add(new)
                 del old, new  # or they would stand beside those of the next part
             replacement = Replacement(frozenset(changed), spec.schema.empty_table())
@@ -402,7 +490,7 @@ class Tables:
             verdicts: Mapping[str, Verdict] = {}
             if table is not None and files is not None and files.num_rows:
                 with overtaking(self._storage, _path(spec), table, mark):
-                    verdicts = judge(files)
+                    verdicts = self._judged(spec, files, judge)
                     concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
                     for path, key in zip(concerned["path"].to_pylist(), keys_of(concerned, spec), strict=True):
                         counts[key] = counts.get(key, 0) + verdicts[path].gone
@@ -413,6 +501,15 @@ class Tables:
             return counts, verdicts.keys()
 
         return persistently(attempt, f"table {spec.name}", "remove rows of it", turn)
+
+    def _judged(
+        self, spec: TableSpec, files: pa.Table, judge: Callable[[pa.Table], Mapping[str, Verdict]]
+    ) -> Mapping[str, Verdict]:
+        try:
+            return judge(files)
+        except pa.ArrowException as error:  # of a file that is missing, the caller looks first whether it was removed
+            sound_files(self._storage, files, spec, error)
+            raise
 
 
 def _path(spec: TableSpec) -> str:

@@ -16,8 +16,10 @@ from memory_pipeline.domain.facts import Extraction, Passage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.retention import Kept
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake.damage import REMEDY
 from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.rows import facts_to_rows, message_digest, row_operations, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.steps.digests import Digests, marks_of
@@ -80,7 +82,27 @@ def read_hours(
     """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
     messages = sorted(rows_to_messages(rows), key=_order)
-    return _reading(extractor, messages, old, Marks.of(lake.tables))
+    marks = Marks.of(lake.tables)
+    _refuse_lost(lake, hours, messages, old, marks)
+    return _reading(extractor, messages, old, marks)
+
+
+def _refuse_lost(lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: Marks) -> None:
+    """Raise if the messages of an hour are lost: its facts are all that is left of them, and are not to go too."""
+    there = {message.hour.key for message in messages}
+    expired = marks.latest([Kept.CONVERSATIONS])
+    without = {key for key in old["period"].unique().to_pylist() if key > expired} - there
+    if not without:
+        return
+    entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in without])
+    forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
+    lost = sorted(key for key, entry in entries.items() if entry.rows > entry.expired and key not in forgotten)
+    if lost:
+        raise DamagedError(
+            f"table messages: {entries[lost[0]].rows:,} messages of {lost[0]} are not there any more; what was found "
+            f"in them stays as it is; {REMEDY}",
+            lost,
+        )
 
 
 def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: Marks) -> Reading:
@@ -100,8 +122,13 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
         if any(message.role.is_memorable for message in group)
     ]
     wanted = {(_key(passage), passage.digest) for passage in passages}
-    # A passage of which a row is wrong is made again as a whole.
-    unsound = {key for key, is_sound in zip(_keys(old), are_sound(old), strict=True) if not is_sound}
+    ids = {_key(passage): {message.id for message in passage.messages} for passage in passages}
+    # A passage of which a row is wrong, or rests on something else, is made again as a whole.
+    unsound = {
+        key
+        for key, is_sound, sources in zip(_keys(old), are_sound(old), old["message_ids"].to_pylist(), strict=True)
+        if not is_sound or not ids.get(key, set()).issuperset(sources)
+    }
     stands = [
         fallback is None and (key, source_digest) in wanted and key not in unsound
         for key, fallback, source_digest in zip(
@@ -159,7 +186,10 @@ def extract_facts(
         made[share] = _made(hours, rows, reading.messages, found)
         return rows
 
-    changed = replace_in_shares(lake, FACTS, [hour.key for hour in hours], shares, extracted)
+    keys = [hour.key for hour in hours]
+    # Facts whose messages may have expired can be all that is left of them.
+    expired = Marks.of(lake.tables).latest([Kept.CONVERSATIONS])
+    changed = replace_in_shares(lake, FACTS, keys, shares, extracted, {key for key in keys if key > expired})
     sizes = lake.tables.sizes(FACTS)
     return [
         replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
@@ -201,7 +231,12 @@ def _made(
 def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
     """Return the old rows of passages that wait for a budget: what was known of them stays known."""
     waiting = {key for key, extraction in found.items() if extraction.is_waiting}
-    left = reading.old.filter(pa.array([key in waiting for key in _keys(reading.old)], pa.bool_()))
+    said = {message.id for message in reading.messages}
+    is_left = [
+        key in waiting and said.issuperset(sources)
+        for key, sources in zip(_keys(reading.old), reading.old["message_ids"].to_pylist(), strict=True)
+    ]
+    left = reading.old.filter(pa.array(is_left, pa.bool_()))
     return left.filter(pc.invert(pc.is_in(left["id"], reading.carried["id"].combine_chunks())))
 
 

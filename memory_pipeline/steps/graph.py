@@ -125,10 +125,13 @@ def refold(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Tabl
     """
     configuration = lake.configuration()
     vocabularies = {owner_of(scope): configuration.vocabulary(scope) for scope in scopes}
-    made_from = _made_from(lake, vocabularies)
+    made_from, unsound = _made_from(lake, vocabularies, after)
     wanted = _digests(after, vocabularies)
     stale = {
-        owner: scope for scope in scopes for owner in [owner_of(scope)] if made_from.get(owner) != wanted.get(owner)
+        owner: scope
+        for scope in scopes
+        for owner in [owner_of(scope)]
+        if made_from.get(owner) != wanted.get(owner) or owner in unsound
     }
     if not stale:
         return frozenset()
@@ -143,7 +146,8 @@ def refold(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Tabl
         parts = [GRAPH_FACTS.schema.empty_table()]
         for owner, operations in present.items():
             graph, vocabulary = graphs.get(owner), vocabularies[owner]
-            if graph is not None and graph["source_digest"][0].as_py() == came_from.get(owner):
+            is_level = graph is not None and graph["source_digest"][0].as_py() == came_from.get(owner)
+            if graph is not None and is_level and owner not in unsound:
                 rows = _with_changes(stale[owner], vocabulary, graph, old_operations[owner], operations)
             else:
                 triples = fold(stale[owner], rows_to_operations(operations), vocabulary)
@@ -152,7 +156,7 @@ def refold(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Tabl
             parts.append(rows.set_column(rows.schema.get_field_index("source_digest"), "source_digest", made))
         return pa.concat_tables(part.cast(GRAPH_FACTS.schema) for part in parts)
 
-    return lake.tables.transform(GRAPH_FACTS, stale, folded).changed
+    return lake.tables.transform(GRAPH_FACTS, stale, folded, remade=stale).changed
 
 
 def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before: pa.Table, after: pa.Table) -> pa.Table:
@@ -200,10 +204,20 @@ def _said(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
     return said
 
 
-def _made_from(lake: Lake, owners: Iterable[str]) -> dict[str, str]:
-    """Return the source digest of each agent that has a graph."""
-    rows = lake.tables.read(GRAPH_FACTS, list(owners), columns=("owner", "source_digest"))
-    return dict(zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True))
+def _made_from(lake: Lake, owners: Iterable[str], operations: pa.Table) -> tuple[dict[str, str], set[str]]:
+    """Return the source digest of each agent that has a graph, and the agents whose graph rests on something else too.
+
+    Args:
+        lake: where.
+        owners: the agents.
+        operations: that their graphs are to be made from.
+    """
+    columns = ("owner", "source_digest", "evidence")
+    rows = lake.tables.read_sound(GRAPH_FACTS, list(owners), columns=columns)
+    is_known = pc.is_in(pc.list_flatten(rows["evidence"]), operations["evidence_id"].combine_chunks())
+    unsound = rows["owner"].take(pc.list_parent_indices(rows["evidence"]).filter(pc.invert(is_known)))
+    made_from = dict(zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True))
+    return made_from, set(unsound.unique().to_pylist())
 
 
 def _digests(operations: pa.Table, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:

@@ -108,7 +108,7 @@ def is_recalled(text: str) -> bool:
 
 def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
     """Return by check which rows fail it."""
-    wrong = {"unique_ids": _twice(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
+    wrong = {"unique_ids": _twice(rows["id"]) | _elsewhere(rows), "fed_back_recall": _recalled(rows["content"])}
     if "key_points" in rows.column_names:
         wrong["empty_summaries"] = _empty(rows)
         wrong["orphaned_sources"] = _astray(rows)
@@ -121,6 +121,12 @@ def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
         encoded = ids.combine_chunks().dictionary_encode().indices.to_numpy()
         found = np.bincount(encoded)[encoded] > 1
     return found
+
+
+def _elsewhere(rows: pa.Table) -> NDArray[np.bool_]:
+    """Tell which ids name another partition than the one that their rows are in."""
+    named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
+    return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _recalled(contents: pa.ChunkedArray) -> NDArray[np.bool_]:

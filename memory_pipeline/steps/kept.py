@@ -111,8 +111,11 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 
 def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, Kept]:
-    """Return how far the memories of each agent were kept, by owner."""
-    rows = map(Kept.of_row, tables.read(UPKEEP, workspaces).to_pylist())
+    """Return how far the memories of each agent were kept, by owner.
+
+    Agents whose row is in a damaged file count as never kept, so that all their nights are made again.
+    """
+    rows = map(Kept.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
@@ -125,7 +128,7 @@ def write_kept(tables: Tables, scopes: Iterable[Scope], kept: Iterable[Kept]) ->
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])
 
     workspaces = {owner.partition("~")[0] for owner in owners.to_pylist()}
-    return bool(tables.transform(UPKEEP, workspaces, merged).changed) if workspaces else False
+    return bool(tables.transform(UPKEEP, workspaces, merged, remade=workspaces).changed) if workspaces else False
 
 
 def _parted(text: str) -> tuple[str, str]:

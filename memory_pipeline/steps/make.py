@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
-from memory_pipeline.errors import QualityError
+from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -79,12 +79,14 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
     Raises:
         ConfigurationError: the embedder is not the one that made the vectors which are there.
         QualityError: what was made of some partitions is wrong; all others have been made.
+        DamagedError: some partitions, or what they are made from, cannot be read; all others have been made.
     """
     lake.index.adopt(models.embedder)
     asked = sorted(set(periods), key=lambda period: period.key)
     weights = weights_of(lake, grain, asked)
     waiting = [*batches_of(weights, grain, asked)][::-1]
-    refused: list[QualityError] = []
+    refused: list[QualityError | DamagedError] = []
+    not_made: list[str] = []
     while waiting:
         batch = waiting.pop()
         started = time.perf_counter()
@@ -99,11 +101,12 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
             try:
                 shares = shares_of(lake, weights, grain, batch)
                 made, spent, is_entered = _made(lake, models, grain, batch, affected, shares, seen)
-            except QualityError as error:
+            except (QualityError, DamagedError) as error:
                 # What is wrong keeps nothing else from being made: the batch is halved until it stands alone.
                 made, spent = [], {}
                 if len(batch) == 1:
                     refused.append(error)
+                    not_made.append(batch[0].key)
                 else:
                     half = len(batch) // 2
                     waiting += [batch[half:], batch[:half]]
@@ -126,8 +129,8 @@ def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) ->
             own = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
             yield replace(part, seconds=seconds / len(batch), usage=own)
     if refused:
-        others = f" ({len(refused) - 1:,} more partitions were refused)" if len(refused) > 1 else ""
-        raise QualityError(f"{refused[0]}{others}")
+        others = f" ({len(refused) - 1:,} more partitions were not made)" if len(refused) > 1 else ""
+        raise type(refused[0])(f"{refused[0]}{others}", not_made) from refused[0]
 
 
 def _made(

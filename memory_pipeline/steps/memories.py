@@ -138,7 +138,8 @@ def refold(lake: Lake, embedder: Embedder, scopes: Collection[Scope], known: pa.
     """
     owners = {owner_of(scope): scope for scope in scopes}
     wanted = _digests(lake, owners)
-    held = lake.tables.read(MEMORIES, owners, columns=("owner", "is_newest", "source_digest", "embed_model"))
+    columns = ("owner", "is_newest", "source_digest", "embed_model")
+    held = lake.tables.read_sound(MEMORIES, owners, columns=columns)
     made_from = dict(zip(held["owner"].to_pylist(), held["source_digest"].to_pylist(), strict=True))
     lacking = held.filter(pc.and_(held["is_newest"], _has_none(held, embedder)))
     stale = {owner: scope for owner, scope in owners.items() if made_from.get(owner) != wanted.get(owner)}
@@ -165,7 +166,7 @@ def refold(lake: Lake, embedder: Embedder, scopes: Collection[Scope], known: pa.
         ]
         return pa.concat_tables(parts)
 
-    return lake.tables.transform(MEMORIES, stale, folded).changed
+    return lake.tables.transform(MEMORIES, stale, folded, remade=stale).changed
 
 
 def _embed(
@@ -217,7 +218,7 @@ def _waiting(lake: Lake, hours: list[Period]) -> set[Scope]:
     entries = lake.ledger.entries(MEMORIES_ASSET, hours)
     if not any(entry.unfinished for entry in entries.values()):
         return set()
-    return scopes_in(lake.tables.read(MEMORIES, columns=_AGENT, where=_LACKING))
+    return scopes_in(lake.tables.read_sound(MEMORIES, columns=_AGENT, where=_LACKING))
 
 
 def _unfinished(lake: Lake, owners: Collection[str]) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""What is to be done: read from the journal and the ledger alone, without opening a table of memory.
+"""What is to be done: read from the journal, the ledger and the tables' logs alone, without reading rows of memory.
 
 Pending hours come from the journal. A summary is stale when its period has closed and the digest of its sources is
 not the one that it was made from; so what a crash left undone, and what late data changed, is found again whatever
-Dagster remembers of it.
+Dagster remembers of it. A partition that the table has and the ledger does not know, or the other way round, is pending
+too: one of them was damaged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -86,6 +88,9 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
             )
         }
         pending |= {Period(grain, key) for key, entry in memories.items() if key >= first_key and entry.unfinished}
+        at_odds = _at_odds(lake.tables.keys(FACTS), table)
+        at_odds |= set(lake.tables.keys(MESSAGES)) - lake.ledger.entries(MESSAGES_ASSET).keys()
+        pending |= {Period(grain, key) for key in at_odds if key >= first_key}
     else:
         pending, still_open, early = set(), set(), set()
         for period, digest in _wanted(lake, grain).items():
@@ -96,6 +101,8 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
                 still_open.add(period)
             elif entry is None or entry.input_digest != digest or not _is_complete(entry, index.get(period.key)):
                 pending.add(period)
+        at_odds = _at_odds(lake.tables.keys(SUMMARIES, grain=grain.value), table)
+        pending |= {period for key in at_odds if (period := Period(grain, key)).first_day >= start} - still_open
     return GrainStatus(
         grain=grain,
         made=_periods(grain, (key for key, entry in table.items() if entry.rows > entry.expired)),
@@ -179,6 +186,17 @@ def _is_complete(table: Entry, index: Entry | None) -> bool:
 def _is_level(table: Entry, derived: Entry | None) -> bool:
     """Tell whether what is made from a table was made from what it holds."""
     return derived is not None and derived.input_digest == table.output_digest
+
+
+def _at_odds(present: Iterable[str], entries: Mapping[str, Entry]) -> set[str]:
+    """Return the partitions that a table has and the ledger does not know, or that the ledger knows and are not there.
+
+    Args:
+        present: the partitions of the table that have rows.
+        entries: of the ledger.
+    """
+    expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
+    return (set(present) - entries.keys()) | (expected - set(present))
 
 
 def _periods(grain: Grain, keys: Iterable[str]) -> list[Period]:

@@ -82,6 +82,7 @@ def replace_in_shares(
     keys: Collection[str],
     shares: Sequence[Share],
     change: Callable[[Share, pa.Table], pa.Table],
+    remade: Collection[str] = (),
     **fixed: str,
 ) -> frozenset[str]:
     """Replace partitions, in one commit, by what `change` makes of each share's rows; return those that changed.
@@ -92,17 +93,18 @@ def replace_in_shares(
         keys: of the partitions.
         shares: in order; together everybody.
         change: as :meth:`~memory_pipeline.lake.tables.Tables.transform` takes it, for one share.
+        remade: likewise.
         fixed: the value of each partition column before the last.
     """
     if len(shares) == 1:
-        return lake.tables.transform(spec, keys, lambda old: change(shares[0], old), **fixed).changed
+        return lake.tables.transform(spec, keys, lambda old: change(shares[0], old), remade=remade, **fixed).changed
 
     def changed(number: int, old: pa.Table) -> pa.Table:
         give_back()  # what the share before took
         return change(shares[number], old)
 
     parts = Parts([each for share in shares if (each := share.where) is not None], changed)
-    return lake.tables.transform_parts(spec, keys, parts, **fixed)
+    return lake.tables.transform_parts(spec, keys, parts, remade=remade, **fixed)
 
 
 def _key(scope: Scope) -> _Key:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,11 +17,12 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.domain.summaries import Assignment, Material, Summarizer, Summary
+from memory_pipeline.domain.summaries import Assignment, Material, Summarizer, Summary, summary_id
+from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import rows_to_facts, rows_to_summaries
-from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.guard import are_sound
@@ -100,6 +102,8 @@ def read_sources(
     marks = Marks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
     rows = _read(lake, grain, [child.key for child in parents], share)
+    if grain is Grain.DAILY:
+        _refuse_orphans(lake, rows, marks, share)
     known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
@@ -122,6 +126,31 @@ def read_sources(
     return sources
 
 
+def _refuse_orphans(lake: Lake, facts: pa.Table, marks: Marks, share: Share) -> None:
+    """Raise if facts rest on messages that are not there and have not expired: no day is made from them.
+
+    Of hours whose messages cannot be read nobody can tell; their facts are all that is left.
+    """
+    hours = set(facts["period"].unique().to_pylist())
+    said = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
+    cited = pc.list_flatten(facts["message_ids"])
+    is_known = pc.is_in(cited, said["id"].combine_chunks())
+    if pc.all(is_known).as_py() in (True, None):
+        return
+    rows = pc.list_parent_indices(facts["message_ids"]).filter(pc.invert(is_known)).unique()
+    damaged = hours & set(lake.tables.keys(MESSAGES)) - set(said["period"].unique().to_pylist())
+    orphans = facts.take(rows)
+    is_kept = marks.mask(orphans, Kept.CONVERSATIONS) | np.isin(orphans["period"].to_pylist(), sorted(damaged))
+    orphans = orphans.filter(pa.array(~is_kept))
+    if orphans.num_rows:
+        wrong = sorted(orphans["period"].unique().to_pylist())
+        raise QualityError(
+            f"working {', '.join(wrong[:3])} fails orphaned_sources ({orphans.num_rows:,} rows, such as "
+            f"{orphans['id'][0].as_py()}): facts rest on messages that are not there; make these hours again with "
+            f"`memory-pipeline run --from {wrong[0][:10]} --to {wrong[-1][:10]}`"
+        )
+
+
 def _decide(
     sources: Sources,
     marks: Marks,
@@ -138,7 +167,7 @@ def _decide(
             sources.kept.append(old)
         return
     source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(own["digest"].to_pylist()))
-    if own.num_rows and old is not None and _stands(sources, old, source_digest):
+    if own.num_rows and old is not None and _stands(sources, old, own, source_digest):
         sources.kept.append(old)
     elif old is not None and _has_lost(old, own, marks):
         due = _continuation(old, own, _reach(old, marks) or "")
@@ -153,8 +182,11 @@ def _decide(
         sources.due.append(Due(assignment, *_listed(period, digests), source_digest, old))
 
 
-def _stands(sources: Sources, old: Summary, source_digest: str) -> bool:
-    return old.source_digest == source_digest and old.fallback is None and old.id not in sources.unsound
+def _stands(sources: Sources, old: Summary, own: pa.Table, source_digest: str) -> bool:
+    """Tell whether a summary is what would be made: of these sources, in this way, and resting on nothing else."""
+    if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
+        return False
+    return old.id == summary_id(old.scope, old.period) and set(own["id"].to_pylist()).issuperset(old.source_ids)
 
 
 def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:

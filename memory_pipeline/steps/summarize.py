@@ -8,7 +8,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest_of_all
+from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.summaries import Condensation, Summarizer, Summary, summary_id
+from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.rows import summaries_to_rows
 from memory_pipeline.lake.schemas import SUMMARIES
@@ -88,7 +90,10 @@ def summarize_periods(
         return rows
 
     keys = [period.key for period in periods]
-    changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, grain=grain.value)
+    # Summaries whose sources may have expired can be all that is left of them.
+    expired = Marks.of(lake.tables).latest(kept for kept in Kept if kept.grain is grain.finer)
+    remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
+    changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
 
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
     return [

@@ -6,7 +6,7 @@ everything stands.
 
 # No `from __future__ import annotations` in here: Dagster reads config annotations as they stand.
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,6 +71,7 @@ def grain_assets(
     partitions: Partitions,
     calendar: Calendar,
     partitions_per_run: int | None = None,
+    on_error: Callable[[Exception], object] = lambda _: None,
 ) -> dg.AssetsDefinition:
     """Return the assets of one grain: its table or tables, and its index.
 
@@ -81,6 +82,7 @@ def grain_assets(
         partitions: of the deployment.
         calendar: where days begin.
         partitions_per_run: into runs of how many partitions a backfill is cut; None makes it one run.
+        on_error: told what a run raises before the run fails.
     """
     policy = dg.BackfillPolicy.multi_run(partitions_per_run) if partitions_per_run else dg.BackfillPolicy.single_run()
 
@@ -103,18 +105,22 @@ def grain_assets(
         else:
             raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
         provenance = Provenance(context.instance)
-        done = make(memory.lake, models or memory.models(), grain, periods)
-        for made, preview in with_previews(memory.lake, periods, done):
-            # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
-            # hours touches no others.
-            context.log_event(
-                dg.AssetMaterialization(
-                    made.asset,
-                    partition=partitions.key(made.period),
-                    metadata=_metadata(made, preview),
-                    tags=provenance.tags(made),
+        try:
+            done = make(memory.lake, models or memory.models(), grain, periods)
+            for made, preview in with_previews(memory.lake, periods, done):
+                # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
+                # hours touches no others.
+                context.log_event(
+                    dg.AssetMaterialization(
+                        made.asset,
+                        partition=partitions.key(made.period),
+                        metadata=_metadata(made, preview),
+                        tags=provenance.tags(made),
+                    )
                 )
-            )
+        except Exception as error:
+            on_error(error)
+            raise
         yield from ()
 
     return make_grain

@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` in here: Dagster reads the context's annotation as it stands.
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -58,13 +58,14 @@ _WITH_COLUMNS = {
 }
 
 
-def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:
+def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda _: None) -> list[dg.AssetsDefinition]:
     """Return the assets of all marts; they are made by one step, of which any of them can be chosen.
 
     What they hold is judged by the checks of :mod:`memory_pipeline.checks`, not here.
 
     Args:
         timezone: in which days begin.
+        on_error: told what a run raises before the run fails.
     """
     models = models_of("marts")
 
@@ -77,8 +78,12 @@ def mart_assets(timezone: str) -> list[dg.AssetsDefinition]:
     def make_marts(context: dg.AssetExecutionContext, memory: LakeResource) -> Iterator[dg.MaterializeResult[Any]]:
         chosen = {key.to_user_string() for key in context.selected_asset_keys}
         names = [model.name for model in models if model.name in chosen]
-        for name, built in Warehouse(memory.lake).build_all(names):
-            yield dg.MaterializeResult(asset_key=name, metadata=_metadata(name, built))
+        try:
+            for name, built in Warehouse(memory.lake).build_all(names):
+                yield dg.MaterializeResult(asset_key=name, metadata=_metadata(name, built))
+        except Exception as error:
+            on_error(error)
+            raise
 
     return [make_marts]
 

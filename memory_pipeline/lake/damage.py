@@ -1,0 +1,126 @@
+"""Tells which files of a table are damaged: missing, cut short, or not what their table's schema says.
+
+Reading a whole selection of files fails at the first damaged one. So after such a failure the files are read one by
+one, to name all that are damaged and to go on with the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.errors import DamagedError, shown
+from memory_pipeline.lake.partitions import dataset, keys_of
+from memory_pipeline.lake.troubles import is_of_store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+#: What pyarrow raises of a damaged file.
+FAILURES = (pa.ArrowException, OSError)
+#: What to do about damage, at the end of a message.
+REMEDY = "`memory-pipeline repair` rebuilds what can be made again, and names what is lost"
+_THREADS = 8
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell whether an error says that a file is damaged, and not that a disk or a server failed to answer."""
+    if isinstance(error, FileNotFoundError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno is None and not is_of_store(error)
+    return isinstance(error, pa.ArrowException)
+
+
+def damaged_files(
+    storage: Storage, files: pa.Table, spec: TableSpec, columns: Collection[str] | None = None
+) -> pa.Table:
+    """Return those of a list of files that cannot be read, with a column `why`; it reads all of them.
+
+    Args:
+        storage: where they lie.
+        files: as the table's log lists them.
+        spec: their table.
+        columns: the columns to read; all if not given.
+    """
+    names = [name for name in spec.schema.names if columns is None or name in columns]
+    schema = pa.schema([spec.schema.field(name) for name in names])
+
+    def fault(number: int) -> str | None:
+        own = files.slice(number, 1)
+        try:
+            for batch in dataset(storage, own, spec).to_batches(columns=names):
+                pa.Table.from_batches([batch]).cast(schema)
+        except FAILURES as error:
+            if not is_damage(error):
+                raise
+            return "it is missing" if isinstance(error, FileNotFoundError) else _first_line(error)
+        return None
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        faults = pa.array(list(pool.map(fault, range(files.num_rows))), pa.string())
+    return files.append_column("why", faults).filter(pc.is_valid(faults))
+
+
+def sound_files(
+    storage: Storage,
+    files: pa.Table | None,
+    spec: TableSpec,
+    error: Exception,
+    remade: Collection[str] | None = (),
+    columns: Collection[str] | None = None,
+) -> tuple[pa.Table, set[str]]:
+    """Return which of a list of files can be read, after reading all failed, and the partitions of those that cannot.
+
+    Args:
+        storage: where they lie.
+        files: as the table's log lists them.
+        spec: their table.
+        error: what reading raised; it is raised again where no file is damaged.
+        remade: the partitions whose damaged files may be left out; None for all.
+        columns: the columns that were read; all if not given.
+
+    Raises:
+        DamagedError: files of other partitions are damaged.
+    """
+    if files is None or not is_damage(error):
+        raise error
+    damaged = damaged_files(storage, files, spec, columns)
+    if not damaged.num_rows:
+        raise error
+    is_damaged = pc.is_in(files["path"], damaged["path"].combine_chunks())
+    keys = set(keys_of(damaged, spec))
+    if remade is not None and not keys <= set(remade):
+        raise damaged_error(spec, damaged) from error
+    _log.warning("table %s: damaged files of %s are left out", spec.name, ", ".join(sorted(keys)))
+    return files.filter(pc.invert(is_damaged)), keys
+
+
+def damaged_error(spec: TableSpec, damaged: pa.Table) -> DamagedError:
+    """Return an error that names damaged files of a table, as :func:`damaged_files` gives them, and what to do."""
+    path, why = min(zip(damaged["path"].to_pylist(), damaged["why"].to_pylist(), strict=True))
+    others = f", nor can {damaged.num_rows - 1:,} more of its files" if damaged.num_rows > 1 else ""
+    return DamagedError(
+        f"table {spec.name}: tables/{spec.name}/{path} cannot be read{others}: {why}; {REMEDY}",
+        keys_of(damaged, spec),
+    )
+
+
+def damaged_log(path: str, error: Exception) -> DamagedError:
+    """Return an error that says that a table's log cannot be read, and what to do."""
+    return DamagedError(f"table {path}: its log {path}/_delta_log cannot be read: {_first_line(error)}; {REMEDY}")
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).partition("\n")[0].strip()
+    # What comes before is the address of the file, which the message has.
+    return shown(text.rpartition("': ")[2].strip() or type(error).__name__, 160)

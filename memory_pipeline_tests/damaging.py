@@ -1,0 +1,27 @@
+"""Damages files of lakes, as a full disk, a power cut or a careless hand does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schemas import TableSpec
+
+KINDS = ("cut", "empty", "missing")
+
+
+def damage(path: Path, kind: str) -> None:
+    """Cut a file in half, empty it or delete it."""
+    if kind == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if kind == "cut" else b"")
+
+
+def file_of(lake: Lake, spec: TableSpec, key: str | None = None, **fixed: str) -> Path:
+    """Return the file that holds a partition, or the first partition."""
+    states = lake.tables.states(spec, **fixed)
+    [path] = states[min(states) if key is None else key]
+    return Path(lake.storage.uri, "tables", spec.name, path)

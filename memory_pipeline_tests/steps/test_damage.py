@@ -1,0 +1,194 @@
+"""Runs over lakes with damaged files: what can be made again is made, and nothing else is kept from being made."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    LEDGER,
+    MEMORIES,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP,
+)
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.plan import grain_status, periods_in
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
+from memory_pipeline_tests.damaging import KINDS, damage, file_of
+from memory_pipeline_tests.lake_digest import differing, lake_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+FIRST, SECOND = "2024-01-15T08", "2024-01-16T08"
+
+
+@pytest.fixture(scope="module")
+def sound(shared_folder: SharedFolder, models: Models) -> Lake:
+    """A lake in which all is well, to compare with."""
+
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        write(lake, conversation("I moved to Porto.", "Remind me to water the plants on Mondays."))
+        write(lake, conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
+        run(lake, models)
+        keep_up(lake, models, pending_nights(lake, START, NOW), START)
+
+    return Lake(str(shared_folder("undamaged", fill)))
+
+
+@pytest.fixture
+def lake(sound: Lake, tmp_path: Path) -> Lake:
+    return Lake(str(shutil.copytree(sound.storage.uri, tmp_path / "lake")))
+
+
+def make_all_again(lake: Lake, models: Models) -> None:
+    since, until = (lake.calendar.bounds(Period(Grain.DAILY, day))[0] for day in ("2024-01-15", "2024-01-17"))
+    for grain in Grain:
+        list(make(lake, models, grain, periods_in(lake, grain, since, until, NOW)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spec", [FACTS, GRAPH_FACTS, MEMORIES, LEDGER], ids=lambda spec: spec.name)
+def test_making_partitions_again_replaces_their_damaged_files(
+    lake: Lake, sound: Lake, models: Models, spec: TableSpec, kind: str
+) -> None:
+    damage(file_of(lake, spec), kind)
+    run(lake, models)
+    make_all_again(lake, models)
+    run(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_damaged_summaries_are_made_again_from_what_is_below_them(lake: Lake, sound: Lake, models: Models) -> None:
+    for grain in (Grain.DAILY, Grain.WEEKLY, Grain.YEARLY):
+        damage(file_of(lake, SUMMARIES, grain=grain.value), "cut")
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_nights_are_kept_again_when_nobody_knows_how_far_they_were(lake: Lake, sound: Lake, models: Models) -> None:
+    damage(file_of(lake, UPKEEP), "cut")
+    keep_up(lake, models, [Period(Grain.DAILY, "2024-01-15")], START)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_every_file_of_the_ledger_is_found_out_again(lake: Lake, sound: Lake, models: Models) -> None:
+    for key in lake.tables.keys(LEDGER):
+        if not key.startswith("memory_upkeep"):
+            damage(file_of(lake, LEDGER, key), "cut")
+    run(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+    assert not any(grain_status(lake, grain, START, NOW).pending for grain in Grain)
+
+
+def test_damaged_messages_keep_no_other_hour_from_being_made(lake: Lake, models: Models) -> None:
+    damage(file_of(lake, MESSAGES, FIRST), "cut")
+    before = lake.tables.read(FACTS, [FIRST])
+    write(lake, conversation("I sold the van.", at="2024-01-17T08:00", conversation_id="c3"))
+    with pytest.raises(DamagedError) as raised:
+        list(make(lake, models, Grain.WORKING, hours(FIRST, SECOND, "2024-01-17T08")))
+    assert raised.value.keys == {FIRST}
+    assert str(file_of(lake, MESSAGES, FIRST).relative_to(lake.storage.uri)) in str(raised.value)
+    assert lake.tables.keys(MESSAGES)[-1] == "2024-01-17T08"
+    assert not lake.journal.pending()
+    assert lake.tables.read(FACTS, [FIRST]) == before
+
+
+def test_facts_outlive_messages_that_the_log_has_lost(lake: Lake, models: Models) -> None:
+    lake.tables.remove(MESSAGES, [FIRST])
+    with pytest.raises(DamagedError):
+        list(make(lake, models, Grain.WORKING, hours(FIRST)))
+    assert FIRST in lake.tables.keys(FACTS)
+
+
+def test_partitions_that_the_log_has_lost_are_pending(lake: Lake, sound: Lake, models: Models) -> None:
+    lake.tables.remove(FACTS, None)
+    lake.tables.remove(SUMMARIES, None, grain="weekly")
+    run(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def planted(lake: Lake, spec: TableSpec, key: str, change: Callable[[dict[str, Any]], Any], **fixed: str) -> str:
+    """Add a copy of a partition's first row that is changed; return its id."""
+    ids = []
+
+    def with_copy(old: pa.Table) -> pa.Table:
+        row = old.slice(0, 1).to_pylist()[0]
+        change(row)
+        ids.append(row["id"])
+        return pa.concat_tables([old, pa.Table.from_pylist([row], schema=spec.schema)])
+
+    lake.tables.transform(spec, [key], with_copy, **fixed)
+    return str(ids[-1])
+
+
+NOBODY = f"message:{FIRST}:{'0' * 32}"
+
+
+def cites_nobody(row: dict[str, Any]) -> None:
+    row |= {"id": f"working:{FIRST}:{'0' * 32}", "message_ids": [NOBODY]}
+
+
+def test_a_fact_that_rests_on_an_unknown_message_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+    planted(lake, FACTS, FIRST, cites_nobody)
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_no_day_is_made_above_an_hour_with_such_a_fact(lake: Lake, models: Models) -> None:
+    planted(lake, FACTS, FIRST, cites_nobody)
+    before = lake.tables.read(SUMMARIES)
+    with pytest.raises(QualityError, match=FIRST) as raised:
+        list(make(lake, models, Grain.DAILY, [Period(Grain.DAILY, "2024-01-15"), Period(Grain.DAILY, "2024-01-16")]))
+    assert raised.value.keys == {"2024-01-15"}
+    assert lake.tables.read(SUMMARIES) == before
+
+
+def test_a_fact_in_an_hour_that_its_id_does_not_name_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+    planted(lake, FACTS, FIRST, lambda row: row.update(id=f"working:{SECOND}:{'0' * 32}"))
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_a_summary_that_rests_on_an_unknown_fact_is_made_again(lake: Lake, sound: Lake, models: Models) -> None:
+    def cites_nothing(old: pa.Table) -> pa.Table:
+        row = old.to_pylist()[0]
+        row["source_ids"] = [*row["source_ids"], f"working:{FIRST}:{'0' * 32}"]
+        return pa.Table.from_pylist([row], schema=SUMMARIES.schema)
+
+    lake.tables.transform(SUMMARIES, ["2024-01-15"], cites_nothing, grain="daily")
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_a_second_summary_of_a_period_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+    planted(lake, SUMMARIES, "2024-01-15", lambda row: row.update(id=f"daily:2024-01-15:{'f' * 32}"), grain="daily")
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_a_graph_that_rests_on_unknown_messages_is_folded_again(lake: Lake, sound: Lake, models: Models) -> None:
+    [owner] = lake.tables.keys(GRAPH_FACTS)
+    planted(lake, GRAPH_FACTS, owner, lambda row: row.update(id=f"graph:{FIRST}:{'0' * 32}", evidence=[NOBODY]))
+    planted(lake, GRAPH_OPERATIONS, owner, lambda row: row.update(id="0" * 32, evidence_id=NOBODY))
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
