@@ -30,6 +30,7 @@ NAMES = (
     "models",
     "survival",
     "retention",
+    "housekeeping",
     "marts",
     "ticks",
     "upkeep",

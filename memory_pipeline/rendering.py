@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.periods import Calendar, Period
-    from memory_pipeline.lake.purging import Purged
     from memory_pipeline.reader import Hit
+    from memory_pipeline.steps.housekeeping import Cleaned
     from memory_pipeline.steps.made import Expiration, GrainRun
     from memory_pipeline.steps.nights import NightStatus
     from memory_pipeline.steps.plan import GrainStatus
@@ -163,13 +163,19 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
         yield f"{done.rows:,} rows went; {left} ({done.seconds:.1f} s)"
 
 
-def orphan_lines(left: Mapping[str, Purged], *, dry_run: bool) -> Iterator[str]:
-    """Yield what killed processes left behind, by kind, if there is any."""
-    for kind, each in left.items():
-        if each.files:
-            size = f", {each.bytes:,} bytes" if each.bytes else ""
-            gone = "would go" if dry_run else "went"
-            yield f"left behind by processes that were killed: {kind}: {each.files:,} files{size} {gone}"
+def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
+    """Yield what housekeeping deleted or would delete, by kind, if there is any, and how much it compacted."""
+    gone = "would go" if dry_run else "went"
+    for what, kinds in (
+        ("old versions", cleaned.old_versions),
+        ("left behind by processes that were killed", cleaned.left_behind),
+    ):
+        for kind, each in kinds.items():
+            if each.files:
+                size = f", {each.bytes:,} bytes" if each.bytes else ""
+                yield f"{what}: {kind}: {each.files:,} files{size} {gone}"
+    if cleaned.compacted:
+        yield f"{cleaned.compacted:,} tables of the index were compacted: {cleaned.bytes_written:,} bytes were written"
 
 
 def upkeep_line(done: Upkept) -> str:

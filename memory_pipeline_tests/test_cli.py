@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "upkeep", "mcp", "eval",
-    "status", "sql", "config", "demo",
+    "status", "sql", "config", "demo", "vacuum",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_op
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError
-from memory_pipeline.rendering import estimate_lines, run_line, status_lines, to_json, upkeep_line
+from memory_pipeline.rendering import estimate_lines, housekeeping_lines, run_line, status_lines, to_json, upkeep_line
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def run(
 
     Without --from and --to: the hours of pending journal files, and every closed day, week, month, quarter and year
     whose sources are new or have changed; then the nights of upkeep of durable memories. With them: all of that range
-    again. A period that has not closed is left for later. Running it twice changes nothing; interrupting it loses
-    nothing. Runs are kept in the Dagster instance of DAGSTER_HOME, if that is set.
+    again. A period that has not closed is left for later. Once a day it ends with what `memory-pipeline vacuum` does.
+    Running it twice changes nothing; interrupting it loses nothing. Runs are kept in the Dagster instance of
+    DAGSTER_HOME, if that is set.
 
     Models are those of config/workspaces.yaml in the lake (`memory-pipeline config`). What a model did not do, because
     it failed or a budget is spent, is done by rules, or waits, and is tried again by the next run. --estimate counts
@@ -79,8 +80,19 @@ def run(
                 click.echo(upkeep_line(event))
         else:
             started = time.monotonic()
+    lines = _clean_daily(lake)
     if as_json:
         click.echo(to_json(done))
+    elif lines:
+        click.echo("\n".join(lines))
+
+
+def _clean_daily(lake: Lake) -> list[str]:
+    """Delete files that nothing needs, if a day has passed since that was last done; return what went, in lines."""
+    from memory_pipeline.steps.housekeeping import clean_files, is_due
+
+    now = datetime.now(UTC)  # by the clock, whatever --now says: others may use the lake
+    return [*housekeeping_lines(clean_files(lake, now), dry_run=False)] if is_due(lake, now) else []
 
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:

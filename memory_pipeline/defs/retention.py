@@ -1,10 +1,11 @@
-"""The job that deletes what has expired, and its schedule.
+"""The nightly job that deletes what has expired and keeps house, and its schedule.
 
 Dagster cannot wipe single partitions. So rows are deleted in the lake, whose marks tell that they have expired, and
 what went is reported as an observation: a materialization would say that something was made.
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
@@ -12,8 +13,9 @@ import dagster as dg
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.lake.orphans import collect_orphans
+from memory_pipeline.lake.vacuum import AGE
 from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.made import Expiration
 
 #: In the night; the marts of the next day no longer hold what went.
@@ -30,6 +32,12 @@ _SCHEMA = dg.TableSchema(
 )
 
 
+#: Of what leaves the disk, by kind.
+_KINDS = dg.TableSchema(
+    [dg.TableColumn("kind", "string"), dg.TableColumn("files", "int"), dg.TableColumn("bytes", "int")]
+)
+
+
 class RetentionConfig(dg.Config):
     """How a run of retention deletes.
 
@@ -42,8 +50,20 @@ class RetentionConfig(dg.Config):
     grace_minutes: int = 0
 
 
+class VacuumConfig(dg.Config):
+    """How a run deletes files.
+
+    Attributes:
+        dry_run: only report what would go; compact nothing.
+        older_than_minutes: how long ago a file was replaced at least.
+    """
+
+    dry_run: bool = False
+    older_than_minutes: int = AGE // timedelta(minutes=1)
+
+
 def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
-    """Return the job that deletes what is older than its workspace keeps it."""
+    """Return the job that deletes what is older than its workspace keeps it, and files that nothing needs."""
 
     @dg.op(
         name="expire",
@@ -54,15 +74,12 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
         grace = timedelta(minutes=config.grace_minutes)
         lake = memory.lake
         done = expire(lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
-        left = collect_orphans(lake.storage, lake.tables, datetime.now(UTC), dry_run=config.dry_run)
         context.add_output_metadata(
             {
                 "rows": done.rows,
                 "files": done.files,
                 "bytes": done.bytes,
                 "seconds": round(done.seconds, 3),
-                "files_left_behind": sum(each.files for each in left.values()),
-                "bytes_left_behind": sum(each.bytes for each in left.values()),
                 "dry_run": config.dry_run,
                 "expired": dg.MetadataValue.table(_records(done), _SCHEMA),
             }
@@ -71,16 +88,40 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
             for observation in _observations(done, partitions):
                 context.log_event(observation)
 
+    @dg.op(
+        name="vacuum",
+        description="Deletes files of old versions and of killed processes; compacts the index where files pile up.",
+        pool=AGENTS_POOL,  # it writes what hours write
+    )
+    def vacuum_op(context: dg.OpExecutionContext, config: VacuumConfig, memory: LakeResource) -> None:
+        age = timedelta(minutes=config.older_than_minutes)
+        cleaned = clean_files(memory.lake, datetime.now(UTC), age=age, dry_run=config.dry_run)
+        gone = {**cleaned.old_versions, **cleaned.left_behind}
+        context.add_output_metadata(
+            {
+                "files": cleaned.gone.files,
+                "bytes": cleaned.gone.bytes,
+                "tables_compacted": cleaned.compacted,
+                "bytes_written": cleaned.bytes_written,
+                "seconds": round(cleaned.seconds, 3),
+                "dry_run": config.dry_run,
+                "kinds": dg.MetadataValue.table(
+                    [dg.TableRecord({"kind": kind, **asdict(each)}) for kind, each in gone.items()], _KINDS
+                ),
+            }
+        )
+
     @dg.job(
         name="expire_memory",
         description=(
-            "Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet; and what "
-            "processes left behind that were killed."
+            "Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet; and, "
+            "whatever is set of that, files that nothing needs any more."
         ),
         executor_def=dg.in_process_executor,
     )
     def expire_memory() -> None:
         expire_op()
+        vacuum_op()  # not after it: a configuration that is not accepted stops only what needs it
 
     return expire_memory
 
@@ -93,7 +134,7 @@ def retention_schedule(job: dg.JobDefinition, timezone: str) -> dg.ScheduleDefin
         cron_schedule=_SCHEDULE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Every night; without `retention` in the configuration nothing expires.",
+        description="Every night; without `retention` in the configuration only files of old versions go.",
     )
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import ConfigurationError, InputError, shown
-from memory_pipeline.lake.items import id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.items import SAME_ITEM, id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -196,9 +196,6 @@ class VectorCollection:
         """Return the collection's table, made if there is none."""
         return await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
 
-    def _renew(self) -> None:
-        self._databases.forget(*self._where)
-
     async def _fitting(self, table: Any) -> Any:
         """Return a table; refuse one of another dimension."""
         if table is self._fits:
@@ -226,7 +223,7 @@ class VectorCollection:
         batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         for batch in batches:
             merged = partial(_merge, _table_of(batch, self._dimension))
-            await self._databases.commit(self._made_table, merged, self._renew)
+            await self._databases.commit(*self._where, self._made_table, merged, SAME_ITEM)
         return len(batches)
 
     async def _delete(self, ids: list[str]) -> int:
@@ -235,7 +232,7 @@ class VectorCollection:
             if await self._read(_is_there, nothing=False):
                 listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids hold no quotes
                 result = await self._databases.commit(
-                    self._made_table, partial(_delete, f"id IN ({listed})"), self._renew
+                    *self._where, self._made_table, partial(_delete, f"id IN ({listed})"), SAME_ITEM
                 )
                 deleted += result.num_deleted_rows
         return deleted

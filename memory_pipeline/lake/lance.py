@@ -26,6 +26,7 @@ from lancedb.query import ColumnOrdering
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPACT_EVERY",
+    "FAILURES",
     "FTS",
     "BTree",
     "ColumnOrdering",
@@ -45,7 +47,8 @@ __all__ = [
     "EventLoop",
     "IvfRq",
     "VanishedError",
-    "compact",
+    "drop_old_versions",
+    "gather",
     "has_vanished",
     "is_of_one_table",
     "persistent",
@@ -55,8 +58,10 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
-#: A table is compacted when its version is a multiple of this.
+#: A writer looks for small files to put together when a table's version is a multiple of this.
 COMPACT_EVERY = 32
+#: Fewer small files than this are left alone, and files of more rows are not put together, as they are read at once.
+_FEW, _MOST_ROWS = 8, 100_000
 #: Where it is claimed to make a table. LanceDB lets two make the same one, and the later may empty the earlier.
 _CLAIMS = "vectordb/_claims"
 #: How long one may take to make an empty table, and how long others wait before they look for it again, in seconds.
@@ -75,16 +80,10 @@ _VERSIONS = 2**20
 _TRUSTED = 1.0
 #: Compaction writes a file anew when more of its rows than this were deleted.
 _MATERIALIZED = 0.1
-#: No write takes as long.
-_LONGEST_WRITE = timedelta(hours=1)
-#: Old versions stay this long for readers that still use them.
-_KEEP_VERSIONS = timedelta(minutes=10)
-
-
 #: At once: of nought, lancedb warns at every table.
 _MOMENT = timedelta(milliseconds=1)
 #: As what lancedb raises what goes wrong.
-_FAILURES = (RuntimeError, ValueError, OSError)
+FAILURES = (RuntimeError, ValueError, OSError)
 #: Of what messages speak.
 _FAILED = "a table of vectors"
 
@@ -138,7 +137,7 @@ class Databases:
             connection = await self._connection(workspace_id)
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
-            except _FAILURES as error:
+            except FAILURES as error:
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
@@ -172,7 +171,7 @@ class Databases:
                 return nothing
             try:
                 return await read(table)
-            except _FAILURES as error:
+            except FAILURES as error:
                 look += 1
                 if is_of_store(error):  # half of an answer, say, is not asked for again below
                     if is_final(error) or look >= BEGINNINGS:
@@ -216,7 +215,7 @@ class Databases:
                 if not await asyncio.to_thread(self._storage.has, folder):
                     break
                 there = True
-                with suppress(*_FAILURES):
+                with suppress(*FAILURES):
                     await connection.drop_table(name, ignore_missing=True)
                 await asyncio.to_thread(self._storage.remove, folder)
             else:
@@ -259,16 +258,22 @@ class Databases:
         finally:
             await asyncio.to_thread(self._claims.release, key)
 
-    @staticmethod
     async def commit(
-        find: Callable[[], Awaitable[Any]], write: Callable[[Any], Awaitable[Any]], renew: Callable[[], object]
+        self,
+        workspace_id: str,
+        name: str,
+        find: Callable[[], Awaitable[Any]],
+        write: Callable[[Any], Awaitable[Any]],
+        same: str | None,
     ) -> Any:
         """Await a write of a table as :func:`persistent` does, and now and then compact it; return the write's result.
 
         Args:
+            workspace_id: of the table.
+            name: of the table.
             find: returns the table.
             write: writes to it.
-            renew: has it opened anew when it is next looked for.
+            same: the condition under which a row is still the one that was read; see :func:`gather`.
 
         Raises:
             CommitConflictError: others were first every time; nothing was written.
@@ -277,12 +282,13 @@ class Databases:
         async def attempt() -> Any:
             return await write(await find())
 
-        result = await persistent(attempt, renew)
+        result = await persistent(attempt, lambda: self.forget(workspace_id, name))
         if result.version % COMPACT_EVERY == 0:
             # What was written stays written: where others leave no gap to compact in, a later round will.
             with suppress(CommitConflictError):
                 table = await find()
-                await persistent(lambda: compact(table))
+                await persistent(lambda: gather(table, same))
+                await drop_old_versions(self._storage, f"vectordb/{workspace_id}/{name}.lance")
         return result
 
     async def _connection(self, workspace_id: str) -> Any:
@@ -312,7 +318,7 @@ async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[]
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))  # noqa: S311  # jitter, not a secret
         try:
             return await write()
-        except _FAILURES as error:
+        except FAILURES as error:
             if is_of_store(error):  # whether it was done or not: what was written once is written
                 troubles += 1
                 if is_final(error) or troubles == BEGINNINGS:
@@ -337,10 +343,60 @@ def has_vanished(error: Exception) -> bool:
     return "not found" in text or "no such file" in text
 
 
-async def compact(table: Any) -> None:
-    """Put a table's small files together, bring its indices up to date and drop versions that nobody reads."""
+async def gather(table: Any, same: str | None, least: int = _FEW) -> int:
+    """Put a table's small files together, in one commit that others may precede; return the bytes of their rows.
+
+    LanceDB's own ``optimize()`` writes nearly the whole table anew, however little has come. Here files are put
+    together with those that are no larger than they are together, so that a row is written again only a few times while
+    the table grows. The rows that were put together are in no index until :meth:`index` is made again.
+
+    Args:
+        table: which.
+        same: the condition under which a row is still the one that was read, on ``target`` and ``source``; None where
+            a row never changes.
+        least: fewer small files than this are left alone.
+    """
     await table.checkout_latest()
-    await table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+    ids = np.sort((await table.query().select([]).with_row_id().to_arrow())["_rowid"].to_numpy())
+    chosen = _worth_gathering(ids, least)
+    if not chosen:
+        return 0
+    rows = await table.take_row_ids(ids[np.isin(ids >> 32, chosen)].tolist()).to_arrow()
+    await _rewrite(table, rows, same)
+    return int(rows.nbytes)
+
+
+def _worth_gathering(ids: NDArray[np.uint64], least: int) -> list[int]:
+    """Return the numbers of the small files of a table, and of those of whose rows half are deleted.
+
+    Args:
+        ids: the numbers of the table's rows, sorted: the number of a file, and the place in it.
+        least: fewer small files than this are left alone.
+    """
+    files, starts, counts = np.unique(ids >> 32, return_index=True, return_counts=True)
+    written = (ids[starts + counts - 1] & 0xFFFFFFFF) + 1  # or more, if the last ones were deleted
+    small: list[int] = []
+    rows = 0
+    for place in np.argsort(counts, kind="stable"):
+        count = int(counts[place])
+        if count > _MOST_ROWS or (len(small) > 1 and count > rows):
+            break
+        small.append(int(files[place]))
+        rows += count
+    hollow = files[(counts <= _MOST_ROWS) & (written >= 2 * counts) & (written > 1)].tolist()
+    return sorted({*hollow, *(small if len(small) >= least else [])})
+
+
+async def drop_old_versions(storage: Storage, path: str) -> None:
+    """Delete the versions of the table in the folder `path` that were superseded before any write of now began."""
+
+    def drop() -> None:
+        files, now = lance_table(storage, path), datetime.now(UTC)
+        if files is not None:
+            versions, _ = files.unneeded(storage, now - LONGEST_WRITE, now)
+            storage.delete(entry.path for entry in versions)
+
+    await asyncio.to_thread(drop)
 
 
 async def shrink(table: Any, storage: Storage, path: str, same: str) -> None:
@@ -380,7 +436,7 @@ async def renew(table: Any, storage: Storage, path: str, same: str, indices: Map
     await _settle(table)
     files = storage.list(path)
     newest = max(entry.modified_at for entry in files)
-    storage.delete(entry.path for entry in files if newest - entry.modified_at > _LONGEST_WRITE)
+    storage.delete(entry.path for entry in files if newest - entry.modified_at > LONGEST_WRITE)
 
 
 def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -389,7 +445,7 @@ def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
 
 
-async def _rewrite(table: Any, rows: pa.Table, same: str) -> None:
+async def _rewrite(table: Any, rows: pa.Table, same: str | None) -> None:
     """Write rows of a table anew, but for those that are no longer the same."""
     if rows.num_rows:
         await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _IN_FLIGHT = _HOUR = timedelta(hours=1)
 #: How long checkpoints name files that were removed, and what it is where nobody has set it.
 _RETENTION, _USUALLY = "delta.deletedFileRetentionDuration", "interval 1 weeks"
+#: A vacuum writes a checkpoint after so many commits whose entries take so large a part of the last one's bytes.
+_MANY, _PART = 16, 0.25
+#: Of an hour: a time of grace is rounded up to hours, but not because some seconds have passed.
+_MOMENTS = 0.05
 _STUB = b"purged\n"
 _FILE = re.compile(r"(\d{20})\.(json|checkpoint\..+|.+\.json)")
 #: What commits say that put files in or take them out.
@@ -79,15 +83,6 @@ class Purge:
             log.purge(self._checkpoint(table))
         return self.purged
 
-    def collect(self, table: Any, *, dry_run: bool) -> Purged:
-        """Delete no more than the files that the log does not know, or only count them."""
-        if self._orphans is not None and dry_run:
-            found = self._found(table, self._orphans, full=True)
-            return Purged(len(found), sum(found.values()))
-        if self._orphans is not None and self._vacuum(table, self._orphans, full=True):
-            self._storage.prune(self._path)
-        return self.purged
-
     def _vacuum(self, table: Any, hours: int, *, full: bool = False) -> int:
         """Delete files that were removed so many hours ago, if `full` also others as old; return how many."""
         before = self._found(table, hours, full=full)
@@ -117,12 +112,85 @@ class Purge:
         return version
 
 
+class Vacuum(Purge):
+    """Deletes what is older, once or in several attempts; what is younger, and the log of it, stays for others.
+
+    Args:
+        storage: where the table lies.
+        path: of the table, below the root.
+        before: what was removed from the table before this time goes.
+        now: the time. Files that no version names count from an hour before it on.
+        dry_run: only count.
+    """
+
+    def __init__(self, storage: Storage, path: str, before: datetime, now: datetime, *, dry_run: bool) -> None:
+        super().__init__(storage, path, timedelta(), None)
+        self.found = dict.fromkeys(("replaced", "tables", "logs"), Purged())
+        self._before = before
+        self._left_before = min(before, now - _IN_FLIGHT)
+        self._dry_run = dry_run
+
+    def clean(self, table: Any) -> dict[str, Purged]:
+        """Clean a table, of which a handle of deltalake's is given; return what has gone, also by attempts before."""
+        log = Log(self._storage, self._path)
+        replaced, left = _hours_since(self._before), _hours_since(self._left_before)
+        if self._dry_run:
+            old = self._found(table, replaced, full=False)
+            unnamed = self._found(table, left, full=True)
+            self._count("replaced", Purged(len(old), sum(old.values())))
+            self._count(
+                "tables",
+                Purged(len(unnamed.keys() - old.keys()), sum(unnamed[name] for name in unnamed.keys() - old.keys())),
+            )
+        else:
+            for kind, hours in (("replaced", replaced), ("tables", left)):
+                self.purged = Purged()
+                self._vacuum(table, hours, full=kind == "tables")
+                self._count(kind, self.purged)
+            if self.found["replaced"].files or self.found["tables"].files:
+                self._storage.prune(self._path)
+            table.update_incremental()
+            if log.needs_checkpoint(table.version()):
+                table.create_checkpoint()
+        entries = log.superseded(self._left_before)
+        self._count("logs", Purged(len(entries), sum(entry.size for entry in entries)))
+        if not self._dry_run:
+            self._storage.delete(entry.path for entry in entries)
+        return self.found
+
+    def _count(self, kind: str, gone: Purged) -> None:
+        self.found[kind] += gone
+
+
+def _hours_since(moment: datetime) -> int:
+    """Return how many hours ago a moment was, rounded up, by the clock, as deltalake counts."""
+    return max(0, ceil((datetime.now(UTC) - moment) / _HOUR - _MOMENTS))
+
+
 class Log:
     """The log, as files, of the table at `path` below the lake's root."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._folder = f"{path}/_delta_log"
+
+    def needs_checkpoint(self, version: int) -> bool:
+        """Tell whether so much was committed since the last checkpoint that another is worth its bytes."""
+        checkpoints, commits = self._files()
+        latest = max(checkpoints, default=-1)
+        since = sum(entry.size for number, entry in commits.items() if number > latest)
+        size = sum(entry.size for entry in checkpoints.get(latest, ()))
+        return version - latest >= _MANY and since >= _PART * size
+
+    def superseded(self, before: datetime) -> list[Entry]:
+        """Return the entries that a checkpoint stands for which was there at `before`, as far as they are as old."""
+        checkpoints, commits = self._files()
+        whole = [
+            number for number, entries in checkpoints.items() if all(entry.modified_at < before for entry in entries)
+        ]
+        latest = max(whole, default=-1)
+        old = [entry for number, entry in commits.items() if number < latest and entry.modified_at < before]
+        return old + [entry for number, entries in checkpoints.items() if number < latest for entry in entries]
 
     def is_purged(self) -> bool:
         """Tell whether nothing was changed since it was last purged."""

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,15 +32,19 @@ from memory_pipeline.lake.partitions import (
     without_metadata,
 )
 from memory_pipeline.lake.parts import Parts, Spool
-from memory_pipeline.lake.purging import Purge, Purged
+from memory_pipeline.lake.purging import Purge, Purged, Vacuum
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from deltalake import DeltaTable
 
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 __all__ = ["Change", "Gone", "Purged", "Replacement", "Tables", "changed_keys", "sorted_rows"]
+
+_Result = TypeVar("_Result")
 
 _NONE = timedelta(0)
 
@@ -287,38 +291,37 @@ class Tables:
             InputError: `grace` is negative, or `orphans` less than an hour.
             CommitConflictError: other writers kept changing the table.
         """
-        return self._purged(
-            Purge(self._storage, path, grace, orphans), path, "purge it", lambda purge, table: purge.make(table)
-        )
+        purge = Purge(self._storage, path, grace, orphans)
+        return self._cleaned(path, "purge it", purge.make, purge.purged)
 
-    def collect_orphans(self, path: str, age: timedelta, *, dry_run: bool) -> Purged:
-        """Delete data files that no version of the table at `path` below the root names, as killed writers leave them.
+    def vacuum(self, path: str, before: datetime, now: datetime, *, dry_run: bool) -> dict[str, Purged]:
+        """Delete files of the table at `path` below the root that nobody needs any more, beside readers and writers.
 
         Args:
             path: of the table; nothing happens where there is none.
-            age: how old they must be, an hour or more.
-            dry_run: only count them.
+            before: what was removed from the table before this time goes, by hours, rounded up.
+            now: the time, UTC. Files that no version names, and the log, count from an hour before it on.
+            dry_run: only count.
+
+        Returns:
+            The files that are gone: ``replaced`` ones, those of ``tables`` that no version names, and ``logs``.
 
         Raises:
             CommitConflictError: other writers kept changing the table.
         """
-        return self._purged(
-            Purge(self._storage, path, _NONE, age),
-            path,
-            "collect what is left of killed writers",
-            lambda purge, table: purge.collect(table, dry_run=dry_run),
-        )
+        vacuum = Vacuum(self._storage, path, before, now, dry_run=dry_run)
+        return self._cleaned(path, "vacuum it", vacuum.clean, vacuum.found)
 
-    def _purged(self, purge: Purge, path: str, aim: str, make: Callable[[Purge, DeltaTable], Purged]) -> Purged:
-        """Do what a purge is for to the newest version, until nobody comes first; return what has gone in all."""
+    def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
+        """Return what `clean` makes of the newest version, done until nobody comes first; `nothing` without a table."""
         mark = Mark[None](self._storage, path)
 
-        def attempt() -> Purged:
+        def attempt() -> _Result:
             table = newest(self._storage, path)
             if table is not None:
                 with overtaking(self._storage, path, table, mark):
-                    return make(purge, table)
-            return purge.purged
+                    return clean(table)
+            return nothing
 
         return persistently(attempt, f"table {path}", aim, self._handles.turn(path))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,17 +17,20 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.errors import CommitConflictError, ConfigurationError, shown
 from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, index_tables, table_name
 from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.items import SAME_ITEM
 from memory_pipeline.lake.lance import (
     COMPACT_EVERY,
+    FAILURES,
     ColumnOrdering,
     Databases,
     EventLoop,
     IvfRq,
     VanishedError,
-    compact,
+    drop_old_versions,
+    gather,
     persistent,
     renew,
     shrink,
@@ -51,6 +55,8 @@ __all__ = ["HALVED_FROM", "Cut", "Loaded", "VectorIndex"]
 
 _Result = TypeVar("_Result")
 
+_log = logging.getLogger(__name__)
+
 #: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
 _EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
 #: Of the columns and of how words are cut: an index of another format is made again.
@@ -64,8 +70,8 @@ _AFRESH = (
 _OPEN = 200
 #: How many agents' tables are written at once.
 _CONCURRENCY = 16
-#: A table is compacted, besides now and then, when so many rows are in no index: every search by words reads them all.
-_UNINDEXED = 1_000
+#: Indices are made again when so many rows are in none, and one in so many: every search by words reads them all.
+_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
 #: From so many rows on their vectors are held in half precision.
 HALVED_FROM = 20_000
 _MARKS = ("period", "id", "digest", "embed_model")
@@ -249,6 +255,15 @@ class VectorIndex:
         """
         self._loop.run(self._all(self._purge(scope, grain) for scope in scopes for grain in grains))
 
+    def gather(self, tables: Iterable[tuple[str, str]]) -> tuple[int, int]:
+        """Put small files of tables together where they pile up; return of how many tables, and the bytes of the rows.
+
+        Args:
+            tables: workspace and name of each, collections among them.
+        """
+        written = self._loop.run(self._all(self._gather(*table) for table in tables))
+        return sum(map(bool, written)), sum(written)
+
     def agents(self, workspace_id: str) -> list[Scope]:
         """Return the agents of a workspace that have tables or collections, sorted."""
         from memory_pipeline.lake.collection import collections_of
@@ -311,10 +326,7 @@ class VectorIndex:
 
     async def _purge(self, scope: Scope, grain: Grain) -> None:
         async def anew(table: Any, path: str) -> None:
-            indices = dict(INDICES)
-            if await table.index_stats("vector_idx") is not None:
-                indices["vector"] = _APPROXIMATE
-            await renew(table, self._storage, path, SAME, indices)
+            await renew(table, self._storage, path, SAME, await _indices(table))
 
         await self._reworked(scope, grain, anew)
 
@@ -328,6 +340,24 @@ class VectorIndex:
                 await rework(table, path)
 
         await self._persistent(scope, grain, attempt)
+
+    async def _gather(self, workspace_id: str, name: str) -> int:
+        is_collection = name.startswith("_")
+
+        async def attempt() -> int:
+            table = await self._databases.table(workspace_id, name)
+            if table is None:
+                return 0
+            written = await gather(table, SAME_ITEM if is_collection else SAME, COMPACT_EVERY)
+            if written and not is_collection and (text := await table.index_stats("content_idx")) is not None:
+                await _index_again(table, text)
+            return written
+
+        try:
+            return await persistent(attempt, lambda: self._databases.forget(workspace_id, name))
+        except (CommitConflictError, *FAILURES) as error:  # a later night may find a gap between other writers
+            _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
+            return 0
 
     async def _drop_all(self, scope: Scope, names: Sequence[str]) -> list[str]:
         there = await self._all(self._databases.drop(scope.workspace_id, name) for name in names)
@@ -353,6 +383,8 @@ class VectorIndex:
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
         await persistent(lambda: self._maintain(table, merged.version))
+        if merged.version % COMPACT_EVERY == 0:
+            await drop_old_versions(self._storage, f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance")
         if not await self._databases.stands(scope.workspace_id, table_name(scope, grain), merged.version):
             raise VanishedError
         return differing
@@ -371,8 +403,10 @@ class VectorIndex:
             rows = await table.count_rows()
         else:
             rows = text.num_indexed_rows + text.num_unindexed_rows
-            if version % COMPACT_EVERY == 0 or text.num_unindexed_rows >= _UNINDEXED:
-                await compact(table)
+            if version % COMPACT_EVERY == 0:
+                await gather(table, SAME)
+                text = await table.index_stats("content_idx")
+            await _index_again(table, text)
         if rows >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
             await table.create_index("vector", config=_APPROXIMATE)
 
@@ -485,6 +519,20 @@ class VectorIndex:
 
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         return _messages(await self._select(scope, grain, await self._sql(scope, grain, where), ["source_ids"]))
+
+
+async def _index_again(table: Any, text: Any) -> None:
+    """Make the indices of a table again if many rows are in none, as the statistics of its words tell."""
+    rows = text.num_indexed_rows + text.num_unindexed_rows
+    if text.num_unindexed_rows >= max(_UNINDEXED, rows // _UNINDEXED_SHARE):
+        for column, config in (await _indices(table)).items():
+            await table.create_index(column, config=config, replace=True)
+
+
+async def _indices(table: Any) -> dict[str, Any]:
+    """Return the indices that a table has, by column."""
+    has_vectors = await table.index_stats("vector_idx") is not None
+    return {**INDICES, "vector": _APPROXIMATE} if has_vectors else dict(INDICES)
 
 
 def _loaded(rows: pa.Table, dimension: int, kind: type[np.floating] = np.float32) -> Loaded:

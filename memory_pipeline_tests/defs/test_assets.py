@@ -19,7 +19,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import index_asset, table_asset
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES, index_schema
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, LEDGER, MEMORIES, MESSAGES, SUMMARIES, index_schema
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
@@ -353,3 +353,24 @@ def test_the_retention_job_runs_where_nothing_expires_and_tells_what_went(root: 
         assert done.success
         daily = instance.fetch_observations(dg.AssetKey("daily_summaries"), limit=10).records
     assert {record.partition_key for record in daily} == {"2024-01-15", "2024-01-31"}
+
+
+def test_the_retention_job_deletes_files_whatever_is_configured_and_shows_how_many(root: str, models: Models) -> None:
+    lake = Lake(root)
+    for talk in TALKS:
+        write(lake, talk)
+        run(lake, models)
+    lake.storage.write(CONFIGURATION, b"defaults: {retention: {plan: nonsense}}")
+    job = build_definitions(Settings(root, START), models).resolve_job_def("expire_memory")
+    config = QUIET | {"ops": {"vacuum": {"config": {"older_than_minutes": 0}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+    assert {event.step_key for event in done.get_step_failure_events()} == {"expire"}
+    data: Any
+    [data] = [event.event_specific_data for event in done.all_events if event.is_successful_output]
+    told = data.metadata
+    assert told["files"].value > 0
+    assert told["bytes"].value > 0
+    kinds = {record.data["kind"]: record.data["files"] for record in told["kinds"].records}
+    assert kinds["replaced"] > 0
+    assert lake.tables.purge(LEDGER).files == 0

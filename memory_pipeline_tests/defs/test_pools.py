@@ -79,6 +79,7 @@ def test_whatever_writes_has_a_pool_and_checks_have_none(definitions: dg.Definit
         **{f"make_{grain}": pool_of(grain) for grain in Grain},
         "keep_memories": AGENTS_POOL,
         "expire": AGENTS_POOL,
+        "vacuum": AGENTS_POOL,
         "make_marts": MARTS_POOL,
     }
     assert set(writing.values()) == POOLS.keys()

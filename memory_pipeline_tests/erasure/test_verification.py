@@ -17,8 +17,8 @@ import pytest
 from memory_pipeline.erasure import Receipt, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.orphans import collect_orphans
 from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.vacuum import vacuum
 from memory_pipeline_tests.building import NOW, conversation, run, write
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY
 from memory_pipeline_tests.invoking import call, read
@@ -272,7 +272,7 @@ def test_of_what_killed_processes_left_the_receipt_and_the_verification_tell(
     assert "memory-pipeline expire" in remedy
     for path in root.rglob("left.*"):
         os.utime(path, (0, 0))
-    collect_orphans(lake.storage, lake.tables, datetime.now(UTC))
+    vacuum(lake.storage, lake.tables, datetime.now(UTC))
     result = verify(lake, receipt)
     assert result.ok
     assert result.remedies == []

@@ -20,8 +20,8 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.claims import Claims
-from memory_pipeline.lake.orphans import AGE, collect_orphans
 from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.vectors import Cut
 from memory_pipeline_tests.faults.rows import indexed, ledger
 
@@ -84,6 +84,13 @@ def leave_behind(root: str) -> dict[str, str]:
     return left
 
 
+def without_old_versions(lake: Lake) -> Lake:
+    """Delete what readers may still use, by a clock that is put on, and the note that it was done."""
+    vacuum(lake.storage, lake.tables, datetime.now(UTC) + 2 * AGE)
+    lake.storage.delete(["state/vacuum.json"])
+    return lake
+
+
 def make_older(root: str) -> None:
     """Let all files of a folder be two hours older."""
     for file in Path(root).rglob("*"):
@@ -92,42 +99,41 @@ def make_older(root: str) -> None:
 
 
 def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: str) -> None:
-    # What a purge of the table would take is no orphan, and has to go first for this comparison.
-    whole.tables.purge(LEDGER)
+    without_old_versions(whole)
     before, rows = files(whole.storage), held(whole)
     left = leave_behind(root)
     now = datetime.now(UTC)
-    young = collect_orphans(whole.storage, whole.tables, now, dry_run=True)
+    young = vacuum(whole.storage, whole.tables, now, dry_run=True)
     assert {kind: purged.files for kind, purged in young.items() if purged.files} == {}
 
     make_older(root)
-    shown = collect_orphans(whole.storage, whole.tables, now, dry_run=True)
+    shown = vacuum(whole.storage, whole.tables, now, dry_run=True)
     assert {kind: (purged.files, purged.bytes) for kind, purged in shown.items() if purged.files} == {
         kind: (count, 4 * count) for kind in set(left.values()) if (count := list(left.values()).count(kind))
     }
     assert files(whole.storage) == before | left.keys()
 
-    assert collect_orphans(whole.storage, whole.tables, now) == shown
+    assert vacuum(whole.storage, whole.tables, now) == shown
     assert not left.keys() & files(whole.storage)
     gone = before - files(whole.storage)
     assert not gone, f"these were in use: {gone}"
     assert held(whole) == rows
-    again = collect_orphans(whole.storage, whole.tables, now)
+    again = vacuum(whole.storage, whole.tables, now)
     assert {kind for kind, purged in again.items() if purged.files} == set()
 
 
 def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(whole: Lake, root: str) -> None:
     make_older(root)
     make_older(root)
-    collect_orphans(whole.storage, whole.tables, datetime.now(UTC))
+    vacuum(whole.storage, whole.tables, datetime.now(UTC))
     old = Path(root, "vectordb/acme/anna__daily.lance/data/dead.lance")
     old.write_bytes(b"dead")
     then = time.time() - 4 * 3600
     os.utime(old, (then, then))
-    assert collect_orphans(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 0
+    assert vacuum(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 0
     fresh = Path(root, "vectordb/acme/anna__daily.lance/data/fresh.lance")
     fresh.write_bytes(b"dead")
-    assert collect_orphans(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 1
+    assert vacuum(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 1
     assert fresh.exists()
     assert not old.exists()
 
@@ -140,8 +146,8 @@ def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: s
     whole.storage.write("calls/claims/dead.json", json.dumps(dead).encode())
     whole.storage.write("calls/claims/dead.0123456789abcdef.json", json.dumps(dead).encode())
     make_older(root)
-    assert collect_orphans(whole.storage, whole.tables, now, dry_run=True)["claims"].files == 2
-    assert collect_orphans(whole.storage, whole.tables, now)["claims"].files == 2
+    assert vacuum(whole.storage, whole.tables, now, dry_run=True)["claims"].files == 2
+    assert vacuum(whole.storage, whole.tables, now)["claims"].files == 2
     assert [entry.path for entry in whole.storage.list("calls/claims")] == ["calls/claims/living.json"]
 
 
@@ -163,7 +169,7 @@ def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
     lake.tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
     day = Period.parse("daily", "2024-01-15")
     lake.index.replace(Grain.DAILY, [day], {ANNA: indexed(day.key, "one", "two")})
-    rows = held(lake)
+    rows = held(without_old_versions(lake))
     for path in ORPHANS:
         lake.storage.write(path, b"dead")
     bucket = lake.storage._bucket  # there is no door for what only a killed library does
@@ -172,12 +178,14 @@ def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
     bucket.store.files.call_s3("create_multipart_upload", Bucket=bucket.store.bucket, Key=key)
     before = files(lake.storage)
 
-    # A server's files cannot be made older; so the clock is put on. Deltalake looks at a clock of its own.
+    # A server's files cannot be made older; so the clock is put on.
     later = datetime.now(UTC) + 2 * AGE
-    shown = collect_orphans(lake.storage, lake.tables, later, dry_run=True)
-    assert (shown["index"].files, shown["partial"].files, shown["uploads"].files) == (5, 1, 1)
+    shown = vacuum(lake.storage, lake.tables, later, dry_run=True)
+    assert {kind: shown[kind].files for kind in LEFT_BEHIND} == {
+        "tables": 1, "index": 5, "partial": 1, "claims": 0, "uploads": 1,
+    }  # fmt: skip
     assert files(lake.storage) == before
-    assert collect_orphans(lake.storage, lake.tables, later) == shown
-    assert before - files(lake.storage) == {path for path, kind in ORPHANS.items() if kind != "tables"}
+    assert vacuum(lake.storage, lake.tables, later) == shown
+    assert before - files(lake.storage) == ORPHANS.keys()
     assert lake.storage.abandoned_uploads(later, abort=False) == []
     assert held(lake) == rows

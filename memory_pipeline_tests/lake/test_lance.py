@@ -17,7 +17,7 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
-from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
+from memory_pipeline.lake.lance import Databases, EventLoop, gather, persistent
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import PROCESSES
 
@@ -48,7 +48,7 @@ class Client:
         def find() -> Awaitable[Any]:
             return self.databases.create("acme", name, SCHEMA)
 
-        return self.loop.run(self.databases.commit(find, write, lambda: self.databases.forget("acme", name)))
+        return self.loop.run(self.databases.commit("acme", name, find, write, same=None))
 
     def ids(self) -> list[str]:
         found = self.loop.run(self.create().query().to_arrow())
@@ -190,14 +190,39 @@ def test_other_errors_are_not_tried_again(client: Client) -> None:
         client.loop.run(persistent(losing(1, "the disk is full")))
 
 
-def test_a_table_is_compacted_now_and_then(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 8)
-    for number in range(6):
+def test_a_table_is_compacted_where_small_files_pile_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 10)
+    for number in range(8):
         client.add(str(number))
-    assert client.fragments() == 6
-    client.add("6")  # the eighth version
+    assert client.fragments() == 8
+    client.add("8")  # the tenth version
     assert client.fragments() == 1
-    assert client.ids() == [str(number) for number in range(7)]
+    assert client.ids() == [str(number) for number in range(9)]
+
+
+def test_files_are_put_together_with_no_larger_ones_so_that_few_bytes_are_written(client: Client) -> None:
+    client.add(*(f"first {number:03}" for number in range(500)))
+    bytes_written = 0
+    for number in range(256):
+        client.add(f"later {number:03}")
+        if number % 16 == 15:
+            bytes_written += client.loop.run(gather(client.create(), None))
+    one = rows("later 000").nbytes
+    assert client.fragments() <= 6  # one of 500, one of each power of two
+    assert bytes_written <= 6 * 256 * one
+    assert len(client.ids()) == 756
+
+
+def test_few_small_files_are_left_alone_and_a_file_of_deleted_rows_is_not(client: Client) -> None:
+    for number in range(5):
+        client.add(*(f"{number} {place}" for place in range(10)))
+    assert client.loop.run(gather(client.create(), None)) == 0
+    assert client.fragments() == 5
+    client.commit(lambda table: table.delete("id LIKE '3 %' AND id < '3 6'"))
+    assert client.loop.run(gather(client.create(), None)) > 0
+    stats = client.loop.run(client.create().list_versions())[-1]
+    assert int(stats["metadata"]["total_deletion_file_rows"]) == 0
+    assert len(client.ids()) == 44
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -206,12 +231,12 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
 ) -> None:
     tried = []
 
-    async def lost(table: Any) -> None:
+    async def lost(table: Any, same: str | None) -> None:
         tried.append(table)
         raise RuntimeError(CONFLICTS[0])
 
     monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 2)
-    monkeypatch.setattr("memory_pipeline.lake.lance.compact", lost)
+    monkeypatch.setattr("memory_pipeline.lake.lance.gather", lost)
     assert client.add("a").version == 2
     assert len(tried) == 20
     assert client.ids() == ["a"]
@@ -223,7 +248,7 @@ def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client
     other = Client(root)
     for number in range(3):
         other.add(str(number))
-    client.loop.run(compact(table))
+    client.loop.run(gather(table, None, least=3))
     assert other.fragments() == 1
     assert other.ids() == client.ids() == ["0", "1", "2"]
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,19 @@ def test_old_parts_of_the_log_are_deleted_and_young_ones_made_unreadable(root: s
     names = sorted(path.name for path in log.glob("*.json"))
     assert names[0] == f"{2:020}.json"
     assert [(log / name).read_bytes() for name in names[:2]] == [b"purged\n"] * 2
+
+
+def test_a_vacuum_keeps_nothing_of_what_a_purge_takes_later(root: str, tables: Tables) -> None:
+    tables.replace(THINGS, ["acme~gone"], things("acme~gone"))
+    tables.remove(THINGS, ["acme~gone"])
+    for number in range(20):
+        tables.replace(THINGS, ["a"], things("a", text=f"text{number}"))
+    now = datetime.now(UTC)
+    tables.vacuum("tables/things", now - timedelta(hours=1), now, dry_run=False)
+    assert any(".checkpoint." in path.name for path in found_in(root, "acme~gone"))
+    tables.purge(THINGS)
+    assert found_in(root, "acme~gone") == []
+    assert found_in(root, "text18") == []
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure import Receipt, verify
 from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.orphans import collect_orphans, unnamed_files
 from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.lake.vacuum import unnamed_files, vacuum
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
@@ -273,7 +273,7 @@ class Judge:
                     os.utime(path, (path.stat().st_mtime - 7_200,) * 2)
         # What was looked through before the files were made old would be passed over.
         storage.delete(["state/orphans.json"])
-        found = collect_orphans(storage, self._lake.tables, datetime.now(UTC) + timedelta(hours=2))
+        found = vacuum(storage, self._lake.tables, datetime.now(UTC) + timedelta(hours=2))
         left = [entry.path for entry in unnamed_files(storage)]
         gone = sum(purged.files for purged in found.values())
         figures = f"{count:,} were there, {gone:,} went, claims and uploads among them"

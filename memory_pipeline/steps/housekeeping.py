@@ -1,0 +1,87 @@
+"""Housekeeping of the lake's files: small files are put together, and what nothing needs any more is deleted.
+
+It depends on no configuration and deletes no row: what expires is :mod:`~memory_pipeline.steps.expire`'s, what is
+forgotten :mod:`memory_pipeline.erasure`'s. A partition of a Delta table is one file already, so only Lance tables are
+compacted, and of these only the ones whose files pile up.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from memory_pipeline.lake.lance import COMPACT_EVERY
+from memory_pipeline.lake.lance_files import lance_tables
+from memory_pipeline.lake.purging import Purged
+from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, last_vacuum, vacuum
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from memory_pipeline.lake import Lake
+
+#: How often `memory-pipeline run` deletes what nothing needs.
+_EVERY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What housekeeping did.
+
+    Attributes:
+        compacted: Lance tables whose small files were put together.
+        bytes_written: of their rows.
+        old_versions: what was replaced and is old enough, by kind; see :mod:`memory_pipeline.lake.vacuum`.
+        left_behind: what killed processes left, by kind.
+        seconds: how long it took.
+    """
+
+    compacted: int
+    bytes_written: int
+    old_versions: Mapping[str, Purged]
+    left_behind: Mapping[str, Purged]
+    seconds: float
+
+    @property
+    def gone(self) -> Purged:
+        """All that left the disk."""
+        return sum((*self.old_versions.values(), *self.left_behind.values()), Purged())
+
+
+def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: bool = False) -> Cleaned:
+    """Put small files together, and delete files of old versions and of killed processes.
+
+    Safe to repeat, to interrupt and to run beside writers, readers and other calls.
+
+    Args:
+        lake: where.
+        now: the clock's time, UTC.
+        age: how long ago a file was replaced at least, so that no reader or writer uses it any more.
+        dry_run: only count what would be deleted; compact nothing.
+
+    Raises:
+        InputError: `age` is negative.
+    """
+    started = time.perf_counter()
+    compacted = written = 0
+    if not dry_run:
+        crowded = (table.path for table in lance_tables(lake.storage) if table.data_files >= COMPACT_EVERY)
+        names = [path.removeprefix("vectordb/").removesuffix(".lance").partition("/") for path in crowded]
+        compacted, written = lake.index.gather((workspace_id, name) for workspace_id, _, name in names)
+    found = vacuum(lake.storage, lake.tables, now, age=age, dry_run=dry_run)
+    return Cleaned(
+        compacted,
+        written,
+        {kind: gone for kind, gone in found.items() if kind not in LEFT_BEHIND},
+        {kind: found[kind] for kind in LEFT_BEHIND},
+        time.perf_counter() - started,
+    )
+
+
+def is_due(lake: Lake, now: datetime) -> bool:
+    """Tell whether a day has passed since the last housekeeping, or there was none."""
+    last = last_vacuum(lake.storage)
+    return last is None or now - last >= _EVERY

@@ -1,0 +1,80 @@
+"""The commands that delete, on the command line: what would go, what went, and a vacuum once a day."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.vacuum import last_vacuum, vacuum
+from memory_pipeline_tests.building import conversation, run, table_rows, write
+from memory_pipeline_tests.invoking import call, read
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+
+@pytest.fixture(autouse=True)
+def made(shared_folder: SharedFolder, models: Models, root: str, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake whose tables have been written twice."""
+
+    def fill(folder: Path) -> None:
+        lake = Lake(str(folder))
+        for hour in (8, 9):
+            write(lake, conversation("I moved to Porto.", at=f"2024-01-15T{hour:02}:00", conversation_id=f"c{hour}"))
+            run(lake, models)
+
+    shutil.copytree(shared_folder("cli-expiring", fill), root)
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return Lake(root)
+
+
+def parquet_files(root: str, table: str) -> int:
+    return sum("_delta_log" not in path.parts for path in Path(root, "tables", table).rglob("*.parquet"))
+
+
+def test_a_vacuum_shows_first_and_deletes_what_is_old_enough(made: Lake, root: str) -> None:
+    before, rows = parquet_files(root, "memories"), table_rows(made)
+    assert read("vacuum")["files"] == 0
+    shown = read("vacuum", "--dry-run", "--older-than", "0")
+    assert shown["files"] == sum(kind["files"] for kind in shown["old_versions"].values()) > 0
+    assert "would go; nothing was deleted" in call("vacuum", "--dry-run", "--older-than", "0").output
+    assert parquet_files(root, "memories") == before == 2
+    done = read("vacuum", "--older-than", "0")
+    assert (done["files"], done["bytes"]) == (shown["files"], shown["bytes"])
+    assert parquet_files(root, "memories") == parquet_files(root, "memory_events") == 1
+    assert table_rows(Lake(root)) == rows
+    assert call("vacuum", "--older-than", "-1").exit_code == 2
+
+
+def test_where_nothing_expires_old_versions_go_all_the_same(
+    made: Lake, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=2)
+    monkeypatch.setattr(
+        "memory_pipeline.steps.housekeeping.vacuum",
+        lambda storage, tables, now, **options: vacuum(storage, tables, later, **options),
+    )
+    done = read("expire")
+    assert done["expired"] == []
+    assert done["old_versions"]["replaced"]["files"] > 0
+    assert parquet_files(root, "memories") == parquet_files(root, "memory_events") == 1
+
+
+def test_a_run_vacuums_once_a_day(made: Lake) -> None:
+    read("run")
+    first = last_vacuum(made.storage)
+    assert first is not None
+    read("run")
+    assert last_vacuum(made.storage) == first
+    made.storage.write("state/vacuum.json", b'{"at": "2024-01-15T08:00:00+00:00"}')
+    read("run")
+    again = last_vacuum(made.storage)
+    assert again is not None
+    assert again > first
