@@ -163,7 +163,7 @@ class Storage:
     def list(self, prefix: str) -> list[Entry]:
         """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
 
-        Files whose names begin with a dot are writes in progress and are left out.
+        Files whose names begin with a dot are writes in progress and are left out, and so are symbolic links.
         """
         entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
         found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
@@ -176,8 +176,25 @@ class Storage:
             return
         cut = len(self._base) + 1
         for path, info in found.items():
+            if info["islink"]:
+                continue
             tag = f"{info['size']}-{info['mtime']}"
             yield Entry(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+
+    def links(self, folder: str) -> Sequence[str]:
+        """Return the paths of the symbolic links in a folder and below it, sorted; an object store has none."""
+        found = []
+        for path, folders, names in os.walk(Path(self._base, folder)) if self.is_local else ():
+            links = (Path(path, name) for name in (*folders, *names) if Path(path, name).is_symlink())
+            found += [link.relative_to(self._base).as_posix() for link in links]
+        return sorted(found)
+
+    def leads_elsewhere(self, path: str, top: str) -> bool:
+        """Tell whether `path`, or a folder on the way to it below the folder `top`, is a symbolic link."""
+        if not self.is_local:
+            return False
+        parts = path.removeprefix(f"{top}/").split("/")
+        return any(Path(self._base, top, *parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
 
     def _list_remote(self, prefix: str) -> Iterator[Entry]:
         assert self._bucket is not None  # noqa: S101 - it is asked before
