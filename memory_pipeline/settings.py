@@ -11,6 +11,8 @@ MEMORY_PIPELINE_PARTITIONS_PER_RUN
 MEMORY_PIPELINE_SINGLE_WRITER
                            no                   ``1`` promises that no two processes ever write at a time, for a server
                                                 of S3 that overwrites files it should only create
+MEMORY_PIPELINE_GROUP      none                 the Unix group, by name or number, that may use a lake in a folder;
+                                                without it only the user who made the lake may
 AWS_REGION                 the AWS chain's      the region of the lake's bucket
 DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
 DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
@@ -24,6 +26,7 @@ A key of a model is never written into a configuration. It is referred to, as ``
 
 from __future__ import annotations
 
+import grp
 import os
 import re
 from dataclasses import dataclass
@@ -141,6 +144,24 @@ def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
     if text not in {"0", "1"}:
         raise ConfigurationError(f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or nothing")
     return text == "1"
+
+
+def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
+    """Return the number of the Unix group of ``MEMORY_PIPELINE_GROUP``; None if it is not set.
+
+    Raises:
+        ConfigurationError: this machine has no such group.
+    """
+    name = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_GROUP") or None
+    if name is None:
+        return None
+    try:
+        return (grp.getgrgid(int(name)) if name.isdecimal() else grp.getgrnam(name)).gr_gid
+    except (KeyError, OverflowError):
+        raise ConfigurationError(
+            f"MEMORY_PIPELINE_GROUP {shown(name)} is no group of this machine; expected a name or a number that "
+            "`getent group` lists"
+        ) from None
 
 
 def is_secret_reference(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +98,8 @@ def forget(
         raise InputError("--yes and --dry-run contradict each other; give one of them")
     path = _receipt_path(lake, receipt, moment)
     try:
-        file = path.open("x", encoding="utf-8")
+        # It names in clear what was forgotten, so it is for the user who forgets alone.
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
     except OSError as error:
         raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
     done: Receipt | None = None

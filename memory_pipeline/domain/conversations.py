@@ -39,6 +39,8 @@ from memory_pipeline.errors import InputError, shown
 MAX_CONTENT = 1_000_000
 #: Longest id, name or tag, in characters.
 MAX_ID = 256
+#: Most tags of a conversation; each of its messages is stored with all of them.
+MAX_TAGS = 100
 #: How far a message may lie ahead of the clock before it is taken for a mistake.
 CLOCK_SKEW = timedelta(hours=24)
 
@@ -269,9 +271,17 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
                     raise InputError(same_id_other_content(message))
                 recalled += message.content != part["content"]
         except InputError as error:
-            whole = {**conversation, "messages": [record]}
-            rejected.append(Rejection(str(error), f"{where}, message {number}", whole))
+            rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
     return Admitted(list(accepted.values()), rejected, recalled)
+
+
+def alone(conversation: Mapping[str, object], record: object) -> dict[str, object]:
+    """Return one message of a conversation as it is set aside: a conversation of that message alone.
+
+    It has the conversation's ids and tags, which are short. Whatever else the conversation came with is not repeated
+    for each of its bad messages.
+    """
+    return {name: conversation[name] for name in _HEADER if name in conversation} | {"messages": [record]}
 
 
 def same_id_other_content(message: Message) -> str:
@@ -318,6 +328,8 @@ def _optional_label(name: str, value: object) -> str | None:
 def _labels(name: str, values: object) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise InputError(f"{name} must be a list of texts, not {shown(values)}")
+    if len(values) > MAX_TAGS:
+        raise InputError(f"{name} has {len(values):,} entries; at most {MAX_TAGS} are accepted")
     return tuple(sorted({_label(name, value) for value in values}))
 
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 #: Partitions that are read at a time.
 AT_ONCE = 2_000
 _SCOPE = ("workspace_id", "agent_id")
-_QUARANTINE = "journal/quarantine"
 #: The columns that hold what rows rest on.
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 #: The columns of each table in which a person may be named; of lists, operations and JSON all texts count.
@@ -141,7 +140,7 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
             stays = {record.id for record in _records(kept)}
             found.hours |= {record.hour.key for record in _records(held) if record.id not in stays}
             found.texts |= _contents(held) - _contents(kept)
-    for entry in lake.storage.list(_QUARANTINE):
+    for entry in lake.journal.set_aside_files():
         if looker.holds(lake.storage.read(entry.path) or b""):
             found.set_aside.append(entry.path)
     return found

@@ -33,15 +33,18 @@ from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, LakeError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_pipeline.lake.storage import Entry, Storage
 
+_TOP = "journal"
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
+#: Why nothing of a symbolic link is read: whoever can make one could have any file of the machine read.
+_LINKED = "a symbolic link, which the journal never follows; remove it, or put the file or folder itself there"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
 MAX_DEPTH = 100
@@ -122,6 +125,7 @@ class Journal:
             hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
             path = f"{_folder(scope)}/{_name_of(hours)}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
+            self._require_own(path)
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
             paths.append(path)
         return paths
@@ -132,7 +136,7 @@ class Journal:
         Files whose place or name the journal did not choose are left alone.
         """
         files = []
-        entries = self._storage.list(_PENDING if scope is None else _folder(scope))
+        entries = self._list(_PENDING if scope is None else _folder(scope))
         spans = _acknowledged(entries)
         for entry in entries:
             parts = entry.path.split("/")
@@ -160,7 +164,8 @@ class Journal:
         found = Contents([], [], [], events)
         wanted = set(file.hours if hours is None else hours)
         skipped = {hour.key.encode() for hour in file.hours if hour not in wanted}
-        for number, line in enumerate((self._storage.read(file.path) or b"").splitlines(), start=1):
+        data = b"" if self._is_link(file.path) else self._storage.read(file.path) or b""
+        for number, line in enumerate(data.splitlines(), start=1):
             if not line.strip():
                 continue
             # Of a file with many hours most lines are skipped without the work of reading them.
@@ -206,7 +211,7 @@ class Journal:
                     )
         scopes = {file.scope for file in files if len(file.hours) > 1}
         for scope in scopes:
-            spans = _acknowledged(self._storage.list(_folder(scope)))
+            spans = _acknowledged(self._list(_folder(scope)))
             # Another process may have acknowledged the other hours in the meantime: the later of both deletes the file.
             done |= {file for file in files if file.scope == scope and not _left(file.hours, spans, file.path)}
         self._storage.delete(sorted(file.path for file in done))
@@ -217,9 +222,26 @@ class Journal:
 
     def delete_stale_marks(self, scope: Scope) -> None:
         """Delete the marks of an agent's files that are gone."""
-        paths = [entry.path for entry in self._storage.list(_folder(scope))]
+        paths = [entry.path for entry in self._list(_folder(scope))]
         stay = {_mark(path) for path in paths}
         self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
+
+    def _list(self, folder: str) -> list[Entry]:
+        """Return the files of a folder; none of one that is, or lies in, a symbolic link."""
+        return [] if self._is_link(folder) else self._storage.list(folder)
+
+    def _is_link(self, path: str) -> bool:
+        return self._storage.leads_elsewhere(path, _TOP)
+
+    def _require_own(self, path: str) -> None:
+        """Refuse to write through a symbolic link.
+
+        Raises:
+            LakeError: a folder on the way to `path` is one.
+        """
+        folder = path.rpartition("/")[0]
+        if self._is_link(folder):
+            raise LakeError(f"{self._storage.locate(folder)} is, or lies in, {_LINKED}")
 
     def _hours_of(self, path: str, name: str) -> tuple[Period, ...]:
         """Return the hours of a file; none if it has no name of the journal's.
@@ -251,12 +273,14 @@ class Journal:
         for rejection in rejections:
             content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
             data = json.dumps(content, indent=1, default=str).encode()  # ASCII: the record may hold broken Unicode
-            self._storage.write(f"{_QUARANTINE}/{digest(rejection.record)}.json", data)
+            path = f"{_QUARANTINE}/{digest(rejection.record)}.json"
+            self._require_own(path)
+            self._storage.write(path, data)
 
     def quarantined(self) -> list[Rejection]:
-        """Return the records that were set aside."""
-        found = []
-        for entry in self._storage.list(_QUARANTINE):
+        """Return the records that were set aside, and the symbolic links in the journal, which it never follows."""
+        found = [Rejection(_LINKED, path, None) for path in self._storage.links(_TOP)]
+        for entry in self.set_aside_files():
             try:
                 content = json.loads(self._storage.read(entry.path) or b"")
                 found.append(Rejection(content["reason"], content["where"], content["record"]))
@@ -264,9 +288,17 @@ class Journal:
                 continue  # not a file of the journal's
         return found
 
-    def release(self, records: Iterable[object]) -> None:
-        """Forget that records were set aside; for those that have now been accepted."""
-        self._storage.delete(f"{_QUARANTINE}/{digest(record)}.json" for record in records)
+    def set_aside_files(self) -> list[Entry]:
+        """Return the files of the records that were set aside; reads none of them."""
+        return self._list(_QUARANTINE)
+
+    def set_aside_digests(self) -> set[str]:
+        """Return the digests of the records that were set aside; reads none of them."""
+        return {entry.path.rpartition("/")[2].removesuffix(".json") for entry in self.set_aside_files()}
+
+    def release(self, digests: Iterable[str]) -> None:
+        """Forget that records were set aside, by their digests; for those that have now been accepted."""
+        self._storage.delete(f"{_QUARANTINE}/{each}.json" for each in digests)
 
 
 def _folder(scope: Scope) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables import Tables
     from memory_pipeline.lake.tombstones import Tombstones
     from memory_pipeline.lake.vectors import VectorIndex
+
+_log = logging.getLogger(__name__)
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
@@ -68,6 +71,12 @@ class Lake:
             manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
             self.storage.create(MANIFEST, json.dumps(manifest).encode())
             self._adopt(self._read_manifest())  # another process may have been first
+            if self.storage.is_open_to_all():
+                _log.warning(
+                    "%s was there before the lake and every user of this machine can read it; `chmod o= %s` ends that",
+                    self.storage.uri,
+                    self.storage.uri,
+                )
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
         known = None if manifest is None else str(manifest["timezone"])

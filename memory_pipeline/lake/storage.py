@@ -6,8 +6,10 @@ For S3, credentials, region and endpoint come from the standard chain (:mod:`mem
 
 from __future__ import annotations
 
+import grp
 import os
 import re
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.settings import lake_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 #: What files are called while they are written: here, and by the libraries of tables.
 _PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
+#: Modes of what this package writes: for its own user, or for a group, whose folders pass it on to what is in them.
+_OWN_FILE, _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o600, 0o700, 0o660, 0o2770
 #: How often a folder is made that others remove at once.
 _LOOKS = 100
 #: The file that every lake has.
@@ -57,6 +62,7 @@ class Storage:
         self._store: ObjectStore | None = None
         if not separator or scheme == "file":
             self._base = str(Path(rest if separator else uri).expanduser().absolute())
+            self._group = lake_group()
             self._fs: Any = fsspec.filesystem("file")
         elif scheme == "s3":
             from memory_pipeline.lake.bucket import Bucket
@@ -132,7 +138,7 @@ class Storage:
         partial = target.with_name(f".{target.name}.{ULID()}")
         new: set[Path] = set()
         try:
-            with _opened(partial, new) as file:
+            with self._opened(partial, new) as file:
                 file.write(data)
                 if durable:
                     file.flush()
@@ -163,7 +169,7 @@ class Storage:
     def list(self, prefix: str) -> list[Entry]:
         """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
 
-        Files whose names begin with a dot are writes in progress and are left out.
+        Files whose names begin with a dot are writes in progress and are left out, and so are symbolic links.
         """
         entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
         found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
@@ -176,8 +182,25 @@ class Storage:
             return
         cut = len(self._base) + 1
         for path, info in found.items():
+            if info["islink"]:
+                continue
             tag = f"{info['size']}-{info['mtime']}"
             yield Entry(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+
+    def links(self, folder: str) -> Sequence[str]:
+        """Return the paths of the symbolic links in a folder and below it, sorted; an object store has none."""
+        found = []
+        for path, folders, names in os.walk(Path(self._base, folder)) if self.is_local else ():
+            links = (Path(path, name) for name in (*folders, *names) if Path(path, name).is_symlink())
+            found += [link.relative_to(self._base).as_posix() for link in links]
+        return sorted(found)
+
+    def leads_elsewhere(self, path: str, top: str) -> bool:
+        """Tell whether `path`, or a folder on the way to it below the folder `top`, is a symbolic link."""
+        if not self.is_local:
+            return False
+        parts = path.removeprefix(f"{top}/").split("/")
+        return any(Path(self._base, top, *parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
 
     def _list_remote(self, prefix: str) -> Iterator[Entry]:
         assert self._bucket is not None  # noqa: S101 - it is asked before
@@ -197,6 +220,61 @@ class Storage:
             with suppress(FileNotFoundError):
                 found[path] = Path(self._base, path).stat().st_size
         return found
+
+    def _opened(self, path: Path, new: set[Path]) -> BinaryIO:
+        """Open a new file for writing, in a folder that others may remove as long as it is empty.
+
+        Other users of the machine get no access to the file, and none to the root if that is made here. So they cannot
+        read what the libraries of tables write below it either, which take no mode.
+
+        Args:
+            path: of the file.
+            new: gets the folders that were made for it.
+
+        Raises:
+            FileNotFoundError: others kept removing the folder.
+        """
+        for look in range(_LOOKS):
+            try:
+                for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+                    self._make_folder(folder)
+                    new.add(folder)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
+            except FileNotFoundError:
+                if look == _LOOKS - 1:
+                    raise
+                continue
+            file = os.fdopen(descriptor, "wb")
+            if self._group is not None:
+                self._open_to_group(path, _GROUPS_FILE)
+            return file
+        raise AssertionError("unreachable")
+
+    def _make_folder(self, folder: Path) -> None:
+        is_root = str(folder) == self._base
+        folder.mkdir(_OWN_FOLDER if is_root else 0o777, exist_ok=True)
+        if self._group is not None and (is_root or folder.is_relative_to(self._base)):
+            self._open_to_group(folder, _GROUPS_FOLDER)
+
+    def _open_to_group(self, path: Path, mode: int) -> None:
+        """Let the group of the lake use a file or folder that this process has made.
+
+        Raises:
+            ConfigurationError: this process may not give it to that group.
+        """
+        assert self._group is not None  # noqa: S101 - it is asked before
+        try:
+            os.chown(path, -1, self._group)
+            path.chmod(mode)
+        except PermissionError:
+            raise ConfigurationError(
+                f"MEMORY_PIPELINE_GROUP {grp.getgrgid(self._group).gr_name} cannot be given files of the lake: this "
+                "process's user is not a member of it"
+            ) from None
+
+    def is_open_to_all(self) -> bool:
+        """Tell whether every user of this machine may read the root."""
+        return self.is_local and bool(Path(self._base).stat().st_mode & stat.S_IROTH)
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace a file by a shorter one without its name ever being absent from a listing.
@@ -320,24 +398,3 @@ class Storage:
         """Return how the keys below a folder begin."""
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
-
-
-def _opened(path: Path, new: set[Path]) -> BinaryIO:
-    """Open a new file for writing, in a folder that others may remove as long as it is empty.
-
-    Args:
-        path: of the file.
-        new: gets the folders that were made for it.
-
-    Raises:
-        FileNotFoundError: others kept removing the folder.
-    """
-    for look in range(_LOOKS):
-        new.update(folder for folder in path.parents if not folder.exists())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return path.open("wb")
-        except FileNotFoundError:
-            if look == _LOOKS - 1:
-                raise
-    raise AssertionError("unreachable")

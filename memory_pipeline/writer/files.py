@@ -15,9 +15,11 @@ from memory_pipeline.domain.conversations import (
     Message,
     Rejection,
     Scope,
+    alone,
     read_messages,
     same_id_other_content,
 )
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
@@ -93,8 +95,8 @@ def ingest_file(
     """
     result = Ingestion()
     batch: list[Message] = []
-    accepted: list[object] = []
-    quarantined = {record_key(rejection.record) for rejection in lake.journal.quarantined()}
+    accepted: list[str] = []
+    known_bad = lake.journal.set_aside_digests()
 
     def flush() -> None:
         if batch:
@@ -130,7 +132,7 @@ def ingest_file(
     def set_aside(found: Iterable[Rejection]) -> None:
         rejections = list(found)
         lake.ensure()
-        lake.journal.set_aside(rejections)
+        lake.journal.set_aside(one for one in rejections if digest(one.record) not in known_bad)
         result.rejections += len(rejections)
         result.rejected += rejections[: _SHOWN - len(result.rejected)]
 
@@ -146,8 +148,8 @@ def ingest_file(
         _count_ignored(record, result.ignored_keys)
         if found:
             set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
-        if quarantined and (messages or recalled):
-            accepted += [part for part in _parts(conversation, found) if record_key(part) in quarantined]
+        if known_bad and (messages or recalled):
+            accepted += known_bad & _parts(conversation, found)
         if len(batch) >= _BATCH:
             flush()
     flush()
@@ -165,18 +167,12 @@ def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:
     return groups.values()
 
 
-def record_key(record: object) -> str:
-    """Return a key by which a record in the quarantine and one in a file can be told to be the same."""
-    return json.dumps(record, sort_keys=True, default=str)
-
-
-def _parts(conversation: object, rejected: list[Rejection]) -> list[object]:
-    """Return the conversation and its messages, as they would stand in the quarantine, without those just rejected."""
+def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
+    """Return the digests of a conversation and its messages as they would be set aside, but for those just rejected."""
     if not isinstance(conversation, Mapping):
-        return []
-    still = {record_key(rejection.record) for rejection in rejected}
-    parts = [conversation, *({**conversation, "messages": [message]} for message in conversation["messages"])]
-    return [part for part in parts if record_key(part) not in still]
+        return set()
+    parts = [conversation, *(alone(conversation, message) for message in conversation["messages"])]
+    return set(map(digest, parts)) - {digest(rejection.record) for rejection in rejected}
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:

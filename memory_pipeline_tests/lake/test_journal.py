@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Message, Rejection, Scope
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.recalled import mark
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.journal import Contents, Journal, parse_json
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import hours
@@ -410,6 +412,70 @@ def test_lines_of_another_system_may_end_as_they_like(journal: Journal, tmp_path
     assert [each.source_id for each in all_messages(journal)] == ["m1", "m2"]
 
 
+# --- symbolic links --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the lake, with files that are named as the journal's."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "2024-01-15T08__01HK.jsonl").write_text("root:x:0:0\n" + json.dumps(message("theirs").to_record()))
+    (folder / "bad.json").write_text(json.dumps({"reason": "r", "where": "w", "record": "theirs"}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("journal/pending/acme/support/2024-01-15T09__01HK.jsonl", "2024-01-15T08__01HK.jsonl"),
+        ("journal/pending/acme/support/2024-01-15T09__01HZ.jsonl", "nowhere"),
+        ("journal/pending/acme/linked", ""),
+        ("journal/pending/linked", ""),
+        ("journal/quarantine/bad.json", "bad.json"),
+        ("journal/quarantine", ""),
+    ],
+)
+def test_a_symbolic_link_is_reported_and_not_followed(
+    journal: Journal, tmp_path: Path, outside: Path, link: str, target: str
+) -> None:
+    journal.append([message("mine")])
+    place = tmp_path / "lake" / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(outside / target)
+    for scope in (None, SCOPE, Scope("acme", "linked"), Scope("linked", "outside")):
+        assert [each.content for each in all_messages(journal, scope)] in (["mine"], [])
+    assert all_rejections(journal) == []
+    [reported] = journal.quarantined()
+    assert (reported.where, reported.record) == (link, None)
+    before = sorted(path.read_bytes() for path in outside.iterdir())
+    journal.acknowledge(journal.pending())
+    assert sorted(path.read_bytes() for path in outside.iterdir()) == before
+    place.unlink()
+    assert journal.quarantined() == []
+
+
+@pytest.mark.parametrize("link", ["pending", "pending/acme", "pending/acme/support", "quarantine"])
+def test_nothing_is_written_through_a_symbolic_link(journal: Journal, tmp_path: Path, outside: Path, link: str) -> None:
+    place = tmp_path / "lake/journal" / link
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside)
+    work: Callable[[], object] = partial(journal.append, [message()])
+    if link == "quarantine":
+        work = partial(journal.set_aside, [Rejection("why", "here", {})])
+    with pytest.raises(LakeError, match=r"/lake/journal/.* is, or lies in, a symbolic link"):
+        work()
+    assert len(list(outside.iterdir())) == 2
+
+
+def test_a_lake_may_lie_behind_a_symbolic_link(tmp_path: Path, outside: Path) -> None:
+    (tmp_path / "lake").symlink_to(outside)
+    journal = Journal(Storage(str(tmp_path / "lake")))
+    journal.append([message()])
+    assert all_messages(journal) == [message()]
+    assert journal.quarantined() == []
+
+
 # --- acknowledging ---------------------------------------------------------------------------------------------------
 
 
@@ -536,7 +602,7 @@ def test_the_same_record_is_kept_once(journal: Journal) -> None:
 @pytest.mark.on_s3
 def test_what_was_accepted_after_all_is_released(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1}), Rejection("why", "here", {"a": 2})])
-    journal.release(iter([{"a": 1}, {"never": "set aside"}]))
+    journal.release(iter([digest({"a": 1}), digest({"never": "set aside"})]))
     assert [each.record for each in journal.quarantined()] == [{"a": 2}]
 
 

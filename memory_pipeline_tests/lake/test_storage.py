@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import stat
 import subprocess
@@ -320,3 +321,64 @@ def test_a_root_may_have_blanks_and_other_letters(tmp_path: Path) -> None:
 def test_another_kind_of_root_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="is not accepted; expected a folder or s3://bucket/prefix"):
         Storage(uri)
+
+
+# --- who may read ----------------------------------------------------------------------------------------------------
+
+
+def modes(root: Path) -> dict[str, str]:
+    """Return the permissions of a root and of what lies in it."""
+    return {str(path.relative_to(root)): oct(path.stat().st_mode & 0o7777) for path in (root, *root.rglob("*"))}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000, 0o077])
+def test_only_its_own_user_may_read_a_lake(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        storage = Storage(str(tmp_path / "deep/lake"))
+        storage.write("lake.json", b"{}")
+        storage.create("claims/a", b"")
+        storage.overwrite("lake.json", b"{")
+        assert os.umask(umask) == umask, "the process's own is left alone"
+    finally:
+        os.umask(before)
+    found = modes(tmp_path / "deep/lake")
+    assert (found["."], found["lake.json"], found["claims/a"]) == ("0o700", "0o600", "0o600")
+    assert oct((tmp_path / "deep").stat().st_mode & 0o777) == oct(0o777 & ~umask), "what lies above is not the lake's"
+    assert not storage.is_open_to_all()
+
+
+def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    storage = Storage(str(tmp_path))
+    storage.write("lake.json", b"{}")
+    assert modes(tmp_path) == {".": "0o755", "lake.json": "0o600"}
+    assert storage.is_open_to_all()
+
+
+def test_a_setting_opens_a_lake_to_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = next((each for each in os.getgroups() if each != os.getegid()), None)
+    if os.geteuid() == 0:
+        number = next(each.gr_gid for each in grp.getgrall() if each.gr_gid != os.getegid())
+    if number is None:
+        pytest.skip("this user is a member of one group alone")
+    monkeypatch.setenv("MEMORY_PIPELINE_GROUP", grp.getgrgid(number).gr_name)
+    root = tmp_path / "deep/lake"
+    Storage(str(root)).write("journal/pending/a/b/file", b"said")
+    (root / "journal" / "of_another_library").mkdir()
+    assert {path.stat().st_gid for path in (root, *root.rglob("*"))} == {number}
+    found = modes(root)
+    assert (found["."], found["journal/pending/a/b"], found["journal/pending/a/b/file"]) == (
+        "0o2770",
+        "0o2770",
+        "0o660",
+    )
+    assert (tmp_path / "deep").stat().st_gid != number
+
+
+def test_a_group_that_there_is_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no such group", "99999999999999999999", "4294967290"):
+        monkeypatch.setenv("MEMORY_PIPELINE_GROUP", name)
+        with pytest.raises(ConfigurationError, match=f"MEMORY_PIPELINE_GROUP '{name}' is no group of this machine"):
+            Storage(str(tmp_path / "lake"))
+    assert list(tmp_path.iterdir()) == []

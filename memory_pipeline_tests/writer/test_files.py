@@ -17,6 +17,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.lake.storage import Storage
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import files
@@ -238,6 +239,37 @@ def test_twenty_rejections_are_spelled_out_and_all_are_kept(lake: Lake) -> None:
     result = ingest(lake, "".join(f"bad {number}\n" for number in range(30)))
     assert (result.rejections, len(result.rejected)) == (30, 20)
     assert len(lake.journal.quarantined()) == 30
+
+
+def test_what_is_set_aside_is_no_larger_than_what_came_and_is_not_read_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = [message(f"bad {number}", role="robot") for number in range(30)]
+    record = conversation(*bad, message("good"), notes="x" * 100_000, user_id="u-1", tags=["phone"])
+    assert ingest(lake, [record]).rejections == 30
+    entries = lake.storage.list("journal/quarantine")
+    assert len(entries) == 30
+    assert sum(entry.size for entry in entries) < 100_000
+    assert {rejection.record["user_id"] for rejection in lake.journal.quarantined()} == {"u-1"}  # type: ignore[index]
+    tags = [entry.tag for entry in entries]
+    read = Storage.read
+    reads = list[str]()
+
+    def noted(self: Storage, path: str) -> bytes | None:
+        reads.append(path)
+        return read(self, path)
+
+    monkeypatch.setattr(Storage, "read", noted)
+    assert ingest(lake, [record]).rejections == 30
+    ingest(lake, [conversation(message("other", id="m9"))], "other.jsonl")
+    assert not [path for path in reads if "quarantine" in path]
+    assert [entry.tag for entry in lake.storage.list("journal/quarantine")] == tags, "nor written again"
+
+
+def test_a_conversation_with_too_many_tags_is_set_aside_once(lake: Lake) -> None:
+    result = ingest(lake, [conversation(*[message(str(n)) for n in range(9)], tags=[f"t{n}" for n in range(101)])])
+    assert (result.messages, result.rejections) == (0, 1)
+    assert result.rejected[0].reason == "tags has 101 entries; at most 100 are accepted"
 
 
 def test_keys_that_memory_has_no_place_for_are_counted(lake: Lake) -> None:
