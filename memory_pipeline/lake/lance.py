@@ -26,6 +26,7 @@ from lancedb.query import ColumnOrdering
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Databases:
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
             except _FAILURES as error:
+                raise_of_disk(error)
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
@@ -173,6 +175,7 @@ class Databases:
             try:
                 return await read(table)
             except _FAILURES as error:
+                raise_of_disk(error)
                 look += 1
                 if is_of_store(error):  # half of an answer, say, is not asked for again below
                     if is_final(error) or look >= BEGINNINGS:
@@ -313,6 +316,7 @@ async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[]
         try:
             return await write()
         except _FAILURES as error:
+            raise_of_disk(error)
             if is_of_store(error):  # whether it was done or not: what was written once is written
                 troubles += 1
                 if is_final(error) or troubles == BEGINNINGS:

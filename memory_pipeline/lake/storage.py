@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.lake.disk import disk_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -103,7 +104,8 @@ class Storage:
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
             return
-        self._write_local(path, data, lambda partial, target: partial.replace(target))
+        with self._reaching(path):
+            self._write_local(path, data, lambda partial, target: partial.replace(target))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Write a file as :meth:`write` does, unless there is one; return whether it was written.
@@ -115,7 +117,8 @@ class Storage:
         """
         try:
             if self._bucket is None:
-                self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
+                with self._reaching(path):
+                    self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
             else:
                 self.require_creating()
                 if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
@@ -155,7 +158,8 @@ class Storage:
         if self._bucket is not None:
             return self._bucket.read(self._key(path))
         try:
-            data: bytes = self._fs.cat_file(f"{self._base}/{path}")
+            with self._reaching(path):
+                data: bytes = self._fs.cat_file(f"{self._base}/{path}")
         except FileNotFoundError:
             return None
         return data
@@ -170,10 +174,10 @@ class Storage:
         return sorted(found, key=lambda entry: entry.path)
 
     def _list_local(self, prefix: str) -> Iterator[Entry]:
-        try:
-            found: dict[str, dict[str, Any]] = self._fs.find(f"{self._base}/{prefix}", detail=True)
-        except FileNotFoundError:
-            return
+        with self._reaching(prefix):
+            found: dict[str, dict[str, Any]] = self._fs.find(
+                f"{self._base}/{prefix}", detail=True, on_error=_unless_gone
+            )
         cut = len(self._base) + 1
         for path, info in found.items():
             tag = f"{info['size']}-{info['mtime']}"
@@ -206,7 +210,7 @@ class Storage:
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
             return
-        with Path(self._base, path).open("r+b", buffering=0) as file:
+        with self._reaching(path), Path(self._base, path).open("r+b", buffering=0) as file:
             file.write(data)
             file.truncate()
 
@@ -221,7 +225,8 @@ class Storage:
         if self._bucket is not None:
             return self._bucket.folders(self._folder(folder))
         try:
-            found = self._fs.ls(f"{self._base}/{folder}", detail=True)
+            with self._reaching(folder):
+                found = self._fs.ls(f"{self._base}/{folder}", detail=True)
         except FileNotFoundError:
             return []
         return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
@@ -287,10 +292,8 @@ class Storage:
             self._bucket.delete([self._key(path) for path in paths])
             return
         for path in paths:
-            try:
+            with suppress(FileNotFoundError), self._reaching(path):
                 self._fs.rm_file(f"{self._base}/{path}")
-            except FileNotFoundError:
-                continue
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is a file at `path`, by the cheapest look."""
@@ -313,6 +316,16 @@ class Storage:
 
             require_creating(self._bucket, self._key(""), MANIFEST)
 
+    @contextmanager
+    def _reaching(self, path: str) -> Iterator[None]:
+        """Say what the disk refuses as a LakeError; that a file is there, or is not, is left to the caller."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:
+            raise disk_error(error, self.locate(path)) or error from error
+
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{path}" if self._prefix else path
 
@@ -320,6 +333,12 @@ class Storage:
         """Return how the keys below a folder begin."""
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
+
+
+def _unless_gone(error: Exception) -> None:
+    """Let a folder be passed over that others have removed, or that is none; a folder that cannot be read is not."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _opened(path: Path, new: set[Path]) -> BinaryIO:
@@ -334,7 +353,12 @@ def _opened(path: Path, new: set[Path]) -> BinaryIO:
     """
     for look in range(_LOOKS):
         new.update(folder for folder in path.parents if not folder.exists())
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError) as error:
+            if not isinstance(error, FileNotFoundError) or look == _LOOKS - 1:
+                raise disk_error(error, str(path.parent)) or error from error
+            continue
         try:
             return path.open("wb")
         except FileNotFoundError:
