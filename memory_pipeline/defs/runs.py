@@ -54,13 +54,13 @@ def run_all(
 
     Whatever a step raises comes through; what was made before it stands, and the next run goes on from there.
     """
-    partitions = Partitions(settings.start, lake.calendar)
+    partitions = Partitions(lake.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
         for grain in Grain:
             yield grain
             if between is None:
-                periods = grain_status(lake, grain, settings.start, now).pending
+                periods = grain_status(lake, grain, lake.start, now).pending
             else:
                 periods = periods_in(lake, grain, *between, now)
             done = GrainRun(grain, periods, 0, 0)
@@ -74,7 +74,7 @@ def run_all(
                 done = GrainRun(grain, periods, changed, **sums)
             yield done
         if between is None:
-            nights = pending_nights(lake, settings.start, now)
+            nights = pending_nights(lake, lake.start, now)
         else:
             first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
             nights = nights_between(lake, first, last, now)
@@ -105,9 +105,9 @@ def keep_nights(
         instance: keeps the runs.
     """
     if not settings.has_dagster_home:
-        return keep_up(lake, models, nights, settings.start)
+        return keep_up(lake, models, nights, lake.start)
     told: list[Upkept] = []
-    assets = upkeep_assets(models, partitions, lake.calendar, settings.start, told.append)
+    assets = upkeep_assets(models, partitions, lake.calendar, lake.start, told.append)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     _run("upkeep", [assets], resource, instance, config)
     return told[0]

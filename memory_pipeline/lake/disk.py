@@ -25,12 +25,13 @@ _OS_ERROR = re.compile(r"\(os error (\d{1,3})\)")
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\":,;()\[\]]+")
 
 
-def disk_error(error: BaseException, path: str | None = None) -> LakeError | None:
+def disk_error(error: BaseException, path: str | None = None, default: str = "the lake") -> LakeError | None:
     """Return what the disk said as an error of one line; None where an error is not of the disk.
 
     Args:
         error: of Python, or of a library that tells the system's error in its text.
         path: what was read or written; what the error names if not given.
+        default: what was read or written, if the error names nothing.
     """
     text = str(error)
     code = error.errno if isinstance(error, OSError) else None
@@ -43,12 +44,17 @@ def disk_error(error: BaseException, path: str | None = None) -> LakeError | Non
         return None
     named = getattr(error, "filename", None)
     found = _PATH.search(text)
-    where = str(path or named or (found[0] if found else "the lake"))
+    where = str(path or named or (found[0] if found else default))
     return LakeError(f"{shown(where, 300)[1:-1]}: {os.strerror(code)}; {_REMEDIES.get(code, _OTHER)}")
 
 
-def raise_of_disk(error: BaseException) -> None:
-    """Raise what the disk said as a LakeError; do nothing where an error is not of the disk."""
-    refused = disk_error(error)
+def raise_of_disk(error: BaseException, default: str) -> None:
+    """Raise what the disk said as a LakeError; do nothing where an error is not of the disk.
+
+    Args:
+        error: of a library.
+        default: what was read or written, if the error names nothing.
+    """
+    refused = disk_error(error, default=default)
     if refused is not None:
         raise refused from error

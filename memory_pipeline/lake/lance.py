@@ -140,7 +140,7 @@ class Databases:
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
             except _FAILURES as error:
-                raise_of_disk(error)
+                raise_of_disk(error, self._storage.uri)
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
@@ -175,7 +175,7 @@ class Databases:
             try:
                 return await read(table)
             except _FAILURES as error:
-                raise_of_disk(error)
+                raise_of_disk(error, self._storage.uri)
                 look += 1
                 if is_of_store(error):  # half of an answer, say, is not asked for again below
                     if is_final(error) or look >= BEGINNINGS:
@@ -316,7 +316,7 @@ async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[]
         try:
             return await write()
         except _FAILURES as error:
-            raise_of_disk(error)
+            raise_of_disk(error, _FAILED)
             if is_of_store(error):  # whether it was done or not: what was written once is written
                 troubles += 1
                 if is_final(error) or troubles == BEGINNINGS:
