@@ -30,10 +30,10 @@ from benchmarks.measure import Cell, Table, progress
 from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.conversations import Admission, Scope
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import EARLIEST, Period
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.evaluation.formats import read_locomo_set
-from memory_pipeline.evaluation.labels import ADVERSARIAL, EARLIEST
+from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.survival import survival
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS

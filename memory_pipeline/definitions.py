@@ -47,26 +47,27 @@ def build_definitions(
             "server; `dagster dev` reads it from the file .env of its folder",
             PLANS_RANGES,
         )
-    calendar = Lake(settings.root, settings.timezone).calendar
-    partitions = Partitions(settings.start, calendar)
+    lake = Lake(settings.root, settings.timezone, settings.start)
+    calendar, start = lake.calendar, lake.start
+    partitions = Partitions(start, calendar)
     per_run = settings.partitions_per_run
     grains = {grain: grain_assets(grain, models, partitions, calendar, per_run) for grain in Grain}
     hourly = sorted(grains[Grain.WORKING].keys)
     marts = mart_assets(calendar.timezone)
-    upkeep = upkeep_assets(models, partitions, calendar, settings.start)
-    expiring = retention_job(partitions, settings.start)
+    upkeep = upkeep_assets(models, partitions, calendar, start)
+    expiring = retention_job(partitions, start)
     return dg.Definitions(
         assets=[*grains.values(), upkeep, *marts, working_memory(hourly)],
         asset_checks=asset_checks(hourly),
         jobs=[expiring],
         schedules=[
-            upkeep_schedule(upkeep, partitions, settings.start, calendar.timezone, clock),
+            upkeep_schedule(upkeep, partitions, start, calendar.timezone, clock),
             retention_schedule(expiring, calendar.timezone),
             checks_schedule(calendar.timezone),
         ],
         sensors=[
-            journal_sensor(grains, partitions, settings.start, clock, per_run),
-            roll_up_sensor(grains, marts, partitions, settings.start, clock, per_run),
+            journal_sensor(grains, partitions, start, clock, per_run),
+            roll_up_sensor(grains, marts, partitions, start, clock, per_run),
         ],
         resources={"memory": LakeResource(root=settings.root, timezone=calendar.timezone)},
         # One step a run: a process for each step would only cost its start.

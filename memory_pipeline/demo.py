@@ -52,13 +52,13 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
         as_json: print one JSON object instead of the tour.
     """
     say = (lambda _="": None) if as_json else click.echo
-    lake = Lake(settings.root, settings.timezone)
+    lake = Lake(settings.root, settings.timezone, settings.start)
     models = default_models(lake.calendar.timezone)
     started = time.monotonic()
     before = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
 
     say(f"1. A year of conversations between Nadia, Ruben and their agent Juniper goes into {lake.storage.uri}")
-    result = ingest_file(lake, HISTORY, Admission(settings.start, AFTERWARDS, lake.calendar))
+    result = ingest_file(lake, HISTORY, Admission(lake.accepts_from, AFTERWARDS, lake.calendar))
     known = f"; {result.known} were there already" if result.known else ""
     say(f"   {result.messages} new messages of {result.conversations} conversations, one small file an hour{known}\n")
 

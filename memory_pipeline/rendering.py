@@ -310,7 +310,7 @@ def status_lines(
         if status.early:
             yield (
                 f"{len(status.early)} hours with messages lie before the first day of the memory, from "
-                f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday"
+                f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, or unset it"
             )
     if quarantined:
         yield f"{len(quarantined)} records were set aside in journal/quarantine:"

@@ -4,7 +4,8 @@
 variable                   default              meaning
 =========================  ===================  ==================================================================
 MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, or ``s3://bucket/prefix``
-MEMORY_PIPELINE_START      ``2024-01-01``       first day of the memory: a 1 January that is a Monday
+MEMORY_PIPELINE_START      the lake's           first day of the memory: a 1 January that is a Monday; a lake begins by
+                                                itself on 2024-01-01, or earlier if it has older records
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
 MEMORY_PIPELINE_PARTITIONS_PER_RUN
                            all of them          how many partitions a run makes at most, so that workers share the rest
@@ -34,7 +35,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import EARLIEST, Calendar, start_for
 from memory_pipeline.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Settings:
     Attributes:
         root: where the lake lies.
         start: the first day of the memory. All grains begin here, so it is a 1 January (years, quarters and months)
-            that is a Monday (weeks): 2018 and 2024 are.
+            that is a Monday (weeks): 2018 and 2024 are. None takes what the lake's records ask for.
         timezone: the zone in which days begin; None takes what the lake was made with.
         has_dagster_home: whether runs are kept in a Dagster instance, or forgotten.
         partitions_per_run: how many partitions of a grain one run makes at most, in backfills and where sensors ask;
@@ -74,14 +75,14 @@ class Settings:
     """
 
     root: str = DEFAULT_ROOT
-    start: date = DEFAULT_START
+    start: date | None = None
     timezone: str | None = None
     has_dagster_home: bool = False
     partitions_per_run: int | None = None
     plans_ranges: bool = False
 
     def __post_init__(self) -> None:
-        if (self.start.month, self.start.day, self.start.weekday()) != (1, 1, 0) or self.start.year < 1970:
+        if self.start is not None and (self.start != start_for(self.start) or self.start < EARLIEST):
             raise ConfigurationError(
                 f"MEMORY_PIPELINE_START {self.start} is not a 1 January that is a Monday; "
                 "accepted are for instance 2007-01-01, 2018-01-01, 2024-01-01"
@@ -99,9 +100,9 @@ class Settings:
             ConfigurationError: a variable has a value that is not accepted.
         """
         variables = os.environ if environment is None else environment
-        text = variables.get("MEMORY_PIPELINE_START") or DEFAULT_START.isoformat()
+        text = variables.get("MEMORY_PIPELINE_START") or None
         try:
-            start = date.fromisoformat(text)
+            start = None if text is None else date.fromisoformat(text)
         except ValueError:
             raise ConfigurationError(f"MEMORY_PIPELINE_START {shown(text)} is not a date such as 2024-01-01") from None
         return cls(

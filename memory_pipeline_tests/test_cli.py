@@ -151,11 +151,22 @@ def test_what_is_older_than_the_first_day_is_set_aside_with_the_setting_named(
 ) -> None:
     path = tmp_path / "talks.jsonl"
     path.write_text(json.dumps(conversation("Old.", at="2023-05-01T08:00")), encoding="utf-8")
+    monkeypatch.setenv("MEMORY_PIPELINE_START", "2024-01-01")
     assert call("ingest", str(path)).exit_code == 1
     assert "MEMORY_PIPELINE_START" in call("status").output
     monkeypatch.setenv("MEMORY_PIPELINE_START", "2018-01-01")
     assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["messages"] == 1
     assert read("status")["quarantined"] == []
+
+
+def test_a_lake_takes_its_start_from_its_data_whatever_comes_first(tmp_path: Path) -> None:
+    ingest(tmp_path / "new.jsonl", conversation("I moved to Porto."))
+    ingest(tmp_path / "old.jsonl", conversation("I moved to Rome.", at="2017-05-01T08:00", conversation_id="c2"))
+    assert {each["grain"]: each["missing"] for each in read("status")["grains"]}["working"][0] == "2017-05-01T08"
+    assert call("run", "--now", "2024-06-01").exit_code == 0
+    made = {each["grain"]: each["made"] for each in read("status", "--now", "2024-06-01")["grains"]}
+    assert made["working"][0] == "2017-05-01T08"
+    assert made["yearly"] == ["2017"]
 
 
 def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:

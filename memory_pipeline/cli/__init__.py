@@ -44,9 +44,14 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the command line; an error of this package is one line and exit code 2."""
+    """Run the command line; an error of this package, or of the disk, is one line and exit code 2."""
     try:
         cli(standalone_mode=True)
-    except MemoryPipelineError as error:
-        click.echo(f"memory-pipeline: {error}", err=True)
+    except Exception as error:
+        from memory_pipeline.lake.disk import disk_error
+
+        known = error if isinstance(error, MemoryPipelineError) else disk_error(error)
+        if known is None:
+            raise
+        click.echo(f"memory-pipeline: {known}", err=True)
         sys.exit(2)

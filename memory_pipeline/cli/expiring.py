@@ -52,7 +52,7 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     settings = settings_of(root)
     lake = lake_of(settings)
     grace = timedelta(minutes=grace_minutes)
-    done = delete_expired(lake, settings.start, now or datetime.now(UTC), dry_run=dry_run, grace=grace)
+    done = delete_expired(lake, lake.start, now or datetime.now(UTC), dry_run=dry_run, grace=grace)
     # By the clock, whatever --now says: somebody may be writing.
     cleaned = clean_files(lake, datetime.now(UTC), age=max(grace, AGE), dry_run=dry_run)
     if as_json:

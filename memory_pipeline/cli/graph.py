@@ -189,7 +189,7 @@ def _change(
 
     settings = settings_of(root)
     lake = lake_of(settings, must_exist=False)
-    writer = MemoryWriter(lake, Scope(workspace_id, agent_id), settings.start)
+    writer = MemoryWriter(lake, Scope(workspace_id, agent_id))
     [identifier] = writer.graph.apply([{"edit": verb, **change}], now=now)
     click.echo(to_json({"id": identifier}) if as_json else f"written: {identifier}")
 

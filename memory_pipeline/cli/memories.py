@@ -44,7 +44,7 @@ def _writer(root: str | None, workspace_id: str, agent_id: str) -> MemoryWriter:
     from memory_pipeline.writer import MemoryWriter
 
     settings = settings_of(root)
-    return MemoryWriter(lake_of(settings, must_exist=False), Scope(workspace_id, agent_id), settings.start)
+    return MemoryWriter(lake_of(settings, must_exist=False), Scope(workspace_id, agent_id))
 
 
 _LIMIT = click.option("--limit", default=50, show_default=True, help="Most results.")

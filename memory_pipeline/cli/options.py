@@ -99,7 +99,7 @@ def lake_of(settings: Settings, *, must_exist: bool = True) -> Lake:
     """
     from memory_pipeline.lake import Lake
 
-    lake = Lake(settings.root, settings.timezone)
+    lake = Lake(settings.root, settings.timezone, settings.start)
     if must_exist and not lake.exists:
         raise InputError(
             f"there is no memory lake at {lake.storage.uri}; name it with --root or MEMORY_PIPELINE_ROOT, "

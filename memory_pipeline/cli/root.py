@@ -16,6 +16,6 @@ def cli() -> None:
 
     \b
     Settings: MEMORY_PIPELINE_ROOT      the lake, if --root is not given
-              MEMORY_PIPELINE_START     first day of the memory, default 2024-01-01
+              MEMORY_PIPELINE_START     first day of the memory, default: the lake's
               MEMORY_PIPELINE_TIMEZONE  the zone in which days begin, default UTC
     """

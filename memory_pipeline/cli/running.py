@@ -57,10 +57,10 @@ def run(
         raise InputError("--from and --to go together; give both, or neither for what is pending")
     between = None
     if since is not None and until is not None:
-        if since.date() < settings.start:
+        if since.date() < lake.start:
             raise InputError(
-                f"--from {since.date()} is before the first day of this memory, {settings.start}; "
-                "set MEMORY_PIPELINE_START to an earlier one"
+                f"--from {since.date()} is before the first day of this memory, {lake.start}; "
+                "give a later one, or set MEMORY_PIPELINE_START to an earlier one"
             )
         between = _days(lake, since.date(), until.date())
     show_progress(quiet=as_json)
@@ -100,11 +100,11 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
     from memory_pipeline.models.selection import rehearsing_models
     from memory_pipeline.steps.rehearse import rehearse
 
-    lake = RehearsalLake(settings.root, settings.timezone)
+    lake = RehearsalLake(settings.root, settings.timezone, settings.start)
     models, asker = rehearsing_models(
         lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC)
     )
-    for grain, periods in rehearse(lake, models, settings.start, now, between):
+    for grain, periods in rehearse(lake, models, lake.start, now, between):
         if not as_json:
             click.echo(f"{grain:<10} {len(periods):>6,} periods looked at", err=True)
     ordered = sorted(asker.expected.items(), key=lambda item: item[0].order)
@@ -137,8 +137,8 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
 
     settings = settings_of(root)
     lake = lake_of(settings)
-    nights = night_status(lake, settings.start, now or datetime.now(UTC))
-    statuses = [grain_status(lake, grain, settings.start, now or datetime.now(UTC)) for grain in Grain]
+    nights = night_status(lake, lake.start, now or datetime.now(UTC))
+    statuses = [grain_status(lake, grain, lake.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
     if as_json:
         files = [file.path for file in lake.journal.pending()]

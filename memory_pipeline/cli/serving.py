@@ -45,7 +45,7 @@ def mcp(
     settings = settings_of(root)
     lake = lake_of(settings, must_exist=not allow_writing)
     reader = reader_of(lake, workspace_id, agent_id)
-    writer = MemoryWriter(lake, Scope(workspace_id, agent_id), settings.start) if allow_writing else None
+    writer = MemoryWriter(lake, Scope(workspace_id, agent_id)) if allow_writing else None
     server = MemoryServer(Access(reader, writer, max_tokens=max_tokens), version("memory-pipeline"))
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="memory-pipeline: %(message)s")
     # A line of input that is waited for cannot be interrupted otherwise; nothing is lost.

@@ -75,17 +75,17 @@ def upkeep(
     lake = lake_of(settings)
     moment = now or datetime.now(UTC)
     if since is None or until is None:
-        nights = pending_nights(lake, settings.start, moment)
+        nights = pending_nights(lake, lake.start, moment)
     else:
-        _check(since.date(), until.date(), settings.start)
+        _check(since.date(), until.date(), lake.start)
         nights = nights_between(lake, since.date(), until.date(), moment)
         if not nights:
             raise InputError(f"--from {since.date()}: that day has not ended; its night can be made afterwards")
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
-    unloaded = list(journal_hours(lake, settings.start, moment, scopes))
+    unloaded = list(journal_hours(lake, lake.start, moment, scopes))
     show_progress(quiet=as_json or dry_run)
     done = keep_up(
-        lake, models_of(lake), nights, settings.start, scopes=scopes, dry_run=dry_run, explain=True
+        lake, models_of(lake), nights, lake.start, scopes=scopes, dry_run=dry_run, explain=True
     )  # fmt: skip
     if as_json:
         click.echo(to_json({**_record(done, dry_run), "unloaded_hours": unloaded}))

@@ -54,7 +54,7 @@ def ingest(
 
     settings = settings_of(root)
     lake = lake_of(settings, must_exist=False)
-    admission = Admission(settings.start, now or datetime.now(UTC), lake.calendar)
+    admission = Admission(lake.accepts_from, now or datetime.now(UTC), lake.calendar)
     defaults = {"workspace_id": workspace_id, "agent_id": agent_id}
     scope = {name: value for name, value in defaults.items() if value}
     results = {}

@@ -61,7 +61,7 @@ def run_all(
         QualityError: what was made of some partitions is wrong.
         DamagedError: some partitions, or what they are made from, cannot be read.
     """
-    partitions = Partitions(settings.start, lake.calendar)
+    partitions = Partitions(lake.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
     failed: list[Exception] = []
     not_made: set[Period] = set()
@@ -69,7 +69,7 @@ def run_all(
         for grain in Grain:
             yield grain
             if between is None:
-                periods = grain_status(lake, grain, settings.start, now).pending
+                periods = grain_status(lake, grain, lake.start, now).pending
             else:
                 periods = periods_in(lake, grain, *between, now)
             above = {lake.calendar.ancestor(period, grain) for period in not_made}
@@ -88,7 +88,7 @@ def run_all(
                 done = GrainRun(grain, periods, changed, **sums)
             yield done
         if between is None:
-            nights = pending_nights(lake, settings.start, now)
+            nights = pending_nights(lake, lake.start, now)
         else:
             first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
             nights = nights_between(lake, first, last, now)
@@ -128,9 +128,9 @@ def keep_nights(
         instance: keeps the runs.
     """
     if not settings.has_dagster_home:
-        return keep_up(lake, models, nights, settings.start)
+        return keep_up(lake, models, nights, lake.start)
     told: list[Upkept] = []
-    assets = upkeep_assets(models, partitions, lake.calendar, settings.start, told.append)
+    assets = upkeep_assets(models, partitions, lake.calendar, lake.start, told.append)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     _run("upkeep", [assets], resource, instance, config)
     return told[0]

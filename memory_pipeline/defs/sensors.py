@@ -16,6 +16,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import failing_lines, observations, outcomes_of, run_request, under_way
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import EARLIEST, Period
 from memory_pipeline.steps.attempts import MOST_PERIODS
 from memory_pipeline.steps.plan import journal_hours
 from memory_pipeline.steps.schedule import Hours
@@ -57,12 +58,19 @@ def journal_sensor(
         now = clock()
         hours = read_cursor(context, Hours)
         hours.attempts.most = partitions_per_run or MOST_PERIODS
-        states = journal_hours(memory.lake, start, now)
+        found = journal_hours(memory.lake, EARLIEST, now)
+        first = memory.lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
+        states = {hour: state for hour, state in found.items() if first <= memory.lake.calendar.bounds(hour)[0]}
         outcomes = outcomes_of(context.instance, [request.id for request in hours.attempts.asked], now)
         _, changes = hours.attempts.settle(outcomes, now, states)
         busy = under_way(context.instance, partitions, grains, now) if states else {}
         requests = hours.ask(states, busy.get(Grain.WORKING, ()), now)
         lines = failing_lines(hours.attempts.failing())
+        if len(found) > len(states):
+            lines.append(
+                f"{len(found) - len(states):,} hours lie before {start}, the first day when this code location was "
+                "loaded: reload it (if MEMORY_PIPELINE_START is set, set it to an earlier day or unset it first)"
+            )
         for line in lines:
             context.log.warning(line)
         reason = None
@@ -82,6 +90,6 @@ def journal_sensor(
 def _reason(pending: int, making: int, lines: list[str]) -> str:
     """Say why nothing is asked for; `pending` hours have files, and runs are making `making`."""
     if not pending:
-        return "no journal file is pending"
+        return "\n".join(["no journal file is pending", *lines])
     told = f"{pending} hours are pending; runs are making {making}; what failed is asked for again after a wait"
     return "\n".join([told, *lines])

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.identity import MESSAGE, make_id
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -202,9 +202,13 @@ class Admission:
         """Raise InputError if a message of this time cannot be kept."""
         hour = self.calendar.hour(sent_at)
         if self.calendar.bounds(hour)[0] < self.calendar.bounds(Period.parse("daily", self.start.isoformat()))[0]:
+            remedy = (
+                "unset MEMORY_PIPELINE_START, or set it to an earlier 1 January that is a Monday, such as 2018-01-01"
+                if self.start > EARLIEST
+                else "no memory begins earlier"
+            )
             raise InputError(
-                f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; "
-                "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, such as 2018-01-01"
+                f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; {remedy}"
             )
         if sent_at > self.now + CLOCK_SKEW:
             raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")

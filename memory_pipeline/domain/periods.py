@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 #: Years that a period may lie in. Outside of them a timestamp is a mistake, not a memory.
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 
+#: The first day on which a memory may begin.
+EARLIEST = date(1973, 1, 1)
+
 #: A time as callers may give it: a datetime with its zone, a date, or a text of either in ISO 8601.
 When: TypeAlias = str | date
 
@@ -183,6 +186,15 @@ def _end_day(period: Period) -> date:
     months = {Grain.MONTHLY: 1, Grain.QUARTERLY: 3, Grain.YEARLY: 12}[period.grain]
     years, month = divmod(first.month - 1 + months, 12)
     return date(first.year + years, month + 1, 1)
+
+
+def start_for(day: date) -> date:
+    """Return the day on which a memory begins that reaches back to `day`: the last 1 January up to it on a Monday.
+
+    All grains begin on such a day, which is never earlier than :data:`EARLIEST`.
+    """
+    years = range(day.year, EARLIEST.year, -1)
+    return next((first for year in years if (first := date(year, 1, 1)).weekday() == 0), EARLIEST)
 
 
 @dataclass(frozen=True, slots=True)

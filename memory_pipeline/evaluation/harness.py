@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.evaluation.labels import ADVERSARIAL, EARLIEST
+from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
 from memory_pipeline.lake import Lake
@@ -112,8 +112,7 @@ def evaluate(
         lake.put_configuration(configuration)
     moments = [message.sent_at for message in labels.messages.values()]
     _ingest(lake, labels.messages.values(), say)
-    first = lake.calendar.day_of(min(moments))
-    unfinished = _run(lake, replace(settings, start=min(settings.start, first_day(first))), max(moments), say)
+    unfinished = _run(lake, settings, max(moments), say)
     outcomes = list(_ask(lake, settings, labels, max_results, tokens, say))
     say("measuring what remains of the answers")
     groups = defaultdict(list)
@@ -137,18 +136,6 @@ def evaluate(
     )
 
 
-def first_day(day: date) -> date:
-    """Return the last 1 January up to `day` that is a Monday: a day on which a memory may begin.
-
-    Raises:
-        InputError: there is none from 1973 on.
-    """
-    for year in range(day.year, EARLIEST.year - 1, -1):
-        if (first := date(year, 1, 1)).weekday() == 0:
-            return first
-    raise InputError(f"the first message is of {day}; a memory begins on {EARLIEST} at the earliest, shift its times")
-
-
 def turns_of(hits: Iterable[Hit]) -> tuple[str, ...]:
     """Return the ids of the messages that `hits` rest on, in their order, each once."""
     return tuple(dict.fromkeys(chain.from_iterable(hit.source_ids for hit in hits)))
@@ -164,8 +151,8 @@ def within(tokens: int, hits: Iterable[Hit]) -> Iterator[Hit]:
 
 
 def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object]) -> None:
-    lake.ensure()
     listed = list(messages)
+    lake.ensure(min(message.sent_at for message in listed))
     landed = {message.id: message for message in landed_messages(lake, {message.hour for message in listed})}
     for message in listed:
         if not landed.get(message.id, message).says_the_same_as(message):

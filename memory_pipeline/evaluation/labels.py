@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
+from memory_pipeline.domain.periods import EARLIEST
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 ADVERSARIAL = "adversarial"
 #: The category of questions that name none.
 UNCATEGORISED = "uncategorised"
-#: The earliest day that a memory may begin on.
-EARLIEST = date(1973, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)

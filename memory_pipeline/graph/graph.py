@@ -248,9 +248,16 @@ class Graph:
         return self._session[1].ask(sql, max_rows=max_rows, max_seconds=max_seconds)
 
     def export(self, file: Path) -> int:
-        """Write all facts, those too that have ended, as one Parquet file; return how many."""
+        """Write all facts, those too that have ended, as one Parquet file; return how many.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
         rows = self._state.snapshot().history
-        pq.write_table(rows, file, compression="zstd")
+        try:
+            pq.write_table(rows, file, compression="zstd")
+        except OSError as error:
+            raise InputError(f"file {file} cannot be written: {error.strerror or error}; name another") from None
         return int(rows.num_rows)
 
     def knows(self, name: str, argument: str = "name") -> bool:

@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from memory_pipeline.lake.attempts import OvertakenError, Turn
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.damage import damaged_log, is_damage
+from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.partitions import without_metadata
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
@@ -144,6 +145,7 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: Mark[Any] |
     except (DeltaError, OSError) as error:
         if mark is not None and mark.made() is not None:
             return
+        raise_of_disk(error, storage.locate(path))
         if isinstance(error, CommitFailedError):
             raise OvertakenError from error
         if is_of_store(error):
@@ -169,6 +171,7 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:  # a purge took away what was being read
+            raise_of_disk(error, storage.locate(path))
             if is_of_store(error) and (is_final(error) or look >= BEGINNINGS - 1):
                 raise in_words(error, f"table {path}") from error
             if look == _LOOKS - 1:
@@ -215,6 +218,7 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> Delta
     except CommitFailedError:  # another writer is making it
         pass
     except (DeltaError, OSError) as error:
+        raise_of_disk(error, storage.locate(path))
         if not is_of_store(error):
             raise
         mark.note(error)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import EARLIEST, Calendar, start_for
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.journal import Journal, parse_json
 from memory_pipeline.lake.storage import MANIFEST, Storage
+from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from memory_pipeline.configuration import Configuration
@@ -27,6 +31,8 @@ _log = logging.getLogger(__name__)
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
 _FORMAT = 1
+#: Holds an empty file for each day on which the memory was found to begin; the earliest counts.
+_STARTS = "state/starts"
 
 
 class Lake:
@@ -38,14 +44,17 @@ class Lake:
     Args:
         uri: a folder or ``s3://bucket/prefix``; it need not exist.
         timezone: the zone that is expected; None accepts the lake's own, or UTC for a new one.
+        start: the first day of the memory; None takes what its records ask for.
 
     Raises:
         ConfigurationError: the address or the zone is not accepted, or the lake was made with another zone.
         LakeError: the lake was made by a newer version of this package.
     """
 
-    def __init__(self, uri: str, timezone: str | None = None) -> None:
+    def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         self.storage = Storage(uri)
+        self._set_start = start
+        self._oldest_start = DEFAULT_START
         self._expected = timezone
         self._manifest: dict[str, object] | None = None
         self.calendar = Calendar()
@@ -59,8 +68,26 @@ class Lake:
             self._adopt(self._read_manifest())
         return self._manifest is not None
 
-    def ensure(self) -> None:
+    @property
+    def start(self) -> date:
+        """The first day of the memory: the day that was set, or else 2024-01-01, or earlier if older records came."""
+        if self._set_start is not None:
+            return self._set_start
+        names = [entry.path.rpartition("/")[2] for entry in self.storage.list(_STARTS)]
+        return min([DEFAULT_START, *map(date.fromisoformat, names)])
+
+    @property
+    def accepts_from(self) -> date:
+        """The first day of which records are accepted: the day that was set, or else the earliest that there is."""
+        return EARLIEST if self._set_start is None else self._set_start
+
+    def ensure(self, oldest: datetime | None = None) -> None:
         """Make sure that it can be written to, and write down what it is made with, if this is its first use.
+
+        Args:
+            oldest: the time of the oldest record that is about to be written. If the memory begins later, it begins
+                earlier from now on. Each new beginning is a file of its own, so that of several writers none undoes
+                what another has written down.
 
         Raises:
             ConfigurationError: another process has made it in the meantime, with another zone than the one expected;
@@ -77,6 +104,14 @@ class Lake:
                     self.storage.uri,
                     self.storage.uri,
                 )
+        start = self._oldest_start if oldest is None else start_for(self._day_of(oldest))
+        if start < self._oldest_start:
+            self.storage.create(f"{_STARTS}/{start}", b"")
+            self._oldest_start = start
+
+    def _day_of(self, instant: datetime) -> date:
+        """Return the day that the hour of an instant belongs to."""
+        return self.calendar.ancestor(self.calendar.hour(instant), Grain.DAILY).first_day
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
         known = None if manifest is None else str(manifest["timezone"])

@@ -26,6 +26,7 @@ from lancedb.query import ColumnOrdering
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
@@ -138,6 +139,7 @@ class Databases:
             try:
                 self._tables[workspace_id, name] = await connection.open_table(name)
             except FAILURES as error:
+                raise_of_disk(error, self._storage.uri)
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
@@ -172,6 +174,7 @@ class Databases:
             try:
                 return await read(table)
             except FAILURES as error:
+                raise_of_disk(error, self._storage.uri)
                 look += 1
                 if is_of_store(error):  # half of an answer, say, is not asked for again below
                     if is_final(error) or look >= BEGINNINGS:
@@ -319,6 +322,7 @@ async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[]
         try:
             return await write()
         except FAILURES as error:
+            raise_of_disk(error, _FAILED)
             if is_of_store(error):  # whether it was done or not: what was written once is written
                 troubles += 1
                 if is_final(error) or troubles == BEGINNINGS:

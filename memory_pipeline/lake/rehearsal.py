@@ -14,6 +14,7 @@ from memory_pipeline.lake.tables import Change, Replacement, Tables, changed_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from datetime import date
 
     from memory_pipeline.domain.conversations import Rejection
     from memory_pipeline.lake.schemas import TableSpec
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 class RehearsalLake(Lake):
     """A lake whose tables and journal take no writes. Its index is the true one; steps that write it are left out."""
 
-    def __init__(self, uri: str, timezone: str | None = None) -> None:
-        super().__init__(uri, timezone)
+    def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
+        super().__init__(uri, timezone, start)
         self.journal = _ReadOnlyJournal(self.storage)
 
     @cached_property

@@ -10,7 +10,7 @@ import grp
 import os
 import re
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.lake.disk import disk_error
 from memory_pipeline.settings import lake_group
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Storage:
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
             return
-        self._write_local(path, data, lambda partial, target: partial.replace(target))
+        with self._reaching(path):
+            self._write_local(path, data, lambda partial, target: partial.replace(target))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Write a file as :meth:`write` does, unless there is one; return whether it was written.
@@ -121,7 +123,8 @@ class Storage:
         """
         try:
             if self._bucket is None:
-                self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
+                with self._reaching(path):
+                    self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
             else:
                 self.require_creating()
                 if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
@@ -161,7 +164,8 @@ class Storage:
         if self._bucket is not None:
             return self._bucket.read(self._key(path))
         try:
-            data: bytes = self._fs.cat_file(f"{self._base}/{path}")
+            with self._reaching(path):
+                data: bytes = self._fs.cat_file(f"{self._base}/{path}")
         except FileNotFoundError:
             return None
         return data
@@ -176,10 +180,10 @@ class Storage:
         return sorted(found, key=lambda entry: entry.path)
 
     def _list_local(self, prefix: str) -> Iterator[Entry]:
-        try:
-            found: dict[str, dict[str, Any]] = self._fs.find(f"{self._base}/{prefix}", detail=True)
-        except FileNotFoundError:
-            return
+        with self._reaching(prefix):
+            found: dict[str, dict[str, Any]] = self._fs.find(
+                f"{self._base}/{prefix}", detail=True, on_error=_unless_gone
+            )
         cut = len(self._base) + 1
         for path, info in found.items():
             if info["islink"]:
@@ -240,6 +244,8 @@ class Storage:
                     self._make_folder(folder)
                     new.add(folder)
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
+            except FileExistsError as error:  # of a folder: a file is in its place
+                raise disk_error(error, str(path.parent)) or error from error
             except FileNotFoundError:
                 if look == _LOOKS - 1:
                     raise
@@ -284,7 +290,7 @@ class Storage:
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
             return
-        with Path(self._base, path).open("r+b", buffering=0) as file:
+        with self._reaching(path), Path(self._base, path).open("r+b", buffering=0) as file:
             file.write(data)
             file.truncate()
 
@@ -299,7 +305,8 @@ class Storage:
         if self._bucket is not None:
             return self._bucket.folders(self._folder(folder))
         try:
-            found = self._fs.ls(f"{self._base}/{folder}", detail=True)
+            with self._reaching(folder):
+                found = self._fs.ls(f"{self._base}/{folder}", detail=True)
         except FileNotFoundError:
             return []
         return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
@@ -365,10 +372,8 @@ class Storage:
             self._bucket.delete([self._key(path) for path in paths])
             return
         for path in paths:
-            try:
+            with suppress(FileNotFoundError), self._reaching(path):
                 self._fs.rm_file(f"{self._base}/{path}")
-            except FileNotFoundError:
-                continue
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is a file at `path`, by the cheapest look."""
@@ -391,6 +396,16 @@ class Storage:
 
             require_creating(self._bucket, self._key(""), MANIFEST)
 
+    @contextmanager
+    def _reaching(self, path: str) -> Iterator[None]:
+        """Say what the disk refuses as a LakeError; that a file is there, or is not, is left to the caller."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:
+            raise disk_error(error, self.locate(path)) or error from error
+
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{path}" if self._prefix else path
 
@@ -398,3 +413,9 @@ class Storage:
         """Return how the keys below a folder begin."""
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
+
+
+def _unless_gone(error: Exception) -> None:
+    """Let a folder be passed over that others have removed, or that is none; a folder that cannot be read is not."""
+    if not isinstance(error, FileNotFoundError):
+        raise error

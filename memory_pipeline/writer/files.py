@@ -100,7 +100,7 @@ def ingest_file(
 
     def flush() -> None:
         if batch:
-            lake.ensure()
+            lake.ensure(min(message.sent_at for message in batch))
             landed = {message.id: message for message in landed_messages(lake, {message.hour for message in batch})}
             said: dict[tuple[Scope, str, str], Message] = {}
             for message in batch:

@@ -180,7 +180,7 @@ class GraphWriter:
                     where = f"change {place}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 edits.append(edit)
-            self._lake.ensure()
+            self._lake.ensure(min((edit.event_at for edit in edits), default=None))
             self._lake.journal.append(edits)
         return [edit.id for edit in edits]
 

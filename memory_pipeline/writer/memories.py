@@ -40,13 +40,13 @@ class DurableWriter:
     Args:
         lake: where.
         scope: whose.
-        start: the first day that is accepted.
+        start: the first day that is accepted; what the lake accepts if not given.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date) -> None:
+    def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
         self._lake = lake
         self._scope = scope
-        self._start = start
+        self._start = start or lake.accepts_from
         self._moments = Moments()
 
     def remember(
@@ -361,7 +361,7 @@ class DurableWriter:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 events.append(event)
-            self._lake.ensure()
+            self._lake.ensure(min(event.event_at for event in events))
             self._lake.journal.append(events)
         # Which memory a text was found to be of, if any, the fold has decided.
         top = self._state.snapshot()

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
+from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
-from memory_pipeline.settings import DEFAULT_START, Settings
+from memory_pipeline.settings import Settings
 from memory_pipeline.writer.known import landed_messages
 from memory_pipeline.writer.memories import DurableWriter
 
@@ -41,13 +42,13 @@ class MemoryWriter(DurableWriter):
     messages: what is there already is not doubled.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date = DEFAULT_START) -> None:
+    def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
         super().__init__(lake, scope, start)
         self._known = _KnownMessages(lake, scope)
 
     @classmethod
     def open(
-        cls, uri: str, *, workspace_id: str, agent_id: str, start: date | None = None, timezone: str | None = None
+        cls, uri: str, *, workspace_id: str, agent_id: str, start: When | None = None, timezone: str | None = None
     ) -> MemoryWriter:
         """Open a writer on the lake at `uri`, which is made on the first write.
 
@@ -55,7 +56,8 @@ class MemoryWriter(DurableWriter):
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: whose memory; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
             agent_id: likewise.
-            start: first day that is accepted; MEMORY_PIPELINE_START if not given.
+            start: first day that is accepted; MEMORY_PIPELINE_START if not given. Without either the memory begins
+                with its oldest record.
             timezone: the zone in which days begin, for a new lake; MEMORY_PIPELINE_TIMEZONE if not given.
 
         Raises:
@@ -63,8 +65,8 @@ class MemoryWriter(DurableWriter):
             ConfigurationError: the address or the zone is not accepted.
         """
         settings = Settings.from_environment()
-        lake = Lake(uri, timezone or settings.timezone)
-        return cls(lake, Scope(workspace_id, agent_id), start or settings.start)
+        first = settings.start if start is None else Calendar().instant("start", start).date()
+        return cls(Lake(uri, timezone or settings.timezone, first), Scope(workspace_id, agent_id))
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation, whole or not at all.
@@ -93,7 +95,7 @@ class MemoryWriter(DurableWriter):
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
         if not messages:
             return Receipt((), (), recalled)
-        self._lake.ensure()
+        self._lake.ensure(min(message.sent_at for message in messages))
         files = self._lake.journal.append(self._known.without_known(messages))
         return Receipt(tuple(message.id for message in messages), tuple(files), recalled)
 

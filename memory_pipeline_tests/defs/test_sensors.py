@@ -10,9 +10,11 @@ import pytest
 
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.requests import ATTEMPT_TAG, RANGE_START, REQUEST_TAG
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.make import make
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, conversation, write
 from memory_pipeline_tests.defs.ticking import HOURS, Ticking
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -51,6 +53,22 @@ def test_consecutive_hours_are_one_range(ticking: Ticking) -> None:
         ["2024-05-01T22", "2024-05-01T23", "2024-05-02T00", "2024-05-02T01"],
         ["2024-05-02T07"],
     ]
+
+
+def test_hours_before_the_first_day_wait_until_the_definitions_are_loaded_again(
+    lake: Lake, models: Models, ticking: Ticking
+) -> None:
+    MemoryWriter(lake, Scope("acme", "support")).write(
+        {"conversation_id": "old", "messages": [{"role": "user", "content": "Hi.", "timestamp": "2019-05-01T08:00Z"}]}
+    )
+    assert ticking.tick(HOURS) == []
+    reason = ticking.reasons[HOURS] or ""
+    assert "1 hours lie before 2024-01-01" in reason
+    assert "reload" in reason
+    repository = build_definitions(Settings(lake.storage.uri), models).get_repository_def()
+    hours = repository.asset_graph.get(dg.AssetKey("messages")).partitions_def
+    assert hours is not None
+    assert hours.get_first_partition_key() == "2018-01-01T00"
 
 
 def test_scattered_hours_are_listed_in_one_run(ticking: Ticking) -> None:

@@ -348,7 +348,7 @@ def test_a_message_is_an_object(value: object) -> None:
 def test_what_is_older_than_the_memory_names_the_setting(day: str) -> None:
     reason = refusal(message(timestamp=day)).reason
     assert "is before the first day of this memory, 2024-01-01" in reason
-    assert "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, such as 2018-01-01" in reason
+    assert "set it to an earlier 1 January that is a Monday, such as 2018-01-01" in reason
 
 
 def test_the_first_moment_of_the_memory_is_accepted() -> None:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Period, start_for
 from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.settings import Settings
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FIRST, LAST = date(1990, 1, 1), date(2029, 12, 31)  # 40 years, with leap years, long ISO years and every start of week
@@ -635,3 +636,18 @@ def test_what_is_no_time_is_refused_with_what_is_accepted(value: object) -> None
 def test_a_clock_outside_of_the_years_is_refused(value: str) -> None:
     with pytest.raises(InputError, match=r"too far away|now .* is outside the years"):
         Calendar("Europe/Berlin").moment("now", value)
+
+
+@pytest.mark.parametrize(
+    ("day", "first"),
+    [
+        (date(2026, 5, 1), date(2024, 1, 1)),
+        (date(2024, 1, 1), date(2024, 1, 1)),
+        (date(2023, 12, 31), date(2018, 1, 1)),
+        (date(1973, 1, 1), date(1973, 1, 1)),
+        (date(1969, 7, 20), date(1973, 1, 1)),
+    ],
+)
+def test_a_memory_begins_on_the_last_new_year_that_is_a_monday(day: date, first: date) -> None:
+    assert start_for(day) == first
+    assert Settings(start=first).start == first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +12,7 @@ from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.evaluation.harness import Evaluation, evaluate, first_day, turns_of, within
+from memory_pipeline.evaluation.harness import Evaluation, evaluate, turns_of, within
 from memory_pipeline.evaluation.labels import ADVERSARIAL, Citation, Question, labelled_set
 from memory_pipeline.evaluation.report import report_lines, to_record
 from memory_pipeline.lake import Lake
@@ -181,25 +181,6 @@ def test_a_configuration_that_is_wrong_is_refused_before_anything_is_made(
     with pytest.raises(error, match=message):
         evaluate(labels_of(QUESTIONS[0]), Settings(root=root), configuration=path)
     assert not Lake(root).exists
-
-
-@pytest.mark.parametrize(
-    ("day", "first"),
-    [
-        (date(2026, 5, 1), date(2024, 1, 1)),
-        (date(2024, 1, 1), date(2024, 1, 1)),
-        (date(2023, 12, 31), date(2018, 1, 1)),
-        (date(1973, 1, 1), date(1973, 1, 1)),
-    ],
-)
-def test_a_memory_begins_on_the_last_new_year_that_is_a_monday(day: date, first: date) -> None:
-    assert first_day(day) == first
-    assert Settings(start=first).start == first
-
-
-def test_messages_older_than_any_memory_are_refused() -> None:
-    with pytest.raises(InputError, match="1972-12-31; a memory begins on 1973-01-01 at the earliest"):
-        first_day(date(1972, 12, 31))
 
 
 def hit(text: str, *sources: str) -> Hit:

@@ -285,6 +285,8 @@ def test_sql_asks_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) -> 
     tell(lake, "INSERT Anna | likes | honey", "DELETE Anna | likes | figs", at=hour(3))
     assert graph.query(count).rows == [(4, 7)]
     assert graph.export(tmp_path / "facts.parquet") == 7
+    with pytest.raises(InputError, match=r"file .*facts\.parquet cannot be written"):
+        graph.export(tmp_path / "missing" / "facts.parquet")
     assert sorted(pq.read_table(tmp_path / "facts.parquet")["target"].to_pylist()) == [
         "Anna", "Annie", "Porto", "Rome", "figs", "honey", "tea"
     ]  # fmt: skip

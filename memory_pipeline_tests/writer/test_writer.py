@@ -159,7 +159,7 @@ def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: st
         ({"timestamp": "2024-01-15T08:03:00"}, "has no time zone"),
         ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years 1901 to 2998"),
         ({"timestamp": "9999-12-31T00:00:00Z"}, "outside the years 1901 to 2998"),
-        ({"timestamp": "2023-12-31T23:00:00Z"}, "set MEMORY_PIPELINE_START to an earlier 1 January"),
+        ({"timestamp": "1972-12-31T23:00:00Z"}, "before the first day of this memory, 1973-01-01"),
         ({"timestamp": "2024-06-03T00:00:00Z"}, "lies in the future (now is 2024-06-01T00:00:00+00:00)"),
         ({"role": "human"}, "accepted: user, assistant, system, tool"),
         ({"id": "../x"}, "id '../x' is not valid"),
@@ -194,12 +194,46 @@ def test_a_naive_now_is_refused(writer: MemoryWriter) -> None:
         writer.write(conversation(), now=NOW.replace(tzinfo=None))
 
 
-def test_an_earlier_start_accepts_older_messages(root: str) -> None:
+def test_a_start_that_was_set_refuses_older_messages(root: str) -> None:
     old = message(timestamp="2019-05-01T08:00:00Z")
-    with pytest.raises(InputError, match="MEMORY_PIPELINE_START"):
-        write(open_writer(root), old)
+    for start in (date(2024, 1, 1), "2024-01-01"):
+        with pytest.raises(InputError, match="unset MEMORY_PIPELINE_START, or set it to an earlier"):
+            write(open_writer(root, start=start), old)
     write(open_writer(root, start=date(2018, 1, 1)), old)
     assert contents(root) == ["I moved to Porto."]
+
+
+def test_a_memory_begins_with_its_oldest_record(root: str) -> None:
+    write(open_writer(root), message())
+    assert Lake(root).start == date(2024, 1, 1)
+    write(open_writer(root), message(timestamp="2019-05-01T08:00:00Z"), conversation_id="c2")
+    assert Lake(root).start == date(2018, 1, 1)
+    open_writer(root).remember("Anna likes tea.", now="2016-05-01")
+    assert Lake(root).start == date(2007, 1, 1)
+    open_writer(root).graph.insert("Anna", "likes", "tea", now="2002-05-01")
+    assert Lake(root).start == date(2001, 1, 1)
+    write(open_writer(root), message(timestamp="2019-05-02T08:00:00Z"), conversation_id="c3")
+    assert Lake(root).start == date(2001, 1, 1)
+    assert Lake(root, start=date(2018, 1, 1)).start == date(2018, 1, 1)
+
+
+def test_a_memory_begins_with_the_day_in_its_own_zone(root: str) -> None:
+    writer = open_writer(root, timezone="Asia/Tokyo")
+    write(writer, message(timestamp="2023-12-31T15:00:00Z"))  # which is 2024 there
+    assert Lake(root).start == date(2024, 1, 1)
+    write(writer, message(timestamp="2023-12-31T14:59:59Z"), conversation_id="c2")
+    assert Lake(root).start == date(2018, 1, 1)
+
+
+def test_old_messages_go_through_the_pipeline(root: str) -> None:
+    from memory_pipeline.steps.plan import grain_status
+
+    write(open_writer(root), message(timestamp="2019-05-01T08:00:00Z"))
+    lake = Lake(root)
+    status = grain_status(lake, Grain.WORKING, lake.start, NOW)
+    assert ([hour.key for hour in status.pending], status.early) == (["2019-05-01T08"], [])
+    run(root)
+    assert landed(root) == ["I moved to Porto."]
 
 
 def test_now_may_be_a_text(writer: MemoryWriter, root: str) -> None:

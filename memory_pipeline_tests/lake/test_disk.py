@@ -1,0 +1,100 @@
+"""What a disk refuses is an error of one line that names the path and the remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake.exceptions import DeltaError
+
+from memory_pipeline.errors import LakeError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.disk import disk_error
+from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.models.selection import Models
+from memory_pipeline_tests.building import conversation, run, write
+
+#: Permissions bind everybody but the superuser.
+needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to the superuser")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_the_path_the_reason_and_the_remedy_are_named(code: int) -> None:
+    reason = os.strerror(code)
+    of_python = OSError(code, reason, "/lake/x.json")
+    of_rust = DeltaError(f"Generic LocalFileSystem error: Unable to open file /lake/x.json: {reason} (os error {code})")
+    said = {str(disk_error(error)) for error in (of_python, of_rust)}
+    assert len(said) == 1
+    assert said.pop().startswith(f"/lake/x.json: {reason}; ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file", "/x"),
+        FileExistsError(errno.EEXIST, "File exists", "/x"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+        BrokenPipeError(errno.EPIPE, "broken"),
+        DeltaError("Object at location /x not found: No such file or directory (os error 2)"),
+        RuntimeError("commit conflict"),
+        OSError("without a number"),
+    ],
+)
+def test_other_errors_are_left_alone(error: Exception) -> None:
+    assert disk_error(error) is None
+
+
+def test_a_root_that_is_a_file_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.write_text("x")
+    for path in (root, root / "below"):
+        with pytest.raises(LakeError, match=f"{path}.*MEMORY_PIPELINE_ROOT"):
+            Lake(str(path))
+
+
+def test_a_root_that_cannot_be_made_is_named() -> None:
+    root = "/proc/memory-lake"  # no folder can be made there, by nobody
+    with pytest.raises(LakeError, match=f"{root}.*MEMORY_PIPELINE_ROOT"):
+        Lake(root).ensure()
+
+
+def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    storage.write("a", b"x" * 1_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+    try:
+        for write_file in (storage.write, storage.create):
+            with pytest.raises(LakeError, match=f"{tmp_path}/b: File too large; raise the limit"):
+                write_file("b", b"x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@needs_permissions
+@pytest.mark.parametrize("folder", ["tables/messages", "journal/pending", "vectordb", "."])
+def test_a_folder_without_permission_is_named(root: str, models: Models, folder: str) -> None:
+    lake = Lake(root)
+    write(lake, conversation("I moved to Porto."))
+    run(lake, models)
+    write(lake, conversation("I moved to Rome.", conversation_id="c2"))
+    hidden = Path(root, folder)
+    hidden.chmod(0)
+    try:
+        with pytest.raises(LakeError, match=f"{hidden.resolve()}.*Permission denied; let this user"):
+            _look(root, models)
+    finally:
+        hidden.chmod(0o700)
+    _look(root, models)
+
+
+def _look(root: str, models: Any) -> None:
+    lake = Lake(root)
+    run(lake, models)
+    lake.tables.read(MESSAGES)
