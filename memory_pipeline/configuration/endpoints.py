@@ -222,7 +222,7 @@ class Budget(Record):
     """What a workspace may spend in a calendar month (UTC). At least one limit is given.
 
     Attributes:
-        usd_per_month, tokens_per_month: the limits; nothing is sent that could go beyond.
+        usd_per_month, tokens_per_month: the limits; nothing is sent that is expected to go beyond.
         when_spent: ``fall_back`` makes memory with the deterministic models, ``wait`` leaves it for later. Both are
             made good by a run in another month, or with a greater budget.
     """

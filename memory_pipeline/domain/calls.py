@@ -52,7 +52,7 @@ class Trouble(StrEnum):
     TOO_LONG = "too_long"
     #: It answered, and the answer failed the checks.
     INVALID = "invalid"
-    #: The workspace's budget for the month would be overspent; nothing was sent.
+    #: The workspace's budget for the month has no room for it; nothing was sent.
     BUDGET = "budget"
 
 
@@ -62,6 +62,15 @@ class Use:
 
     scope: Scope
     period: Period
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of question: the answers to questions of one kind have about the same length."""
+
+    purpose: Purpose
+    model: str
+    prompt_version: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,16 @@ class CallStore(Protocol):
         """
         ...
 
-    def spent(self, workspace_id: str, month: str) -> Usage:
-        """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``."""
+    def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
+        """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``.
+
+        Args:
+            workspace_id: the workspace.
+            month: which.
+            look: whether to look for what other processes have spent meanwhile.
+        """
+        ...
+
+    def answered(self, kind: Kind, month: str) -> Usage:
+        """Return what requests of one kind that were answered took in a calendar month, of all workspaces together."""
         ...

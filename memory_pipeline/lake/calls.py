@@ -25,7 +25,7 @@ from memory_pipeline.lake.spending import Spending
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from memory_pipeline.domain.calls import Answer, Call
+    from memory_pipeline.domain.calls import Answer, Call, Kind
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
@@ -166,14 +166,20 @@ class Calls:
 
     # --- spending ----------------------------------------------------------------------------------------------------
 
-    def spent(self, workspace_id: str, month: str) -> Usage:
+    def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
         """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``.
 
-        What other processes have spent since the last :meth:`load` is not counted.
+        What other processes have spent since the last :meth:`load` is counted only with `look`.
         """
-        if not self._has_looked:
+        if look or not self._has_looked:
             self._look(frozenset())
         return self._spending.spent(workspace_id, month)
+
+    def answered(self, kind: Kind, month: str) -> Usage:
+        """Return what requests of one kind that were answered took in a month, as far as :meth:`spent` counts."""
+        if not self._has_looked:
+            self._look(frozenset())
+        return self._spending.spent(kind, month)
 
     def _look(self, periods: frozenset[Period]) -> None:
         """Read the pending files that are not known yet: their calls, and their answers for `periods`."""

@@ -1,15 +1,18 @@
-"""What workspaces have spent on models: what the ``model_calls`` table holds, and what has not landed there yet."""
+"""What was spent on models, by workspace and by kind of question.
+
+It is what the ``model_calls`` table holds, and what has not landed there yet.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Usage
+from memory_pipeline.domain.calls import Kind, Purpose, Usage
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.lake.schemas import MODEL_CALLS
 
@@ -19,13 +22,16 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.calls import Call
     from memory_pipeline.lake.tables import Tables
 
-_COLUMNS = ("hour", "id", "request_id", "workspace_id", "tokens_in", "tokens_out", "cost")
-_HOUR_AND_WORKSPACE = ["hour", "workspace_id"]
+#: For what is added up: for each workspace by its id, and for each kind of question.
+_Key: TypeAlias = str | Kind
+
+_KIND = ("purpose", "model", "prompt_version")
+_COLUMNS = ("hour", "id", "request_id", "workspace_id", "tokens_in", "tokens_out", "cost", *_KIND)
 _SUMS = ("tokens_in", "tokens_out", "cost")
 
 
 class Spending:
-    """Adds up calls by workspace and month. Safe to use from many threads.
+    """Adds up calls by month, for each workspace and each kind of question. Safe to use from many threads.
 
     A call of a file that is pending may stand in the table already, if whoever landed it has not deleted the file yet.
     It is counted as pending, and left out where the table is added up.
@@ -35,10 +41,10 @@ class Spending:
         self._tables = tables
         self._files: dict[str, list[str]] = {}
         self._calls: dict[str, Call] = {}
-        self._pending: dict[tuple[str, str], Usage] = {}
-        #: Of each hour of the table: its size when it was read, and what each workspace spent in it.
-        self._hours: dict[str, tuple[int, dict[str, Usage]]] = {}
-        self._months: dict[str, dict[str, Usage]] = {}
+        self._pending: dict[tuple[_Key, str], Usage] = {}
+        #: Of each hour of the table: its size when it was read, and what was spent in it.
+        self._hours: dict[str, tuple[int, dict[_Key, Usage]]] = {}
+        self._months: dict[str, dict[_Key, Usage]] = {}
         # `_reading` is held while the table is read, and is taken before `_lock`.
         self._reading = threading.Lock()
         self._lock = threading.Lock()
@@ -69,16 +75,21 @@ class Spending:
                     self._hours.pop(_hour(call), None)  # it may stand there already
                 self._count(path, calls)
             if gone:
-                self._pending = _by_workspace_and_month(self._calls.values())
+                self._pending = _by_month(self._calls.values())
             self._months.clear()
 
-    def spent(self, workspace_id: str, month: str) -> Usage:
-        """Return what a workspace has spent in a month, named as ``2024-01``."""
+    def spent(self, key: _Key, month: str) -> Usage:
+        """Return what was spent in a month, named as ``2024-01``.
+
+        Args:
+            key: a workspace; or a kind of question, of which requests without an answer do not count.
+            month: which.
+        """
         while True:
             with self._lock:
                 landed = self._months.get(month)
                 if landed is not None:
-                    return landed.get(workspace_id, Usage()) + self._pending.get((workspace_id, month), Usage())
+                    return landed.get(key, Usage()) + self._pending.get((key, month), Usage())
             with self._reading:
                 if month not in self._months:
                     self._read(month)
@@ -89,7 +100,7 @@ class Spending:
         new = [call for call in calls if call.id not in self._calls]
         self._files[path] = [call.id for call in new]
         self._calls |= {call.id: call for call in new}
-        for key, usage in _by_workspace_and_month(new).items():
+        for key, usage in _by_month(new).items():
             self._pending[key] = self._pending.get(key, Usage()) + usage
 
     def _read(self, month: str) -> None:
@@ -101,10 +112,10 @@ class Spending:
             pending = pc.is_in(rows["id"], pa.array(list(self._calls), pa.string()))
             spent = _by_hour(rows.filter(pc.invert(pending)))
             self._hours |= {hour: (sizes[hour], spent.get(hour, {})) for hour in grown}
-            totals: dict[str, Usage] = {}
+            totals: dict[_Key, Usage] = {}
             for hour in sizes:
-                for workspace_id, usage in self._hours[hour][1].items():
-                    totals[workspace_id] = totals.get(workspace_id, Usage()) + usage
+                for key, usage in self._hours[hour][1].items():
+                    totals[key] = totals.get(key, Usage()) + usage
             self._months[month] = totals
 
 
@@ -112,27 +123,40 @@ def _hour(call: Call) -> str:
     return Calendar().hour(call.called_at).key
 
 
-def _by_workspace_and_month(calls: Iterable[Call]) -> dict[tuple[str, str], Usage]:
-    groups: dict[tuple[str, str], list[Call]] = defaultdict(list)
+def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:
+    groups: dict[tuple[_Key, str], list[Call]] = defaultdict(list)
     for call in calls:
-        groups[call.use.scope.workspace_id, _hour(call)[:7]].append(call)
+        month = _hour(call)[:7]
+        groups[call.use.scope.workspace_id, month].append(call)
+        if call.tokens_out:
+            groups[Kind(call.purpose, call.model, call.prompt_version), month].append(call)
     return {key: Usage.of(group) for key, group in groups.items()}
 
 
-def _by_hour(rows: pa.Table) -> dict[str, dict[str, Usage]]:
-    """Add up lines of the table by hour and workspace, as :meth:`Usage.of` does; the shares of a request share both."""
+def _by_hour(rows: pa.Table) -> dict[str, dict[_Key, Usage]]:
+    """Add up lines of the table by hour, as :meth:`Usage.of` does; the shares of a request share all that is asked."""
     unpriced = pc.and_(pc.is_null(rows["cost"]), pc.greater(rows["tokens_in"], 0))
     rows = rows.append_column("unpriced", pc.if_else(unpriced, rows["request_id"], pa.scalar(None, pa.string())))
-    added = rows.group_by(_HOUR_AND_WORKSPACE).aggregate(
-        [(name, "sum") for name in _SUMS] + [(name, "count_distinct") for name in ("request_id", "unpriced")]
-    )
-    spent: dict[str, dict[str, Usage]] = defaultdict(dict)
-    for row in added.to_pylist():
-        spent[row["hour"]][row["workspace_id"]] = Usage(
-            calls=row["request_id_count_distinct"],
-            tokens_in=row["tokens_in_sum"],
-            tokens_out=row["tokens_out_sum"],
-            cost=row["cost_sum"],
-            unpriced=row["unpriced_count_distinct"],
-        )
+    spent: dict[str, dict[_Key, Usage]] = defaultdict(dict)
+    for row in _added(rows, ("workspace_id",)):
+        spent[row["hour"]][row["workspace_id"]] = _usage(row)
+    for row in _added(rows.filter(pc.greater(rows["tokens_out"], 0)), _KIND):
+        kind = Kind(Purpose(row["purpose"]), row["model"], row["prompt_version"])
+        spent[row["hour"]][kind] = _usage(row)
     return spent
+
+
+def _added(rows: pa.Table, by: Sequence[str]) -> list[dict[str, Any]]:
+    sums = [(name, "sum") for name in _SUMS] + [(name, "count_distinct") for name in ("request_id", "unpriced")]
+    added: list[dict[str, Any]] = rows.group_by(["hour", *by]).aggregate(sums).to_pylist()
+    return added
+
+
+def _usage(row: Mapping[str, Any]) -> Usage:
+    return Usage(
+        calls=row["request_id_count_distinct"],
+        tokens_in=row["tokens_in_sum"],
+        tokens_out=row["tokens_out_sum"],
+        cost=row["cost_sum"],
+        unpriced=row["unpriced_count_distinct"],
+    )

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from memory_pipeline.domain.calls import Answer, Call, Purpose, Usage, Use
+from memory_pipeline.domain.calls import Answer, Call, Kind, Purpose, Usage, Use
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Period
@@ -664,6 +664,29 @@ def test_shares_of_a_request_count_their_own_tokens_and_the_request_once(root: s
             assert each.spent("acme", "2026-11") == Usage(calls=2, tokens_in=20, tokens_out=4, cost=0.75)
             assert each.spent("other", "2026-11") == Usage(calls=1, tokens_in=10, tokens_out=2, cost=None, unpriced=1)
         calls.settle()
+
+
+def test_answers_of_a_kind_are_added_up_over_workspaces(root: str, calls: Calls) -> None:
+    kind = Kind(Purpose.EXTRACTION, "openai/m", "facts-1")
+    calls.keep([call("a"), call("b", workspace="other", tokens_out=8, cost=None)])
+    calls.keep([call("c", model="openai/n"), call("d", prompt_version="facts-2"), call("e", purpose=Purpose.SUMMARY)])
+    calls.keep([call("f", tokens_out=0, outcome="timeout"), call("g", at=datetime(2026, 10, 31, tzinfo=UTC))])
+    for _ in range(2):  # pending, then landed
+        for each in (calls, opened(root)):
+            assert each.answered(kind, "2026-11") == Usage(2, 20, 10, 0.01, 1)
+            assert each.answered(kind, "2026-10").calls == 1
+            assert each.answered(kind, "2026-09") == Usage()
+        calls.settle()
+
+
+def test_what_others_spend_is_counted_when_it_is_looked_for(root: str, calls: Calls) -> None:
+    assert calls.spent("acme", "2026-11") == Usage()
+    other = opened(root)
+    keep(other, 1)
+    assert calls.spent("acme", "2026-11").calls == 0
+    assert calls.spent("acme", "2026-11", look=True).calls == 1
+    other.settle()
+    assert calls.spent("acme", "2026-11", look=True).calls == 1
 
 
 def test_what_others_spend_is_counted_from_the_next_load_on(root: str, calls: Calls) -> None:

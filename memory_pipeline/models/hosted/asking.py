@@ -11,14 +11,15 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import tenacity
 
-from memory_pipeline.domain.calls import Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.calls import Kind, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.failures import CallError
@@ -28,7 +29,7 @@ from memory_pipeline.models.hosted.requests import Requests, Sent, Share, shares
 from memory_pipeline.settings import resolve_secret, secrets_in_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Asker:
     def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
         self.configuration = configuration
         self.store = store
-        self.budgets = Budgets(configuration, store, clock) if store else None
+        self.budgets = Budgets(configuration, store, clock, self._pause) if store else None
         self.clock = clock
         self._breaker = Breaker()
         self._stopped = threading.Event()
@@ -183,15 +184,13 @@ class Asker:
         def send() -> door.Reply:
             return door.complete(endpoint, messages, question.schema, name=question.name, api_key=key, secrets=secrets)
 
-        with ExitStack() as stack:
+        workspace_id, most = question.use.scope.workspace_id, endpoint.max_output_tokens
+        with self._budgeted(workspace_id, requests, most) as reserve_for:
 
             def reserve() -> None:
-                spoken = sum(count_tokens(message["content"]) for message in messages)
-                if self.budgets:
-                    workspace_id, most = question.use.scope.workspace_id, endpoint.max_output_tokens
-                    stack.enter_context(self.budgets.reserved(workspace_id, endpoint, int(spoken * _MARGIN), most))
+                reserve_for(sum(count_tokens(message["content"]) for message in messages))
 
-            try:  # what was spent is kept before its reservation ends
+            try:  # what was spent is kept before the budget forgets it
                 for is_correction in (False, True):
                     reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
                     # Halves of characters can neither be kept nor sent back.
@@ -223,12 +222,10 @@ class Asker:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
         key, secrets = self._key(reference)
-        with ExitStack() as stack:
+        with self._budgeted(workspace_id, requests, 0) as reserve_for:
 
             def reserve() -> None:
-                if self.budgets and workspace_id:
-                    tokens = int(sum(map(count_tokens, texts)) * _MARGIN)
-                    stack.enter_context(self.budgets.reserved(workspace_id, endpoint, tokens, 0))
+                reserve_for(sum(map(count_tokens, texts)))
 
             def send() -> door.Vectors:
                 return door.embed(endpoint, texts, api_key=key, secrets=secrets)
@@ -240,6 +237,25 @@ class Asker:
             except ModelError:
                 requests.keep(None)
                 raise
+
+    @contextmanager
+    def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
+        """Open what a question takes of a budget; yield what reserves for a request that sends so many tokens.
+
+        Args:
+            workspace_id: who pays; None if nobody is asked to.
+            requests: of the question; it tells the budget what they cost.
+            most: how many tokens an answer has at most.
+        """
+        budgets = self.budgets
+        if budgets is None or workspace_id is None:
+            yield lambda _: None
+            return
+        payer = workspace_id
+        kind = Kind(requests.purpose, requests.endpoint.model, requests.prompt_version)
+        with budgets.hold(payer, requests.endpoint, kind) as hold:
+            requests.on_spent = partial(budgets.over, hold)
+            yield lambda tokens: budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
 
     def _send(
         self,
@@ -255,11 +271,10 @@ class Asker:
             endpoint: the model and its settings.
             reference: where the key is found; who asks with another may fare otherwise.
             requests: takes note of what was sent.
-            reserve: holds back what one request may cost; called again if the one before was paid for in vain.
+            reserve: reserves what one request is expected to cost; called before each.
             send: sends it once.
         """
         server = f"{endpoint.model} {endpoint.api_base} {reference}"
-        is_reserved = False
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(endpoint.attempts),
             wait=_Wait(endpoint.backoff_seconds),
@@ -270,9 +285,7 @@ class Asker:
         try:
             for attempt in retrying:
                 with attempt:
-                    if not is_reserved:
-                        reserve()
-                        is_reserved = True
+                    reserve()
                     if not self._breaker.is_open(server):
                         raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
                     sent = Sent(self.clock())
@@ -280,7 +293,6 @@ class Asker:
                         reply = send()
                     except CallError as error:
                         requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
-                        is_reserved = not (error.tokens_in or error.tokens_out or error.cost)
                         raise
         except CallError as error:
             if error.trouble in _OWN_FAULT:

@@ -13,7 +13,7 @@ from memory_pipeline.domain.calls import Answer, Call, Use, count_tokens
 from memory_pipeline.models.hosted.questions import Answered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from memory_pipeline.configuration.endpoints import Endpoint
@@ -46,7 +46,7 @@ class Sent:
 
 @dataclass
 class Requests:
-    """The requests that one question took."""
+    """The requests that one question took; `on_spent` is told the tokens and the cost of each when it is over."""
 
     store: CallStore | None
     key: str
@@ -55,6 +55,7 @@ class Requests:
     prompt_version: str | None
     shares: list[Share] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    on_spent: Callable[[int, int, float | None], None] | None = None
 
     def add(self, sent: Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
         """Note a request; what it spent is divided among those it was for."""
@@ -83,6 +84,8 @@ class Requests:
                 )
             )
             before = after
+        if self.on_spent is not None:
+            self.on_spent(tokens_in, tokens_out, cost)
 
     def keep(self, answer: Answer | None) -> None:
         """Remember the requests, and the answer if there is one."""

@@ -39,7 +39,7 @@ from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.harnesses.cluster.deployment import Cluster, by_status, seconds
 from memory_pipeline_tests.harnesses.cluster.services import ObjectServer, postgresql, redis_server
-from memory_pipeline_tests.harnesses.cluster.year import RECEIVED, START, YEAR, year
+from memory_pipeline_tests.harnesses.cluster.year import START, YEAR, year
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def test_a_year_made_by_workers_of_which_one_dies_is_the_year_that_one_machine_m
             story.tell("code server and two workers run")
             make_hours(cluster, lake, story)
             roll_up(cluster, lake, story)
-            keep(cluster, lake, story)
+            now = keep(cluster, lake, story)
             judge(cluster, lake, story)
         story.tell("one machine makes the same year on a folder")
-        seconds_alone = run_alone(alone, variables)
+        seconds_alone = run_alone(alone, variables, now)
         story.lines.append(("one machine, one process", f"{seconds_alone:.0f} s"))
         here, there = lake_digest(Lake(str(alone))), lake_digest(lake)
     differences = differing(here, there)
@@ -237,18 +237,27 @@ def roll_up(cluster: Cluster, lake: Lake, story: Story) -> None:
     wait(cluster, story, is_done, "the summaries", every=5)
 
 
-def keep(cluster: Cluster, lake: Lake, story: Story) -> None:
-    """Have the nights of upkeep made, which a schedule asks for every night, up to when the journal took the year."""
-    nights = pending_nights(lake, START, RECEIVED)
+def keep(cluster: Cluster, lake: Lake, story: Story) -> datetime:
+    """Have the nights of upkeep made, which a schedule asks for every night.
+
+    Returns:
+        The time as of which everything is made. The cluster goes by the real clock, and what has closed by it differs
+        from what had closed when the journal took the year; so the single machine has to go by this time.
+    """
+    now = datetime.now(UTC)
+    nights = pending_nights(lake, START, now)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     cluster.launch("keep_memories_nightly", config, {PARTITION: str(nights[-1])})
 
     def is_done() -> bool:
         records = cluster.runs()
         progress(cluster, story, records, f"{len(nights):,} nights of upkeep")
-        return not unfinished(records) and not pending_nights(lake, START, RECEIVED)
+        nonlocal now
+        now = datetime.now(UTC)
+        return not unfinished(records) and not pending_nights(lake, START, now)
 
     wait(cluster, story, is_done, "the nights")
+    return now
 
 
 def judge(cluster: Cluster, lake: Lake, story: Story) -> None:
@@ -282,10 +291,10 @@ def judge(cluster: Cluster, lake: Lake, story: Story) -> None:
     assert failed == [story.killed[0]], failed
 
 
-def run_alone(root: Path, variables: dict[str, str]) -> float:
-    """Run the pipeline in one process on a folder; return the seconds."""
+def run_alone(root: Path, variables: dict[str, str], now: datetime) -> float:
+    """Run the pipeline in one process on a folder, as of a time; return the seconds."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "memory_pipeline.cli", "run", "--root", str(root), "--now", RECEIVED.isoformat()]
+    command = [sys.executable, "-m", "memory_pipeline.cli", "run", "--root", str(root), "--now", now.isoformat()]
     environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
     environment["MEMORY_PIPELINE_START"] = variables["MEMORY_PIPELINE_START"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

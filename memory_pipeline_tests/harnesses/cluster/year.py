@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 START = date(2024, 1, 1)
 YEAR = 2024
 WORKSPACE = "harbour"
-#: When the journal took all of it, and up to when there are nights.
+#: When the journal took all of it.
 RECEIVED = datetime(2025, 1, 20, 9, tzinfo=UTC)
 
 _NAMES = "Ada Bo Cleo Dan Eve Finn Gro Hal Ida Jon Kim Lev Mia Nils Oda Per Rut Sol Tor Uma".split()
