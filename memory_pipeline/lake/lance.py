@@ -48,8 +48,8 @@ __all__ = [
     "EventLoop",
     "IvfRq",
     "VanishedError",
+    "compact",
     "drop_old_versions",
-    "gather",
     "has_vanished",
     "is_of_one_table",
     "persistent",
@@ -276,7 +276,7 @@ class Databases:
             name: of the table.
             find: returns the table.
             write: writes to it.
-            same: the condition under which a row is still the one that was read; see :func:`gather`.
+            same: the condition under which a row is still the one that was read; see :func:`compact`.
 
         Raises:
             CommitConflictError: others were first every time; nothing was written.
@@ -290,7 +290,7 @@ class Databases:
             # What was written stays written: where others leave no gap to compact in, a later round will.
             with suppress(CommitConflictError):
                 table = await find()
-                await persistent(lambda: gather(table, same))
+                await persistent(lambda: compact(table, same))
                 await drop_old_versions(self._storage, f"vectordb/{workspace_id}/{name}.lance")
         return result
 
@@ -347,12 +347,12 @@ def has_vanished(error: Exception) -> bool:
     return "not found" in text or "no such file" in text
 
 
-async def gather(table: Any, same: str | None, least: int = _FEW) -> int:
-    """Put a table's small files together, in one commit that others may precede; return the bytes of their rows.
+async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
+    """Merge a table's small files into one, in one commit; return the bytes of their rows.
 
-    LanceDB's own ``optimize()`` writes nearly the whole table anew, however little has come. Here files are put
-    together with those that are no larger than they are together, so that a row is written again only a few times while
-    the table grows. The rows that were put together are in no index until :meth:`index` is made again.
+    LanceDB's own ``optimize()`` writes nearly the whole table anew, however little has come. Here a file is merged only
+    with files that are together at least as large, so that a row is written again once each time the table doubles.
+    The rows that were merged are in no index until the indices are made again.
 
     Args:
         table: which.
@@ -362,7 +362,7 @@ async def gather(table: Any, same: str | None, least: int = _FEW) -> int:
     """
     await table.checkout_latest()
     ids = np.sort((await table.query().select([]).with_row_id().to_arrow())["_rowid"].to_numpy())
-    chosen = _worth_gathering(ids, least)
+    chosen = _worth_compacting(ids, least)
     if not chosen:
         return 0
     rows = await table.take_row_ids(ids[np.isin(ids >> 32, chosen)].tolist()).to_arrow()
@@ -370,7 +370,7 @@ async def gather(table: Any, same: str | None, least: int = _FEW) -> int:
     return int(rows.nbytes)
 
 
-def _worth_gathering(ids: NDArray[np.uint64], least: int) -> list[int]:
+def _worth_compacting(ids: NDArray[np.uint64], least: int) -> list[int]:
     """Return the numbers of the small files of a table, and of those of whose rows half are deleted.
 
     Args:
@@ -392,7 +392,7 @@ def _worth_gathering(ids: NDArray[np.uint64], least: int) -> list[int]:
 
 
 async def drop_old_versions(storage: Storage, path: str) -> None:
-    """Delete the versions of the table in the folder `path` that were superseded before any write of now began."""
+    """Delete the versions of the table in the folder `path` that were superseded more than an hour ago."""
 
     def drop() -> None:
         files, now = lance_table(storage, path), datetime.now(UTC)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from memory_pipeline.lake.storage import Entry, Storage
 
 #: How long a writer or a reader may be at a version at most.
@@ -137,29 +139,26 @@ class Vacuum(Purge):
         if self._dry_run:
             old = self._found(table, replaced, full=False)
             unnamed = self._found(table, left, full=True)
-            self._count("replaced", Purged(len(old), sum(old.values())))
-            self._count(
-                "tables",
-                Purged(len(unnamed.keys() - old.keys()), sum(unnamed[name] for name in unnamed.keys() - old.keys())),
-            )
+            self._count("replaced", old.values())
+            self._count("tables", [unnamed[name] for name in unnamed.keys() - old.keys()])
         else:
             for kind, hours in (("replaced", replaced), ("tables", left)):
                 self.purged = Purged()
                 self._vacuum(table, hours, full=kind == "tables")
-                self._count(kind, self.purged)
+                self.found[kind] += self.purged
             if self.found["replaced"].files or self.found["tables"].files:
                 self._storage.prune(self._path)
             table.update_incremental()
             if log.needs_checkpoint(table.version()):
                 table.create_checkpoint()
         entries = log.superseded(self._left_before)
-        self._count("logs", Purged(len(entries), sum(entry.size for entry in entries)))
+        self._count("logs", [entry.size for entry in entries])
         if not self._dry_run:
             self._storage.delete(entry.path for entry in entries)
         return self.found
 
-    def _count(self, kind: str, gone: Purged) -> None:
-        self.found[kind] += gone
+    def _count(self, kind: str, sizes: Collection[int]) -> None:
+        self.found[kind] += Purged(len(sizes), sum(sizes))
 
 
 def _hours_since(moment: datetime) -> int:
@@ -197,6 +196,9 @@ class Log:
         checkpoints, commits = self._files()
         latest = max(checkpoints, default=None)
         if latest is None or len(checkpoints) > 1 or latest not in commits:
+            return False
+        # Only a purge writes its checkpoint after such a commit; others name files that were removed.
+        if _RETENTION.encode() not in (self._storage.read(commits[latest].path) or b""):
             return False
         return not any(self._changes(entry) for entry in commits.values())
 

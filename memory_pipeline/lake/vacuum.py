@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from memory_pipeline.errors import DamagedError, InputError, shown
+from memory_pipeline.errors import CommitConflictError, DamagedError, InputError, shown
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.handles import newest
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_tables
@@ -84,8 +84,8 @@ def vacuum(
         for name in storage.folders(folder):
             try:
                 gone = tables.vacuum(f"{folder}/{name}", before, now, dry_run=dry_run)
-            except DamagedError as error:
-                _log.warning("%s/%s is left as it is, its log cannot be read: %s", folder, name, error)
+            except (CommitConflictError, DamagedError) as error:
+                _log.warning("%s/%s is not vacuumed: %s", folder, name, error)
                 continue
             found = {kind: each + gone.get(kind, Purged()) for kind, each in found.items()}
     if not dry_run:

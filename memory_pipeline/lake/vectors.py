@@ -29,8 +29,8 @@ from memory_pipeline.lake.lance import (
     EventLoop,
     IvfRq,
     VanishedError,
+    compact,
     drop_old_versions,
-    gather,
     persistent,
     renew,
     shrink,
@@ -255,13 +255,13 @@ class VectorIndex:
         """
         self._loop.run(self._all(self._purge(scope, grain) for scope in scopes for grain in grains))
 
-    def gather(self, tables: Iterable[tuple[str, str]]) -> tuple[int, int]:
+    def compact(self, tables: Iterable[tuple[str, str]]) -> tuple[int, int]:
         """Put small files of tables together where they pile up; return of how many tables, and the bytes of the rows.
 
         Args:
             tables: workspace and name of each, collections among them.
         """
-        written = self._loop.run(self._all(self._gather(*table) for table in tables))
+        written = self._loop.run(self._all(self._compact(*table) for table in tables))
         return sum(map(bool, written)), sum(written)
 
     def agents(self, workspace_id: str) -> list[Scope]:
@@ -341,14 +341,14 @@ class VectorIndex:
 
         await self._persistent(scope, grain, attempt)
 
-    async def _gather(self, workspace_id: str, name: str) -> int:
+    async def _compact(self, workspace_id: str, name: str) -> int:
         is_collection = name.startswith("_")
 
         async def attempt() -> int:
             table = await self._databases.table(workspace_id, name)
             if table is None:
                 return 0
-            written = await gather(table, SAME_ITEM if is_collection else SAME, COMPACT_EVERY)
+            written = await compact(table, SAME_ITEM if is_collection else SAME, COMPACT_EVERY)
             if written and not is_collection and (text := await table.index_stats("content_idx")) is not None:
                 await _index_again(table, text)
             return written
@@ -404,7 +404,7 @@ class VectorIndex:
         else:
             rows = text.num_indexed_rows + text.num_unindexed_rows
             if version % COMPACT_EVERY == 0:
-                await gather(table, SAME)
+                await compact(table, SAME)
                 text = await table.index_stats("content_idx")
             await _index_again(table, text)
         if rows >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:

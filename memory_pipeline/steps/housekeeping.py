@@ -1,7 +1,7 @@
-"""Housekeeping of the lake's files: small files are put together, and what nothing needs any more is deleted.
+"""Housekeeping of the lake's files: small files are merged, and files that nothing needs any more are deleted.
 
-It depends on no configuration and deletes no row: what expires is :mod:`~memory_pipeline.steps.expire`'s, what is
-forgotten :mod:`memory_pipeline.erasure`'s. A partition of a Delta table is one file already, so only Lance tables are
+It depends on no configuration and deletes no row: :mod:`~memory_pipeline.steps.expire` and
+:mod:`memory_pipeline.erasure` do that. A partition of a Delta table is one file already, so only Lance tables are
 compacted, and of these only the ones whose files pile up.
 """
 
@@ -70,7 +70,7 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     if not dry_run:
         crowded = (table.path for table in lance_tables(lake.storage) if table.data_files >= COMPACT_EVERY)
         names = [path.removeprefix("vectordb/").removesuffix(".lance").partition("/") for path in crowded]
-        compacted, written = lake.index.gather((workspace_id, name) for workspace_id, _, name in names)
+        compacted, written = lake.index.compact((workspace_id, name) for workspace_id, _, name in names)
     found = vacuum(lake.storage, lake.tables, now, age=age, dry_run=dry_run)
     return Cleaned(
         compacted,

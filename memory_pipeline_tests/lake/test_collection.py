@@ -21,8 +21,10 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch
+from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch, lance
 from memory_pipeline.lake.schemas import index_schema
+from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.effort import examples
@@ -446,6 +448,28 @@ def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pyt
             assert len({match.content for match in found}) == 1
         writing.result()
     assert {match.content for match in collection.search([1, 1, 1], 100)} == {"29"}
+
+
+def test_a_compaction_takes_nothing_back_that_was_written_meanwhile(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    collection, writer = opened(root), opened(root)
+    members = [f"m{number}" for number in range(12)]
+    for member in members:
+        writer.upsert([VectorItem(member, [1, 2, 3], "before")])
+    rewrite = lance._rewrite
+
+    async def late(*arguments: Any) -> None:
+        writer.upsert([VectorItem("m3", [1, 2, 3], "meanwhile"), VectorItem("m4", [3, 2, 1], "before")])
+        writer.delete(["m5"])
+        await rewrite(*arguments)
+
+    monkeypatch.setattr(lance, "_rewrite", late)
+    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 8)
+    assert VectorIndex(Storage(root)).compact([collection._where])[0] == 1
+    found = {match.id: match for match in collection.search([1, 2, 3], 100)}
+    assert sorted(found) == sorted({*members} - {"m5"})
+    assert found["m3"].content == "meanwhile"
+    assert found["m4"].similarity < 1
+    assert found["m6"].content == "before"
 
 
 def test_items_that_come_as_they_are_made_are_all_checked_first(collection: VectorCollection) -> None:

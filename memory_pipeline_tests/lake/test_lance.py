@@ -17,7 +17,7 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.claims import Claims
-from memory_pipeline.lake.lance import Databases, EventLoop, gather, persistent
+from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import PROCESSES
 
@@ -206,7 +206,7 @@ def test_files_are_put_together_with_no_larger_ones_so_that_few_bytes_are_writte
     for number in range(256):
         client.add(f"later {number:03}")
         if number % 16 == 15:
-            bytes_written += client.loop.run(gather(client.create(), None))
+            bytes_written += client.loop.run(compact(client.create(), None))
     one = rows("later 000").nbytes
     assert client.fragments() <= 6  # one of 500, one of each power of two
     assert bytes_written <= 6 * 256 * one
@@ -216,10 +216,10 @@ def test_files_are_put_together_with_no_larger_ones_so_that_few_bytes_are_writte
 def test_few_small_files_are_left_alone_and_a_file_of_deleted_rows_is_not(client: Client) -> None:
     for number in range(5):
         client.add(*(f"{number} {place}" for place in range(10)))
-    assert client.loop.run(gather(client.create(), None)) == 0
+    assert client.loop.run(compact(client.create(), None)) == 0
     assert client.fragments() == 5
     client.commit(lambda table: table.delete("id LIKE '3 %' AND id < '3 6'"))
-    assert client.loop.run(gather(client.create(), None)) > 0
+    assert client.loop.run(compact(client.create(), None)) > 0
     stats = client.loop.run(client.create().list_versions())[-1]
     assert int(stats["metadata"]["total_deletion_file_rows"]) == 0
     assert len(client.ids()) == 44
@@ -236,7 +236,7 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
         raise RuntimeError(CONFLICTS[0])
 
     monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 2)
-    monkeypatch.setattr("memory_pipeline.lake.lance.gather", lost)
+    monkeypatch.setattr("memory_pipeline.lake.lance.compact", lost)
     assert client.add("a").version == 2
     assert len(tried) == 20
     assert client.ids() == ["a"]
@@ -248,7 +248,7 @@ def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client
     other = Client(root)
     for number in range(3):
         other.add(str(number))
-    client.loop.run(gather(table, None, least=3))
+    client.loop.run(compact(table, None, least=3))
     assert other.fragments() == 1
     assert other.ids() == client.ids() == ["0", "1", "2"]
 

@@ -154,13 +154,15 @@ def test_what_a_killed_writer_left_goes_when_it_is_old_and_all_else_stays(root: 
         pass
     os.kill(writer.pid or 0, signal.SIGKILL)
     writer.join()
-    half = Path(root, TABLE, "data", "half.lance")
-    half.write_bytes(b"half")
+    halves = [Path(root, TABLE, "data", "half.lance"), Path(root, "tables/ledger/bucket=a/part-half.parquet")]
+    for half in halves:
+        half.write_bytes(b"half")
     rows = held(root)
     vacuum(lake.storage, lake.tables, datetime.now(UTC), age=timedelta(0))
-    assert half.exists()
+    assert all(half.exists() for half in halves)
     assert held(root) == rows
     vacuum(lake.storage, lake.tables, later())
+    assert not any(half.exists() for half in halves)
     assert unnamed_files(lake.storage) == []
     assert held(root) == rows
 
