@@ -66,7 +66,9 @@ class Searching:
 
     def newest(self, grain: Grain, where: Filter, wanted: int) -> tuple[list[Choice], int]:
         """Return the newest rows of a grain, and how many pass."""
-        segments, masks, total = self.candidates.passing(grain, where, wanted, None)
+        # Else the sentences of a message would stand beside it.
+        by_message = grain is Grain.WORKING and where.kind is None
+        segments, masks, total = self.candidates.passing(grain, where, wanted, None, by_message=by_message)
         return selection.newest(segments, masks, wanted), total
 
     def best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
