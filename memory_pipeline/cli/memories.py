@@ -77,6 +77,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Those that count, that another took the place of, that were forgotten, that had faded; or any.",
 )
 @_LIMIT
+@now_option
 @scope_options
 @common
 def list_(workspace_id: str, agent_id: str, root: str | None, as_json: bool, status: str, **filters: Any) -> None:
@@ -97,11 +98,19 @@ def about(subject: str, workspace_id: str, agent_id: str, limit: int, root: str 
 
 @memories.command()
 @click.argument("id")
+@now_option
 @scope_options
 @common
-def show(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # its name
+def show(
+    id: str,  # noqa: A002  # its name
+    workspace_id: str,
+    agent_id: str,
+    root: str | None,
+    as_json: bool,
+    now: datetime | None,
+) -> None:
     """Show all of one memory, whatever its status; with #n after the ID, its n-th version."""
-    memory = _reader(root, workspace_id, agent_id).memories.get(id)
+    memory = _reader(root, workspace_id, agent_id).memories.get(id, now=now)
     if memory is None:
         raise _nothing(id)
     click.echo(to_json(memory) if as_json else plain("\n".join(_all_lines(memory))))
@@ -180,11 +189,12 @@ def search(
 
 
 @memories.command()
+@now_option
 @scope_options
 @common
-def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
+def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: datetime | None) -> None:
     """Show the hot index: the few lines that go into every prompt, as the last upkeep has chosen them."""
-    index = _reader(root, workspace_id, agent_id).memories.hot_index()
+    index = _reader(root, workspace_id, agent_id).memories.hot_index(now=now)
     if as_json:
         click.echo(to_json(index))
     elif not index:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MAX_LISTED = 10_000
 #: Most headers that are looked at to choose from.
 HEADERS = 200
+#: So far may other clocks be ahead of the one that asks.
+_AHEAD: Final = timedelta(minutes=5)
 
 
 class HotIndex(list[HotEntry]):
@@ -66,29 +69,30 @@ class DurableMemories:
     def __init__(self, state: DurableState) -> None:
         self._state = state
 
-    def get(self, id: str) -> Memory | None:  # noqa: A002  # the name that every store gives it
+    def get(self, id: str, *, now: datetime | None = None) -> Memory | None:  # noqa: A002  # every store calls it so
         """Return a memory as it stands, whatever its status; None if there is none.
 
         One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
 
         Args:
             id: of the memory; one of a version (``memory:…#2``) returns that version.
+            now: the time at which it is read; as it stands if not given.
 
         Raises:
-            InputError: it is no id of a memory.
+            InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        own, version = reference_of(id)
+        (own, version), until = reference_of(id), until_of(now)
         if version is None:
-            return self._state.get(own)
-        return next((one for one in self._state.history(own) if one.version == version), None)
+            return self._state.get(own, until)
+        return next((one for one in self._state.history(own, until) if one.version == version), None)
 
-    def history(self, id: str) -> tuple[Memory, ...]:  # noqa: A002  # as above
-        """Return all versions of a memory, oldest first; none if there is no such memory.
+    def history(self, id: str, *, now: datetime | None = None) -> tuple[Memory, ...]:  # noqa: A002  # as above
+        """Return all versions of a memory, oldest first; none if there is no such memory; `now` as of :meth:`get`.
 
         Raises:
-            InputError: it is no id of a memory.
+            InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        return self._state.history(reference_of(id)[0])
+        return self._state.history(reference_of(id)[0], until_of(now))
 
     def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
         """Return the events that made a memory what it is, oldest first: of those merged into it too.
@@ -100,13 +104,19 @@ class DurableMemories:
         memory = self._state.get(own)
         return self._state.events({own, *(() if memory is None else memory.merged_ids)})
 
-    def hot_index(self) -> HotIndex:
+    def hot_index(self, *, now: datetime | None = None) -> HotIndex:
         """Return the lines of what is to be loaded always, as the last night chose them, within its two caps.
 
         What was written since then enters it with the next night; what was forgotten leaves it at once.
+
+        Args:
+            now: the time at which it is read: what the last night before that chose; as it stands if not given.
+
+        Raises:
+            InputError: `now` is no time with a zone.
         """
         settings = self._state.settings
-        top = self._state.snapshot()
+        top = self._state.snapshot(until_of(now))
         hot = top.headers(
             lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
             lambda header: header.is_recalled and header.temperature is Temperature.HOT,
@@ -120,17 +130,18 @@ class DurableMemories:
                 left -= entry.tokens
         return index
 
-    def headers(self, limit: int = HEADERS) -> list[Header]:
+    def headers(self, limit: int = HEADERS, *, now: datetime | None = None) -> list[Header]:
         """Return the headers of the newest memories that are hot or warm, newest first; no contents are read.
 
         Args:
             limit: how many at most, up to 10,000.
+            now: the time at which they are read; as they stand if not given.
 
         Raises:
             InputError: an argument is not accepted.
         """
         _count("limit", limit)
-        return self._state.snapshot().headers(_recalled, lambda header: header.is_recalled, limit)
+        return self._state.snapshot(until_of(now)).headers(_recalled, lambda header: header.is_recalled, limit)
 
     def list(
         self,
@@ -143,6 +154,7 @@ class DurableMemories:
         object: str | None = None,  # noqa: A002  # the term's own name
         user_id: str | None = None,
         limit: int = 100,
+        now: datetime | None = None,
     ) -> Found:
         """Return memories that fulfil all that is given, newest first.
 
@@ -155,13 +167,14 @@ class DurableMemories:
             object: likewise.
             user_id: whose preference it is.
             limit: how many at most, up to 10,000.
+            now: the time at which they are read; as they stand if not given.
 
         Raises:
             InputError: an argument is not accepted.
         """
         _count("limit", limit)
         terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, None)
-        top = self._state.snapshot()
+        top = self._state.snapshot(until_of(now))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
         return [memories[header.id] for header in headers if header.id in memories]
@@ -198,33 +211,36 @@ class DurableMemories:
         """
         return self.list(subject=subject, limit=limit)
 
-    def preference(self, user_id: str, key: str, default: Any = None) -> Any:
-        """Return what a user has set under a name; `default` if nothing.
+    def preference(self, user_id: str, key: str, default: Any = None, *, now: datetime | None = None) -> Any:
+        """Return what a user has set under a name; `default` if nothing; `now` as of :meth:`get`.
 
         Raises:
             InputError: an argument is not accepted.
         """
-        return self._preferences(user_id, key).get(key, default)
+        return self._preferences(user_id, key, now).get(key, default)
 
-    def preferences(self, user_id: str) -> dict[str, Any]:
-        """Return all that a user has set, by its name, sorted.
+    def preferences(self, user_id: str, *, now: datetime | None = None) -> dict[str, Any]:
+        """Return all that a user has set, by its name, sorted; `now` as of :meth:`get`.
 
         Raises:
             InputError: `user_id` is not accepted.
         """
-        return self._preferences(user_id, None)
+        return self._preferences(user_id, None, now)
 
-    def resolved(self, id: str) -> str:  # noqa: A002  # as above
-        """Return the id under which a memory goes on: its own, or that of the one that took it in.
+    def resolved(self, id: str, *, now: datetime | None = None) -> str:  # noqa: A002  # as above
+        """Return the id under which a memory goes on: its own, or that of the one that took it in; `now` as of get.
 
         Raises:
-            InputError: it is no id of a memory.
+            InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        return self._state.resolved(reference_of(id)[0])
+        return self._state.resolved(reference_of(id)[0], until_of(now))
 
-    def _preferences(self, user_id: str, key: str | None) -> dict[str, Any]:
-        found = self.matching(kind=MemoryKind.PREFERENCE, user_id=_text("user_id", user_id), key=key)
-        memories = self._state.snapshot().load([header.id for header in found if header.key is not None])
+    def _preferences(self, user_id: str, key: str | None, now: datetime | None) -> dict[str, Any]:
+        owner = _text("user_id", user_id)
+        terms = _Terms.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
+        top = self._state.snapshot(until_of(now))
+        found = top.headers(terms.mask, terms.fits)
+        memories = top.load([header.id for header in found if header.key is not None])
         said = {one.key or "": one.value for one in memories.values() if one.value is not None}
         return {name: json.loads(said[name]) for name in sorted(said)}
 
@@ -300,6 +316,22 @@ def reference_of(text: object) -> tuple[str, int | None]:
     assert isinstance(text, str)  # noqa: S101  # else it were no id
     _, _, version = text.partition("#")
     return own, int(version) if version else None
+
+
+def until_of(now: datetime | None) -> datetime | None:
+    """Return up to when is remembered: what other clocks have noted a little ahead is no future.
+
+    Raises:
+        InputError: it is no time with a zone.
+    """
+    if now is None:
+        return None
+    if not isinstance(now, datetime) or now.tzinfo is None:
+        raise InputError(f"now {shown(now)} is not a time with a time zone")
+    try:
+        return now.astimezone(UTC) + _AHEAD
+    except OverflowError:
+        raise InputError(f"now {shown(now)} is too far away") from None
 
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:

@@ -128,18 +128,22 @@ class DurableState:
         """Tell whether the tables are still those that a state was made from: rows that are read now fit to it."""
         return top.files == self._files()
 
-    def get(self, memory_id: str) -> Memory | None:
+    def get(self, memory_id: str, until: datetime | None = None) -> Memory | None:
         """Return the newest version of a memory, as it stands; None if there is none by this id.
 
         One that was merged is returned as it was; :meth:`resolved` tells in which it goes on.
+
+        Args:
+            memory_id: of the memory.
+            until: the memory as it stood at this time, UTC; now if not given.
         """
-        top = self.snapshot()
+        top = self.snapshot(until)
         own = self._named(top, memory_id)
         return top.load([own]).get(own)
 
-    def resolved(self, memory_id: str) -> str:
-        """Return the id under which a memory goes on: its own, or that of the one that took it in."""
-        top = self.snapshot()
+    def resolved(self, memory_id: str, until: datetime | None = None) -> str:
+        """Return the id under which a memory goes on: its own, or that of the one that took it in; see :meth:`get`."""
+        top = self.snapshot(until)
         return top.resolved(self._named(top, memory_id))
 
     def find(self, changes: Changes) -> Memory | None:
@@ -149,9 +153,9 @@ class DurableState:
         known = (top.above.matches if is_above else self._known_by()).get(key_of(changes))
         return None if known is None else self.get(known)
 
-    def history(self, memory_id: str) -> tuple[Memory, ...]:
-        """Return all versions of a memory, oldest first; none if there is no such memory."""
-        top = self.snapshot()
+    def history(self, memory_id: str, until: datetime | None = None) -> tuple[Memory, ...]:
+        """Return all versions of a memory, oldest first; none if there is no such memory; see :meth:`get`."""
+        top = self.snapshot(until)
         memory_id = self._named(top, memory_id)
         newest = top.above.newest.get(memory_id)
         made = (*top.above.earlier.get(memory_id, ()), *([] if newest is None else [newest]))
@@ -256,7 +260,7 @@ class DurableState:
             return memory_id if memory_id in top else top.above.aliases[memory_id]
         with self._lock:
             base = self._base
-            if base is None or memory_id not in base.aliases:
+            if top.is_whole or base is None or memory_id not in base.aliases:
                 return memory_id
             return self._aliases_of(base).get(memory_id, memory_id)
 

@@ -57,19 +57,28 @@ class Candidates:
         self._tail = Tail(pending, embedder)
         self._resident = Resident(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
 
-    def passing(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Passing:
+    def passing(
+        self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool = False
+    ) -> Passing:
         """Return what to choose from; of a table that is too large to be held, what the index finds.
 
         The tail is read before the index; see :class:`Tail`.
+
+        Args:
+            grain: what is searched.
+            where: what the rows must fulfil.
+            wanted: how many are wanted.
+            query: what is asked; None for the newest.
+            by_message: leave out the facts of messages whose turns are there; without a query.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
-        parts = [Part(self._found(grain, where, wanted, query), None)] if held is None else held
+        parts = [Part(self._found(grain, where, wanted, query, by_message=by_message), None)] if held is None else held
         if tail is not None:
             parts = [Part(tail, None), *parts]
         segments = [part.segment for part in parts]
         masks = [_both(part.segment.mask(where), part.stands) for part in parts]
-        if _lists_messages(grain, where, query):
+        if by_message:
             masks = [_both(mask, part.segment.listed(part.stands)) for mask, part in zip(masks, parts, strict=True)]
         if held is not None:
             return Passing(segments, masks, selection.total(segments, masks))
@@ -85,8 +94,8 @@ class Candidates:
         vector = self._embedder.embed([text])[0]
         return None if np.isnan(vector[0]) else vector
 
-    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None) -> Segment:
-        if _lists_messages(grain, where, query):
+    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool) -> Segment:
+        if by_message:
             turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), wanted)
             rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), wanted)])
         elif query is None:
@@ -121,11 +130,6 @@ class Candidates:
             return where
         last = first - _TICK
         return replace(where, ends_until=last if where.ends_until is None else min(where.ends_until, last))
-
-
-def _lists_messages(grain: Grain, where: Filter, query: str | None) -> bool:
-    """Tell whether messages are asked for, newest first: their sentences would only stand beside them."""
-    return query is None and grain is Grain.WORKING and where.kind is None
 
 
 def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

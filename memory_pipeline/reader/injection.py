@@ -6,6 +6,7 @@ Sources are asked side by side, and one that fails leaves the others be. What sa
 are chosen in three steps, within a count and a budget of tokens that nothing exceeds:
 
 1. Each source that has something gets one place, and as much of the budget as an equal share; its best is cut to fit.
+   Where the budget is too small for all, those that the agent remembers come first, and then documents.
 2. Each gets further places up to half of an equal share of the count.
 3. The places that are left go to the best of all sources; what no longer fits is passed over.
 """
@@ -375,11 +376,16 @@ def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]
 def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     """Return what is taken, in the order in which it is taken; `budget` in bytes."""
     places = {source: [at for at, part in enumerate(ranked) if part.source is source] for source in _FIRST}
-    # The shortest first: what one does not need of its share is there for the others.
-    present = [source for source in _FIRST if places[source]][:most]
-    present.sort(key=lambda source: len(ranked[places[source][0]].text))
     chosen: dict[int, Part] = {}
+    present: list[Source] = []
+    for source in [source for source in _FIRST if places[source]][:most]:
+        # Where the budget is too small for all, a source never takes the place of one that goes before it.
+        tried = _shared({one: places[one][0] for one in (*present, source)}, ranked, budget)
+        if len(tried) > len(present):
+            chosen, present = tried, [*present, source]
     size = Size()
+    for part in chosen.values():
+        size = size.plus(part)
 
     def add(place: int, part: Part) -> None:
         nonlocal size
@@ -389,12 +395,6 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
         if larger.bytes <= budget:
             chosen[place], size = part, larger
 
-    for turn, source in enumerate(present):
-        place = places[source][0]
-        share = (budget - size.bytes) // (len(present) - turn)
-        while place not in chosen and (shorter := cut_to(ranked[place], share)) is not None:
-            add(place, shorter)
-            share -= 20  # what frame and heading take is found by trying
     guaranteed = most // (2 * len(present)) if present else 0
     for source in present:
         for place in places[source][:guaranteed]:
@@ -402,3 +402,20 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     for place, part in enumerate(ranked):
         add(place, part)
     return list(chosen.values())
+
+
+def _shared(best: Mapping[Source, int], ranked: Sequence[Part], budget: int) -> dict[int, Part]:
+    """Return the best of each source, by its place, cut to an equal share of the budget; without what does not fit."""
+    chosen: dict[int, Part] = {}
+    size = Size()
+    # The shortest first: what one does not need of its share is there for the others.
+    for turn, place in enumerate(sorted(best.values(), key=lambda place: (len(ranked[place].text), place))):
+        part, left = ranked[place], budget - size.bytes
+        beside = size.plus(part).bytes - size.bytes - len(part.lines.encode())  # what frame and heading take
+        share = min(left // (len(best) - turn), left - beside)
+        shorter = cut_to(part, share)
+        if shorter is None and part.warning:  # rather how old it is, without what to do about it, than nothing
+            shorter = cut_to(replace(part, warning=part.warning.partition(":")[0]), share)
+        if shorter is not None:
+            chosen[place], size = shorter, size.plus(shorter)
+    return chosen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.durable.memory import Memory, Status, Temperature
 from memory_pipeline.domain.ranking import Question, terms, weights_for
+from memory_pipeline.durable.memories import until_of
 from memory_pipeline.reader.recall import speaker_of
 from memory_pipeline.reader.scoring import SIGNALS, score
 from memory_pipeline.reader.segment import Segment
@@ -47,8 +48,6 @@ _TIME = pa.timestamp("us", tz="UTC")
 _DAY: Final = 86_400e6  # microseconds
 #: From so many standard deviations nearer than usual on, a vector says that a memory has to do with a question.
 _NEAR: Final = 1.0
-#: So far may other clocks be ahead of the one that asks.
-_AHEAD: Final = timedelta(minutes=5)
 #: So often the table is read again that changes while it is read.
 _LOOKS: Final = 10
 
@@ -260,11 +259,6 @@ def resolved_in(top: Snapshot, memory_id: str) -> str:
 def _shown(top: Snapshot, wanted: Wanted) -> set[str]:
     """Return the ids that are left out: what is named, and in what it goes on, for the archive holds both."""
     return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
-
-
-def until_of(now: datetime | None) -> datetime | None:
-    """Return up to when is remembered: what other clocks have noted a little ahead is no future."""
-    return None if now is None else now + _AHEAD
 
 
 def _types() -> dict[str, pa.DataType]:

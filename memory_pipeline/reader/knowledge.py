@@ -81,7 +81,7 @@ class Part:
         said: the same without what is put before it: a date, where it comes from.
         evidence: messages that it rests on.
         is_standing: whether it holds until it is revoked: such parts come first of their source.
-        warning: what is shown behind the text, where it may have changed since; it is never cut.
+        warning: what is shown behind the text, where it may have changed since; it is not cut here.
     """
 
     source: Source

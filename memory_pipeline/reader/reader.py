@@ -411,9 +411,13 @@ class MemoryReader:
         """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
         return self._memories
 
-    def hot_index(self) -> HotIndex:
-        """Return the table of contents of what is kept for good, to be put into a system prompt: a line each."""
-        return self._memories.hot_index()
+    def hot_index(self, *, now: datetime | None = None) -> HotIndex:
+        """Return the table of contents of what is kept for good, to be put into a system prompt: a line each.
+
+        Args:
+            now: the time at which it is read; as it stands if not given.
+        """
+        return self._memories.hot_index(now=now)
 
     def search_archive(
         self,
@@ -440,7 +444,7 @@ class MemoryReader:
         """
         reference = Reference.parse(id)
         if reference.what == MEMORY:
-            return self._kept(id)
+            return self._kept(id, now)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
@@ -465,9 +469,9 @@ class MemoryReader:
 
         return expand(self._lake, self._scope, id)
 
-    def _kept(self, id: str) -> Hit | None:  # noqa: A002  # as above
+    def _kept(self, id: str, now: datetime | None) -> Hit | None:  # noqa: A002  # as above
         """Return a durable memory, or a version of one, as a hit."""
-        memory = self._memories.get(id)
+        memory = self._memories.get(id, now=now)
         if memory is None:
             return None
         return Hit(

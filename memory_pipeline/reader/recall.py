@@ -2,8 +2,8 @@
 
 Facts and the points of summaries are scored together. A summary is made from all that its period holds, so a point is
 never recalled beside something of its own period, nor a fact beside a point that covers its hour. What was said comes
-before what was made of it: facts fill three quarters of the budget, then points tell of the periods of which nothing
-was taken yet, then facts fill the rest.
+before what was made of it: facts fill three quarters of the budget, of a large one less, then points tell of the
+periods of which nothing was taken yet, then facts fill the rest.
 
 Durable memories, each with the facts of the graph around what it names, go first, and may take three tenths of the
 budget, of a small one more; what they do not need is there for the others. One that says no more than what is shown
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -46,6 +47,11 @@ GRAPH: Final = "graph"
 _KEPT, _LEAST_KEPT = 0.3, 120
 #: The share of the budget that facts may fill before summaries are asked.
 _FACTS_FIRST: Final = 0.75
+#: Of a larger budget facts fill this share first, and so many tokens at least. Summaries then have a quarter of what is
+#: left before facts fill the rest: else facts of all periods are told, and no summary has a place.
+_LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
+#: What is shorter takes the place of a fact that is too long only if it fits the question nearly as well.
+_AS_GOOD: Final = 0.7
 TIME: Final = pa.timestamp("us", tz="UTC")
 #: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
 _POINT: Final = re.compile(
@@ -222,9 +228,13 @@ def _chosen(
 
     def add(items: Iterable[Recalled], limit: float) -> None:
         nonlocal size
+        least = -inf
         for item in items:
             cost = len(str(item).encode()) + 1
-            if item.id in chosen or -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
+            if item.id in chosen or item.score < least:
+                continue
+            if -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
+                least = max(least, item.score * _AS_GOOD)
                 continue
             if isinstance(item.grain, Grain):
                 period = Period(item.grain, item.period)
@@ -243,9 +253,15 @@ def _chosen(
             if item.id not in chosen:
                 break  # else a worse one would take its place
     before = size / BYTES_PER_TOKEN
-    add(facts, before + (budget - before) * _FACTS_FIRST)
-    add(points, budget)
+    if budget > _LARGE:
+        add(facts, before + max(budget * _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST))
+        said = size / BYTES_PER_TOKEN
+        add(points, said + (budget - said) * (1 - _FACTS_FIRST))
+    else:
+        add(facts, before + (budget - before) * _FACTS_FIRST)
+        add(points, budget)
     add(facts, budget)
+    add(points, budget)
     return list(chosen.values())
 
 

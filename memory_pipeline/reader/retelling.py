@@ -20,8 +20,9 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.triples import name_key
+from memory_pipeline.durable.memories import until_of
 from memory_pipeline.lake.memory_rows import row_to_memory
-from memory_pipeline.reader.keeping import resolved_in, until_of
+from memory_pipeline.reader.keeping import resolved_in
 from memory_pipeline.reader.recall import DURABLE, GRAPH
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.ranking import Question, weights_for
+from memory_pipeline.domain.triples import name_key
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
 from memory_pipeline.reader.recall import POINTS, TIME, choose, considered, kept, recalled, together
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.graph import GraphFact
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.filters import Filter
@@ -62,11 +64,14 @@ class Searching:
     def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: Pending, resident_rows: int) -> None:
         self._calendar = lake.calendar
         self._weights = weights_for(embedder.name)
+        self._sees_sense = self._weights.vector == weights_for("").vector
         self.candidates = Candidates(lake, scope, embedder, pending, resident_rows)
 
     def newest(self, grain: Grain, where: Filter, wanted: int) -> tuple[list[Choice], int]:
         """Return the newest rows of a grain, and how many pass."""
-        segments, masks, total = self.candidates.passing(grain, where, wanted, None)
+        # Else the sentences of a message would stand beside it.
+        by_message = grain is Grain.WORKING and where.kind is None
+        segments, masks, total = self.candidates.passing(grain, where, wanted, None, by_message=by_message)
         return selection.newest(segments, masks, wanted), total
 
     def best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
@@ -118,9 +123,9 @@ class Searching:
         masks += [self._points_within(grain, segment, where, now) for grain, segment in summaries.items()]
         question = _question(segments, text)
         ranking = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, wanted)
-        said = recalled(
-            Grain.WORKING, selection.best(facts, ranking[: len(facts)], wanted, self._weights), self._calendar
-        )
+        found = selection.best(facts, ranking[: len(facts)], wanted, self._weights, explain=True)
+        fitting = [choice for choice in found if self._fits(choice)]
+        said = recalled(Grain.WORKING, fitting or found, self._calendar)
         points = [
             recalled(grain, selection.best([segment], [scored], POINTS, self._weights), self._calendar)
             for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
@@ -128,7 +133,13 @@ class Searching:
         retelling = retell(_forms(Grain.WORKING, facts, exclude) + _points(summaries, exclude))
         lists = (said, together(*points))
         said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
-        lasting = kept(keep(retelling), self._calendar, lambda fact: fact.id in exclude or retelling.hides_fact(fact))
+        own, others = _persons(question, segments)
+
+        def hides(fact: GraphFact) -> bool:
+            is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
+            return is_of_another or fact.id in exclude or retelling.hides_fact(fact)
+
+        lasting = kept(keep(retelling), self._calendar, hides)
         return choose(said, told, self._calendar, max_tokens, lasting)
 
     def _points_within(self, grain: Grain, points: Segment, where: Filter, now: datetime) -> NDArray[np.bool_]:
@@ -143,6 +154,12 @@ class Searching:
             mask = pc.and_(mask, pc.less_equal(rows["ends_at"], pa.scalar(where.until + _TICK, TIME)))
         flags: NDArray[np.bool_] = mask.to_numpy().astype(np.bool_)
         return flags & replace(where, since=None, until=None, ends_since=None, ends_until=None).mask(rows)
+
+    def _fits(self, choice: Choice) -> bool:
+        """Tell whether a fact has to do with the question: by words, its own or its neighbours', or by its vector."""
+        parts = choice.parts or {}
+        is_near = self._sees_sense and parts["vector"] >= self._weights.vector
+        return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
 
     def shown(self, text: str, where: Filter, exclude: Collection[str]) -> list[Form]:
         """Return those of some ids that are facts or points, as far as they are found by a question."""
@@ -175,6 +192,14 @@ def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) 
 
 def _points(summaries: Mapping[Grain, Segment], exclude: Collection[str]) -> list[Form]:
     return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
+
+
+def _persons(question: Question, segments: Iterable[Segment]) -> tuple[set[str], set[str]]:
+    """Return the one speaker whom a question names, and the others; nobody where it names none, or several."""
+    if len(question.about) != 1:
+        return set(), set()
+    own = set(map(name_key, question.about))
+    return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own
 
 
 def _question(segments: Iterable[Segment], query: str) -> Question:

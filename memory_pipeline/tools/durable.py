@@ -53,10 +53,10 @@ def durable_text(access: Access, identifier: str) -> str:
         InputError: there is none by this id.
     """
     now, memories = access.clock(), access.reader.memories
-    memory = memories.get(identifier)
+    memory = memories.get(identifier, now=now)
     if memory is None:
         raise InputError(f"nothing is kept by the id {identifier}")
-    newest = memories.get(memories.resolved(identifier))
+    newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
     head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
     entries = [Entry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
@@ -64,7 +64,7 @@ def durable_text(access: Access, identifier: str) -> str:
         entries.append(Entry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
         entries.append(Entry("It goes on in: ", line(newest.content), f" ({newest.id})"))
-    earlier = [one for one in memories.history(memory.id) if one.version < memory.version][-_VERSIONS:]
+    earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_VERSIONS:]
     entries += [
         Entry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
         for one in reversed(earlier)

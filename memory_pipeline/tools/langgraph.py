@@ -184,7 +184,7 @@ class MemoryStore(BaseStore):
 
     def _kept(self, key: str) -> _Found | None:
         """Return what is kept by an id, cold or not, unless it was revoked."""
-        memory = self._reader.memories.get(key)
+        memory = self._reader.memories.get(key, now=self._now())
         if memory is None or memory.id != key or memory.status is Status.DEPRECATED:
             return None
         return _of_memory(memory, warning(memory, self._now()))
@@ -193,7 +193,7 @@ class MemoryStore(BaseStore):
         """Yield what is kept for good and is not cold."""
         now, shown = self._now(), list[str]()
         if query is None:
-            every = self._reader.memories.list(limit=_MOST_KEPT)
+            every = self._reader.memories.list(limit=_MOST_KEPT, now=now)
             yield from (_of_memory(memory, warning(memory, now)) for memory in every if memory.is_recalled)
             return
         while len(shown) <= _LAST - _PAGE:
@@ -240,7 +240,7 @@ class MemoryStore(BaseStore):
         if name == GRAPH:
             return bool(self._reader.graph.facts(limit=1))
         if name == DURABLE:
-            return bool(self._reader.memories.headers(limit=1))
+            return bool(self._reader.memories.headers(limit=1, now=self._now()))
         return bool(self._reader.search_memory(name, 0, _ALL_DAYS, 1, now=self._now()))
 
     def _item(self, found: _Found) -> Item:

@@ -141,7 +141,7 @@ class MemoryServer:
             mime_type="text/plain",
         )
         return [
-            *([hot] if self._access.reader.memories.hot_index() else []),
+            *([hot] if self._access.reader.hot_index(now=self._access.clock()) else []),
             *self._summaries(),
         ]
 
@@ -165,7 +165,8 @@ class MemoryServer:
         """
         if uri != HOT_INDEX:
             return self._summary(uri)
-        entries = [Entry("", line(str(entry)), f" ({entry.id})") for entry in self._access.reader.memories.hot_index()]
+        index = self._access.reader.hot_index(now=self._access.clock())
+        entries = [Entry("", line(str(entry)), f" ({entry.id})") for entry in index]
         if not entries:
             raise InputError("the hot index is empty; the nightly upkeep fills it")
         return told("What matters most of what is kept for good:", entries, self._access.max_tokens * _RESOURCE)

@@ -63,6 +63,28 @@ def test_filters_are_all_fulfilled(kept: DurableMemories) -> None:
     assert [header.id for header in kept.headers(2)] == [one.memory_id for one in reversed(ALICE[1:])]
 
 
+def test_memories_are_read_as_they_stood_at_a_time(kept: DurableMemories, tmp_path: Path) -> None:
+    lake, own = Lake(str(tmp_path)), ALICE[0].memory_id
+    later = remember("Carla is a nurse.", NIGHT)
+    changes = [
+        event(MemoryVerb.UPDATE, NIGHT, own, content="Alice lives in Faro."),
+        later,
+    ]
+    write(lake, *changes)
+    before = NIGHT - timedelta(hours=1)
+    assert contents(kept.list(now=before)) == ["Bob likes tea.", "Alice likes tea.", "Alice lives in Porto."]
+    assert [header.id for header in kept.headers(1, now=before)] == [ALICE[2].memory_id]
+    assert str(kept.get(own, now=before)) == "Alice lives in Porto."
+    assert (kept.get(f"{own}#2", now=before), kept.get(later.memory_id, now=before)) == (None, None)
+    assert contents(kept.history(own, now=before)) == ["Alice lives in Porto."]
+    assert not kept.list(now=MONDAY - timedelta(days=1))
+    for now in (None, NIGHT):
+        assert str(kept.get(own, now=now)) == "Alice lives in Faro."
+        assert len(kept.list(now=now)) == 4
+    with pytest.raises(InputError, match=r"now .* is not a time with a time zone"):
+        kept.list(now=NIGHT.replace(tzinfo=None))
+
+
 def test_versions_and_events_are_told(kept: DurableMemories, tmp_path: Path) -> None:
     own = ALICE[0].memory_id
     lake = Lake(str(tmp_path))

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import redirect_stdout
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import document_parts, memory_parts
 from memory_pipeline.reader.knowledge import Source
 from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.effort import examples
@@ -47,6 +49,11 @@ from memory_pipeline_tests.reader.injecting import (
     recalled,
 )
 
+SMALL = [
+    "Anna travels to Porto by train because she is afraid of flying.",
+    "Anna's sister in Porto is called Clara and bakes bread.",
+    "The flat in Porto costs 900 euros a month, heating included.",
+]
 RERANKS = ("none", "deterministic", "model")
 
 
@@ -87,6 +94,20 @@ def test_many_documents_do_not_displace_memory_of_a_lake(lake: Lake, models: Mod
             assert len(known.of("document")) >= 1, rerank
             assert len(known.parts) == 5
         assert server.counts["path chat"] == 1
+
+
+@pytest.mark.parametrize("document", ["Porto.", "Porto, its trains, its flats and its bread. " * 5])
+def test_a_small_budget_is_for_memory_first(lake: Lake, models: Models, document: str) -> None:
+    writer = MemoryWriter(lake, ACME)
+    for number, text in enumerate(SMALL):
+        writer.remember(text, now=JANUARY - timedelta(days=9 + number))
+    write(lake, *(conversation(text, scope=OTHER) for text in SMALL))
+    for scope, source in ((ACME, Source.DURABLE), (OTHER, Source.MEMORY)):
+        reader = MemoryReader(lake, scope, models.embedder)
+        for tokens in range(60, 101, 5):
+            known = reader.inject_knowledge("What about Porto?", [document] * 50, max_tokens=tokens, now=JANUARY)
+            assert known.tokens <= tokens
+            assert known.of(source), tokens
 
 
 def test_with_one_place_what_was_said_comes_first() -> None:

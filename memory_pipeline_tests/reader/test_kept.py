@@ -436,7 +436,17 @@ def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Mo
     assert len(index) == 20
     assert str(index).splitlines()[0] == "- Rule number 0. (rule): so it is"
     assert index.tokens <= 3_000
-    write(lake, event(MemoryVerb.FORGET, TUESDAY + timedelta(hours=1), told[0].memory_id))
+    assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the night that chose it
+    assert reader.hot_index(now=TUESDAY) == index
+    forgotten = TUESDAY + timedelta(hours=1)
+    write(lake, event(MemoryVerb.FORGET, forgotten, told[0].memory_id))
+    assert reader.hot_index(now=TUESDAY) == index
+    write(lake, event(MemoryVerb.UPDATE, forgotten, told[24].memory_id, content="Rule 24 is another."))
+    for now, said in ((TUESDAY, "Rule number 24."), (forgotten, "Rule 24 is another.")):
+        hit = reader.get(told[24].memory_id, now=now)
+        assert hit is not None
+        assert hit.content == said
+    assert reader.get(told[24].memory_id, now=minute(-10)) is None
     assert str(reader.hot_index()).splitlines()[0] == "- Rule number 1. (rule): so it is"
     configure(lake, "defaults: {memories: {hot_tokens: 30}}")
     tight = reading(lake, models).hot_index()

@@ -296,3 +296,29 @@ def test_points_know_their_day_and_who_said_them() -> None:
 
 def test_no_more_facts_are_considered_than_a_budget_could_hold() -> None:
     assert [considered(budget) for budget in (1, 1_000, 10**6)] == [20, 100, 1_000]
+
+
+def test_a_short_fact_that_fits_badly_takes_no_place_of_a_long_one() -> None:
+    hours = [CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)) for hour in range(4)]
+    best, long, good, bad = (
+        item(hour, score, text)
+        for hour, score, text in zip(hours, (10, 9, 8, 5), ("a" * 80, "b" * 400, "c", "d"), strict=True)
+    )
+    assert choose([best, long, good, bad], [], CALENDAR, 60) == [best, good]
+
+
+def test_a_large_budget_has_room_for_summaries() -> None:
+    days = [Period.containing(Grain.DAILY, date(2024, 1, 1) + timedelta(days=day)) for day in range(60)]
+    facts = [item(CALENDAR.children(day)[8], 9, "said " * 20, n) for n, day in enumerate(days)]
+    points = [item(day, 8, "summed up", n) for n, day in enumerate(days)]
+    found = choose(facts, points, CALENDAR, 2_000)
+    grains = [one.grain for one in found]
+    assert grains.count(Grain.DAILY) >= 10
+    assert grains.count(Grain.WORKING) >= 10
+
+
+def test_what_has_nothing_to_do_with_a_question_is_not_recalled(lake: Lake, models: Models) -> None:
+    write(lake, conversation("The oven is twenty years old.", at="2024-01-15T08:00"))
+    write(lake, conversation("How is the knee?", at="2024-01-16T08:00", conversation_id="knee"))
+    found = MemoryReader(lake, ACME, models.embedder).recall("Oven", 300, now=NOW)
+    assert [one.content for one in found if one.grain is Grain.WORKING] == ["Anna: The oven is twenty years old."]

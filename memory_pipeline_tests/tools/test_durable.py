@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, conversation, run, write
+from memory_pipeline_tests.durable.keeping import land, remember
 from memory_pipeline_tests.tools.remembering import HOSTILE, SALES, SOON
 
 NOBODY = "memory:2024-03-02T08:" + "0" * 32
@@ -103,11 +106,13 @@ def test_what_is_shown_counts_as_used_once_a_call(root: str, tools: MemoryTools)
 
 
 def test_what_cannot_be_noted_is_told_all_the_same(root: str, caplog: pytest.LogCaptureFixture) -> None:
-    tools_on(root).call("remember", {"text": "Anna wants short answers."})
-    long_ago = tools_on(root, SOON - timedelta(days=3 * 365), max_tokens=500)
+    land(Lake(root), remember("Anna wants short answers."))
     [memory] = kept(root)
+    shutil.rmtree(f"{root}/journal/pending", ignore_errors=True)
+    Path(f"{root}/journal/pending").mkdir(parents=True)
+    Path(f"{root}/journal/pending/{ACME.workspace_id}").write_text("no folder")
     with caplog.at_level("ERROR"):
-        text = long_ago.call("get_memory", {"id": memory.id})
+        text = tools_on(root).call("get_memory", {"id": memory.id})
     assert "Anna wants short answers." in text
     assert "could not be noted" in caplog.text
 

@@ -92,7 +92,7 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[Memory]:
     One whose line is too long for what is left is passed over for the next ones that fit. Chosen again from what was
     chosen, the same come out. The time does not matter: see this module.
     """
-    eligible = [memory for memory in memories.newest.values() if is_eligible(memory)]
+    eligible = [memory for memory in memories.newest.values() if is_eligible(memory, settings)]
     eligible.sort(key=lambda memory: (-_score(memory), memory.id))
     chosen: list[Memory] = []
     left = settings.hot_tokens
@@ -106,9 +106,13 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[Memory]:
     return chosen
 
 
-def is_eligible(memory: Memory) -> bool:
-    """Tell whether a memory may be in the hot index: it is recalled, and lasts for longer than a moment."""
-    return memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
+def is_eligible(memory: Memory, settings: UpkeepSettings) -> bool:
+    """Tell whether a memory may be in the hot index: it is recalled, lasts for longer than a moment, and matters.
+
+    What would be archived for its importance as soon as it is old enough does not matter.
+    """
+    matters = memory.importance > 0 if memory.kind.is_standing else memory.importance >= settings.archive_below
+    return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 
 
 def heat(draft: Draft, settings: UpkeepSettings) -> None:
@@ -117,7 +121,7 @@ def heat(draft: Draft, settings: UpkeepSettings) -> None:
     hot = [memory for memory in draft.memories.newest.values() if memory.temperature is Temperature.HOT]
     for memory in sorted(hot, key=lambda memory: memory.id):
         if memory.id not in chosen:
-            lost = "others matter more" if is_eligible(memory) else "what it is now does not belong there"
+            lost = "others matter more" if is_eligible(memory, settings) else "what it is now does not belong there"
             draft.act(MemoryVerb.CHILL, memory, f"it leaves the hot index: {lost}")
     for memory in sorted(chosen.values(), key=lambda memory: memory.id):
         if memory.temperature is not Temperature.HOT:

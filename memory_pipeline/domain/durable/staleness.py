@@ -1,4 +1,8 @@
-"""Pass 4: what nobody has said for long goes cold, and what has faded or is rotten is archived."""
+"""Pass 4: what nobody has said for long goes cold, and what has faded or is rotten is archived.
+
+A place in the hot index protects from going cold. It protects from fading only what is of ordinary importance at least,
+and from rot nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.durable.events import MemoryVerb
-from memory_pipeline.domain.durable.memory import MemoryKind, Temperature
+from memory_pipeline.domain.durable.memory import IMPORTANCE, MemoryKind, Temperature
 from memory_pipeline.domain.durable.scores import ROTTEN, days_between, faded_at, rot_at
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
 
 def acts(memory: Memory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
     """Tell whether the pass would do something about a memory at an instant; once it would, it would ever after."""
-    if not memory.is_active or memory.kind.is_standing or memory.temperature is Temperature.HOT:
+    if not memory.is_active or memory.kind.is_standing:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
@@ -68,6 +72,8 @@ def _why_archive(memory: Memory, at: datetime, settings: UpkeepSettings) -> str 
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
+    if memory.temperature is Temperature.HOT and memory.importance >= IMPORTANCE:
+        return None  # every prompt shows it, which is a use that nobody notes
     left = faded_at(memory, at)
     age = days_between(memory.updated_at, at)
     if left < settings.archive_below and age > settings.archive_after_days:

@@ -90,10 +90,35 @@ def test_an_index_may_be_empty(entries: int, tokens: int) -> None:
 def test_what_is_eligible() -> None:
     for kind in MemoryKind:
         memory = only(remember("So it is.", kind=kind))
-        assert is_eligible(memory) is (kind not in {MemoryKind.TOOL_OUTPUT, MemoryKind.OBSERVATION})
-        assert not is_eligible(replace(memory, is_point_in_time=True))
-        assert not is_eligible(replace(memory, temperature=Temperature.COLD))
-    assert not is_eligible(only(FACT, do("FORGET", FACT, 1)))
+        assert is_eligible(memory, SETTINGS) is (kind not in {MemoryKind.TOOL_OUTPUT, MemoryKind.OBSERVATION})
+        assert not is_eligible(replace(memory, is_point_in_time=True), SETTINGS)
+        assert not is_eligible(replace(memory, temperature=Temperature.COLD), SETTINGS)
+        assert not is_eligible(replace(memory, importance=0), SETTINGS)
+    assert not is_eligible(only(FACT, do("FORGET", FACT, 1)), SETTINGS)
+    assert not is_eligible(replace(only(FACT), importance=0.09), SETTINGS)
+    assert is_eligible(replace(only(FACT), importance=0.1), SETTINGS)
+
+
+@pytest.mark.parametrize(("importance", "days"), [(0.11, 10), (0.11, 90), (0.3, 110), (0.3, 200)])
+def test_what_has_faded_loses_its_place(importance: float, days: int) -> None:
+    fact = remember("The gate is green.", importance=importance)
+    _, memories = kept([fact])
+    assert hot(memories) == {fact.memory_id}
+    _, memories = kept(memories, night(days))
+    faded = importance * 0.99**days < 0.1 and days > 30
+    assert memories.newest[fact.memory_id].is_active is not faded
+    assert hot(memories) == (set() if faded else {fact.memory_id})
+
+
+def test_what_is_worthless_is_never_hot_and_goes_in_time() -> None:
+    fact = remember("The gate is green.", importance=0)
+    _, memories = kept([fact])
+    assert not hot(memories)
+    # A lake in which an earlier version has made it hot.
+    _, memories = kept(fold([fact, do("HEAT", fact, 13)]), night(20))
+    assert not hot(memories)
+    _, memories = kept(memories, night(31))
+    assert not memories.newest[fact.memory_id].is_active
 
 
 def test_what_holds_until_it_is_revoked_outlasts_months_and_comes_first() -> None:
@@ -164,5 +189,5 @@ def test_both_caps_hold_and_nothing_changes_without_a_cause(
     # Nothing that fits, and is worth more by the margin than something in the index, is left out.
     left = tokens - sum(HotEntry.of(memory).tokens for memory in chosen)
     for memory in memories.newest.values():
-        if is_eligible(memory) and memory.id not in hot(memories):
+        if is_eligible(memory, SETTINGS) and memory.id not in hot(memories):
             assert len(chosen) == entries or HotEntry.of(memory).tokens > left

@@ -166,7 +166,7 @@ def check(memories: Memories) -> None:
             is_one = is_one and one.is_point_in_time == other.is_point_in_time  # a moment does not end what lasts
             assert not is_one or _triple(one) == _triple(other), "two that count contradict each other"
     hot = [memory for memory in recalled if memory.temperature is Temperature.HOT]
-    assert all(map(is_eligible, hot))
+    assert all(is_eligible(memory, SMALL) for memory in hot)
     assert len(hot) <= SMALL.hot_entries
     assert sum(len(line.encode()) + 1 for line in hot_lines(hot)) <= 4 * SMALL.hot_tokens
     for memory in memories.newest.values():
