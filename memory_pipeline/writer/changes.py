@@ -9,8 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from memory_pipeline.domain.conversations import timestamp_of
-from memory_pipeline.domain.durable.events import NOTHING_SAID, Changes, MemoryEvent, MemoryVerb, memory_reference
+from memory_pipeline.domain.durable.events import (
+    NOTHING_SAID,
+    Changes,
+    MemoryEvent,
+    MemoryVerb,
+    check_terms,
+    memory_reference,
+)
 from memory_pipeline.domain.durable.memory import MAX_VALUE, MemoryKind, Status, shortened
+from memory_pipeline.domain.operations import MAX_TERM
+from memory_pipeline.domain.triples import name_key
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of
 from memory_pipeline.writer.moments import moment_after
@@ -123,11 +132,16 @@ class Door:
         if verb is MemoryVerb.REMEMBER:
             said = self._completed(said)
             said = self._allowed(said, said.kind or MemoryKind.FACT)
-            known = self._state.find(said) if at is None and said.content is not None and len(top) else None
-            if known is not None and known.is_active and known.updated_at == moment:
+            known = self._state.find(said) if said.content is not None and len(top) else None
+            said = _with_subject(said, None if known is None else known.subject)
+            if at is not None:
+                known = None
+            elif known is not None and known.is_active and known.updated_at == moment:
                 known = None  # what is said twice at one time is said once
         else:
             known = self._named(given.get("memory_id"), verb, said, top, moment)
+            if said.content is not None and said.content != known.content:
+                said = _with_subject(said)
         if known is not None and at is None:
             moment = moment_after(moment, max(known.last_used_at, known.changed_at))
         record = {"memory": verb.value, "memory_id": given.get("memory_id"), "changes": said.to_record(), "turn": turn}
@@ -186,6 +200,24 @@ class Door:
         return said
 
 
+def _with_subject(said: Changes, known: str | None = None) -> Changes:
+    """Return what is said with the name that its content begins with as its subject, if it has no terms.
+
+    Args:
+        said: what is said.
+        known: the subject that it has already, which stays.
+    """
+    # Imported here, so that opening a writer stays light.
+    from memory_pipeline.models.deterministic.names import subject_of
+
+    if said.content is None or said.key is not None or any(getattr(said, name) for name in _TERMS):
+        return said
+    subject = subject_of(said.content)
+    if subject is None or len(subject) > MAX_TERM or (known is not None and name_key(known) != name_key(subject)):
+        return said
+    return replace(said, subject=subject)
+
+
 def as_stored(value: str | None) -> str | None:
     """Return a name as it is stored: on one line. What is no text is left to whoever reads it."""
     return " ".join(value.split()) if isinstance(value, str) else value
@@ -213,9 +245,7 @@ def _unknown(memory_id: object) -> InputError:
 def _check_terms(memory: Memory, said: Changes) -> None:
     """Refuse an update that leaves a memory with a part of three terms."""
     is_new = said.content is not None and said.content != memory.content
-    subject, predicate, value = (getattr(said, name) or (None if is_new else getattr(memory, name)) for name in _TERMS)
-    if (subject is None) != (predicate is None) or (value is not None and subject is None):
-        raise InputError("subject and predicate belong together, and an object to both")
+    check_terms(*(getattr(said, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))
 
 
 def _json_of(value: object) -> str:

@@ -78,9 +78,9 @@ class DurableWriter:
                 tool_output.
             title: what it is about; its first sentence if not given.
             hook: a line of at most 120 characters for the hot index; its beginning if not given.
-            subject: the same as a fact of three terms, where it is one: a name;
-            predicate: such as ``lives_in``;
-            object: a name or a value.
+            subject: whom or what it is about: a name; if not given, the name that `content` begins with, if it does;
+            predicate: such as ``lives_in``, where it is a fact of three terms;
+            object: a name or a value, likewise.
             importance: 0 to 1; 0.5 if not given.
             confidence: 0 to 1, how sure it is; 1 if not given.
             decay_rate: how fast its relevance fades, per day since it was last used; 0 if not given.

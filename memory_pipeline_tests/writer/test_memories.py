@@ -88,6 +88,28 @@ def test_what_is_remembered_is_there_at_once_with_all_that_was_said(
     assert written(root) == 1
 
 
+@pytest.mark.parametrize("content", ["Alice likes tea.", "Alice's birthday is 3 May.", "Alice doesn't eat meat."])
+def test_the_name_that_a_content_begins_with_is_its_subject(
+    writer: MemoryWriter, memories: DurableMemories, content: str
+) -> None:
+    made = writer.remember(content, now=NOON)
+    writer.remember("Bob likes tea.", now=NOON)
+    assert [memory.id for memory in memories.about("alice")] == [made]
+    writer.remember("Tea is what she likes.", subject="Alice", now=after(1))
+    assert len(memories.about("Alice")) == 2, "a subject may stand alone"
+    writer.remember(content, now=after(2))
+    assert [(memory.version, memory.predicate) for memory in memories.about("Alice")] == [(2, None), (1, None)]
+
+
+def test_a_subject_that_was_given_stays_when_the_same_is_said_again(
+    writer: MemoryWriter, memories: DurableMemories
+) -> None:
+    made = writer.remember("Alice likes tea.", subject="Alice Kim", predicate="likes", object="tea", now=NOON)
+    assert writer.remember("Alice likes tea!", now=after(1)) == made
+    [memory] = memories.about("Alice Kim")
+    assert (memory.version, memory.predicate, memory.object) == (2, "likes", "tea")
+
+
 def test_the_defaults_are_those_of_the_formula(writer: MemoryWriter, memories: DurableMemories) -> None:
     memory = memories.get(writer.remember("Anna is allergic to nuts.", now=NOON))
     assert memory is not None
@@ -136,8 +158,12 @@ def test_an_update_changes_what_is_given_and_nothing_else(writer: MemoryWriter, 
     writer.update(made, "Anna has left.", now=after(2))
     memory = memories.get(made)
     assert memory is not None
-    assert (memory.subject, memory.object) == (None, None)
-    assert [event.reason for event in memories.explain(made)] == [None, "it matters", None]
+    assert (memory.subject, memory.predicate, memory.object) == ("Anna", None, None), "the new text begins with her"
+    writer.update(made, "We have moved.", now=after(3))
+    memory = memories.get(made)
+    assert memory is not None
+    assert memory.subject is None
+    assert [event.reason for event in memories.explain(made)] == [None, "it matters", None, None]
 
 
 @pytest.mark.parametrize(("change", "expected"), [("boost", 0.6), ("reduce", 0.4)])
@@ -348,7 +374,8 @@ def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
         ({"is_point_in_time": "yes"}, "is_point_in_time 'yes' is not accepted"),
         ({"tags": "house"}, "tags 'house' is not accepted; expected a list"),
         ({"hook": "x" * 121}, "hook .* expected 1 to 120 characters"),
-        ({"subject": "Anna"}, "subject and predicate belong together"),
+        ({"predicate": "likes"}, "subject is missing"),
+        ({"subject": "Anna", "object": "tea"}, "predicate is missing"),
         ({"object": "Porto"}, "an object to both"),
         ({"predicate": "!!", "subject": "Anna"}, "predicate '!!' has no letter or digit"),
         ({"editor": "upkeep"}, "editor 'upkeep' is the pipeline's own"),

@@ -314,9 +314,19 @@ def _complete(changes: Changes) -> Changes:
         raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
     if changes.amount is not None:
         raise InputError("amount is for BOOST and REDUCE; give importance")
-    if (changes.subject is None) != (changes.predicate is None) or (changes.object and changes.subject is None):
-        raise InputError("subject and predicate belong together, and an object to both")
+    check_terms(changes.subject, changes.predicate, changes.object)
     return changes
+
+
+def check_terms(subject: str | None, predicate: str | None, thing: str | None) -> None:
+    """Refuse a predicate without a subject, and an object without both. A subject may stand alone.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    if (predicate is not None and subject is None) or (thing is not None and predicate is None):
+        missing = "subject" if subject is None else "predicate"
+        raise InputError(f"{missing} is missing; a predicate belongs to a subject, and an object to both")
 
 
 def _text(name: str, value: object) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.words import STOP_WORDS, word_set
 from memory_pipeline.models.deterministic.cues import PHATIC
-from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_plain_verb, is_regular_past
+from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_plain_verb, is_regular_past, is_verb
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -47,6 +48,9 @@ _SINGULAR_VERBS = word_set(
     hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
     """
 )
+#: Verbs of several subjects, and adverbs that stand before a verb.
+_PLURAL_VERBS = word_set("are 're were have 've do")
+_BEFORE_VERBS = word_set("never always also really only still just usually often")
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
@@ -64,6 +68,25 @@ def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[
             if word[0].isupper() and not _is_initial(sentence, place) and _may_be_name(word)
         )
     return [_names(sentence, known) for sentence in sentences]
+
+
+def subject_of(text: str) -> str | None:
+    """Return the name with which a text begins: "Alice" of "Alice's sister likes tea". It is what the text is about.
+
+    "The user" is ``User``. None if the text begins with no name.
+    """
+    for sentence in sentences_of(text, 1):
+        if sentence.parts[:2] == ("the", "user") or sentence.parts[:1] == ("user",):
+            return "User"
+        found = [name for names in names_in([sentence]) for name in names if sentence.text.startswith(name)]
+        if found:
+            return found[0]
+        first, following = (*sentence.words[:1], "")[0], (*sentence.parts[1:2], "")[0]
+        is_name = first[:1].isupper() and _may_be_name(first) and not is_plain_verb(first.lower())
+        is_one = following not in _PLURAL_VERBS and (is_verb(following) or following in _BEFORE_VERBS)
+        if is_name and not first.endswith(("ing", "ly", "ed")) and is_one:
+            return first  # "Alice enjoys …", "Alice doesn't …"
+    return None
 
 
 def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_pipeline.models.deterministic.names import names_in
+from memory_pipeline.models.deterministic.names import names_in, subject_of
 from memory_pipeline.models.deterministic.sentences import sentences_of
 
 
@@ -52,3 +52,23 @@ def test_the_speaker_is_known_at_the_beginning_of_a_sentence() -> None:
 
 def test_long_runs_of_capitals_are_headings() -> None:
     assert names("we read Wild Yeast Dough Rises Winter Nights yesterday") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Alice enjoys hiking.", "Alice"),
+        ("Alice Smith works at Bosch.", "Alice Smith"),
+        ("Alice can't swim", "Alice"),
+        ("- Alice never drinks.", "Alice"),
+        ("The user likes tea.", "User"),
+        ("I like tea.", None),
+        ("Always quote prices in euros.", None),
+        ("Use tabs.", None),
+        ("Dogs are not allowed.", None),
+        ("When Alice comes, ring.", None),
+        ("", None),
+    ],
+)
+def test_the_name_that_a_text_begins_with(text: str, subject: str | None) -> None:
+    assert subject_of(text) == subject
