@@ -37,8 +37,8 @@ _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
 #: Says of a run what it made.
 _MADE = "memory_pipeline/made"
-#: Dagster's own log goes to its event log; on the screen only what went wrong.
-_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+#: Dagster's own log goes to its event log. What went wrong is raised, so it is not printed as well.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def run_all(
