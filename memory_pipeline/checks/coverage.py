@@ -24,6 +24,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import FIRST_YEAR, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.steps.plan import grain_status
 
 if TYPE_CHECKING:
@@ -77,10 +78,13 @@ def _waiting(look: Look, grain: Grain) -> list[str]:
     """Return the periods that the ledger knows to be pending, and that were made before or have just closed."""
     lake, entries = look.lake, look.lake.ledger.entries(table_asset(grain))
     pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), look.now).pending
+    present = set(lake.tables.keys(SUMMARIES, grain=grain.value))
+    # What was made and is not there any more is missing, although a run would make it again.
+    lost = {key for key, entry in entries.items() if entry.rows > entry.expired and key not in present}
     return [
         period.key
         for period in pending
-        if period.key in entries or lake.calendar.closes_at(period) > look.now - _MOMENT
+        if (period.key in entries and period.key not in lost) or lake.calendar.closes_at(period) > look.now - _MOMENT
     ]
 
 

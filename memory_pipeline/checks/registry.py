@@ -35,7 +35,7 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 #: The asset that shows what models cost.
 _COST_ASSET = "model_cost"
 
-_MAKE_AGAIN = "make the partitions again with `memory-pipeline run --from … --to …`"
+_MAKE_AGAIN = "`memory-pipeline repair` makes the partitions again, as does `memory-pipeline run --from … --to …`"
 _KEEP = "`memory-pipeline upkeep` keeps them"
 _PENDING = "`memory-pipeline status` tells what is pending, `memory-pipeline run` makes it"
 
@@ -63,7 +63,7 @@ def _of_tables() -> Iterator[Check]:
     assets: dict[str, list[Place]] = {MESSAGES_ASSET: [SAID], GRAPH_ASSET: [OPERATIONS, KNOWN]}
     assets |= {place.asset: [place] for place in REMEMBERED.values()}
     for asset, places in assets.items():
-        yield _schema(asset, places, f"the files were written by something else: delete them, and {_MAKE_AGAIN}")
+        yield _schema(asset, places, f"the files were written by something else; {_MAKE_AGAIN}")
         yield Check(
             "unique_ids",
             asset,
@@ -90,7 +90,7 @@ def _of_tables() -> Iterator[Check]:
                 _ERROR,
                 True,
                 "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
-                f"find the writer or the model that repeats it; then {_MAKE_AGAIN}",
+                f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
                 content.feeds_back(places[0]),
             )
         if asset != MESSAGES_ASSET:
@@ -161,7 +161,7 @@ def _of_memories() -> Iterator[Check]:
         _ERROR,
         True,
         "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
-        f"find the writer or the model that repeats it; then {_MAKE_AGAIN}",
+        f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
         content.feeds_back(DURABLE),
     )
 
@@ -239,7 +239,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         _ERROR,
         True,
         f"Every {grain} period that has closed and has material has its summary, for each agent, unless it expired.",
-        f"{_PENDING}; if nothing is pending, {_MAKE_AGAIN}",
+        f"{_PENDING}; {_MAKE_AGAIN}",
         coverage.covered(grain),
     )
     yield Check(
@@ -248,7 +248,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         _ERROR,
         True,
         "Each summary has a text, and at least one point.",
-        f"correct the prompt or the model; then {_MAKE_AGAIN}",
+        f"correct the prompt or the model; {_MAKE_AGAIN}",
         content.says_nothing(grain),
     )
     yield Check(
@@ -270,7 +270,7 @@ def _of_index(grain: Grain) -> Check:
         False,
         f"The index holds what {table_asset(grain)} holds, no more and no less; of more than {index.MOST_AGENTS} "
         "agents, others are looked at each day.",
-        f"{_PENDING}; if nothing is pending, {_MAKE_AGAIN}",
+        f"{_PENDING}; {_MAKE_AGAIN}",
         index.is_level(grain),
     )
 

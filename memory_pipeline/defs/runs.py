@@ -25,6 +25,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.models.selection import Models
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.steps.nights import nights_between, pending_nights
 from memory_pipeline.steps.plan import grain_status, periods_in
@@ -36,8 +37,8 @@ _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
 #: Says of a run what it made.
 _MADE = "memory_pipeline/made"
-#: Dagster's own log goes to its event log; on the screen only what went wrong.
-_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+#: Dagster's own log goes to its event log. What went wrong is raised, so it is not printed as well.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def run_all(
@@ -66,6 +67,7 @@ def run_all(
     failed: list[Exception] = []
     not_made: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
+        mend_index(lake, models.embedder, now)
         for grain in Grain:
             yield grain
             if between is None:

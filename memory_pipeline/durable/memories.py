@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,11 +20,13 @@ from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.durable.events import MemoryEvent
     from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.durable.snapshot import Header, Rows
     from memory_pipeline.durable.state import DurableState
 
@@ -69,7 +71,7 @@ class DurableMemories:
     def __init__(self, state: DurableState) -> None:
         self._state = state
 
-    def get(self, id: str, *, now: datetime | None = None) -> Memory | None:  # noqa: A002  # every store calls it so
+    def get(self, id: str, *, now: When | None = None) -> Memory | None:  # noqa: A002  # every store calls it so
         """Return a memory as it stands, whatever its status; None if there is none.
 
         One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
@@ -81,18 +83,18 @@ class DurableMemories:
         Raises:
             InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        (own, version), until = reference_of(id), until_of(now)
+        (own, version), until = reference_of(id), until_of(now, self._state.calendar)
         if version is None:
             return self._state.get(own, until)
         return next((one for one in self._state.history(own, until) if one.version == version), None)
 
-    def history(self, id: str, *, now: datetime | None = None) -> tuple[Memory, ...]:  # noqa: A002  # as above
+    def history(self, id: str, *, now: When | None = None) -> tuple[Memory, ...]:  # noqa: A002  # as above
         """Return all versions of a memory, oldest first; none if there is no such memory; `now` as of :meth:`get`.
 
         Raises:
             InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        return self._state.history(reference_of(id)[0], until_of(now))
+        return self._state.history(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
         """Return the events that made a memory what it is, oldest first: of those merged into it too.
@@ -104,7 +106,7 @@ class DurableMemories:
         memory = self._state.get(own)
         return self._state.events({own, *(() if memory is None else memory.merged_ids)})
 
-    def hot_index(self, *, now: datetime | None = None) -> HotIndex:
+    def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the lines of what is to be loaded always, as the last night chose them, within its two caps.
 
         What was written since then enters it with the next night; what was forgotten leaves it at once.
@@ -116,7 +118,7 @@ class DurableMemories:
             InputError: `now` is no time with a zone.
         """
         settings = self._state.settings
-        top = self._state.snapshot(until_of(now))
+        top = self._state.snapshot(until_of(now, self._state.calendar))
         hot = top.headers(
             lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
             lambda header: header.is_recalled and header.temperature is Temperature.HOT,
@@ -130,7 +132,7 @@ class DurableMemories:
                 left -= entry.tokens
         return index
 
-    def headers(self, limit: int = HEADERS, *, now: datetime | None = None) -> list[Header]:
+    def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
         """Return the headers of the newest memories that are hot or warm, newest first; no contents are read.
 
         Args:
@@ -141,7 +143,9 @@ class DurableMemories:
             InputError: an argument is not accepted.
         """
         _count("limit", limit)
-        return self._state.snapshot(until_of(now)).headers(_recalled, lambda header: header.is_recalled, limit)
+        return self._state.snapshot(until_of(now, self._state.calendar)).headers(
+            _recalled, lambda header: header.is_recalled, limit
+        )
 
     def list(
         self,
@@ -154,7 +158,7 @@ class DurableMemories:
         object: str | None = None,  # noqa: A002  # the term's own name
         user_id: str | None = None,
         limit: int = 100,
-        now: datetime | None = None,
+        now: When | None = None,
     ) -> Found:
         """Return memories that fulfil all that is given, newest first.
 
@@ -174,7 +178,7 @@ class DurableMemories:
         """
         _count("limit", limit)
         terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, None)
-        top = self._state.snapshot(until_of(now))
+        top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
         return [memories[header.id] for header in headers if header.id in memories]
@@ -211,7 +215,7 @@ class DurableMemories:
         """
         return self.list(subject=subject, limit=limit)
 
-    def preference(self, user_id: str, key: str, default: Any = None, *, now: datetime | None = None) -> Any:
+    def preference(self, user_id: str, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return what a user has set under a name; `default` if nothing; `now` as of :meth:`get`.
 
         Raises:
@@ -219,7 +223,7 @@ class DurableMemories:
         """
         return self._preferences(user_id, key, now).get(key, default)
 
-    def preferences(self, user_id: str, *, now: datetime | None = None) -> dict[str, Any]:
+    def preferences(self, user_id: str, *, now: When | None = None) -> dict[str, Any]:
         """Return all that a user has set, by its name, sorted; `now` as of :meth:`get`.
 
         Raises:
@@ -227,18 +231,18 @@ class DurableMemories:
         """
         return self._preferences(user_id, None, now)
 
-    def resolved(self, id: str, *, now: datetime | None = None) -> str:  # noqa: A002  # as above
+    def resolved(self, id: str, *, now: When | None = None) -> str:  # noqa: A002  # as above
         """Return the id under which a memory goes on: its own, or that of the one that took it in; `now` as of get.
 
         Raises:
             InputError: it is no id of a memory, or `now` is no time with a zone.
         """
-        return self._state.resolved(reference_of(id)[0], until_of(now))
+        return self._state.resolved(reference_of(id)[0], until_of(now, self._state.calendar))
 
-    def _preferences(self, user_id: str, key: str | None, now: datetime | None) -> dict[str, Any]:
+    def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
         owner = _text("user_id", user_id)
         terms = _Terms.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
-        top = self._state.snapshot(until_of(now))
+        top = self._state.snapshot(until_of(now, self._state.calendar))
         found = top.headers(terms.mask, terms.fits)
         memories = top.load([header.id for header in found if header.key is not None])
         said = {one.key or "": one.value for one in memories.values() if one.value is not None}
@@ -318,7 +322,7 @@ def reference_of(text: object) -> tuple[str, int | None]:
     return own, int(version) if version else None
 
 
-def until_of(now: datetime | None) -> datetime | None:
+def until_of(now: When | None, calendar: Calendar) -> datetime | None:
     """Return up to when is remembered: what other clocks have noted a little ahead is no future.
 
     Raises:
@@ -326,12 +330,7 @@ def until_of(now: datetime | None) -> datetime | None:
     """
     if now is None:
         return None
-    if not isinstance(now, datetime) or now.tzinfo is None:
-        raise InputError(f"now {shown(now)} is not a time with a time zone")
-    try:
-        return now.astimezone(UTC) + _AHEAD
-    except OverflowError:
-        raise InputError(f"now {shown(now)} is too far away") from None
+    return calendar.moment("now", now) + _AHEAD
 
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:

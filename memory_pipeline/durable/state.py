@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.durable.events import Changes, MemoryEvent
     from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schemas import TableSpec
@@ -97,6 +98,11 @@ class DurableState:
         self._aliases: tuple[tuple[frozenset[str], ...], dict[str, str]] | None = None
         self._past: _Past | None = None
         self._said: dict[str, tuple[MemoryEvent, ...]] = {}
+
+    @property
+    def calendar(self) -> Calendar:
+        """The lake's."""
+        return self._lake.calendar
 
     def snapshot(self, until: datetime | None = None) -> Snapshot:
         """Return the memories as they stand. The tail is read first: what lands in between is in both, and counts once.

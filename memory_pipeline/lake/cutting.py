@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: The indices that every table has. That of the content is made last: where it is, the others are.
 INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
+#: Holds an empty file for each index table.
+_ROSTER = "state/index"
 #: A row is the same as long as its digest and its vector's embedder are.
 SAME = (
     "target.digest = source.digest AND (target.embed_model = source.embed_model "
@@ -39,6 +41,21 @@ class Cut:
 def condition(cuts: Sequence[Cut]) -> str:
     """Return the SQL condition that selects what goes; of no cuts, nothing."""
     return " OR ".join(map(_sql, cuts)) or "false"
+
+
+def roster_path(workspace_id: str, name: str) -> str:
+    """Return where it is noted that an index table was made: apart from it, so that its loss is seen."""
+    return f"{_ROSTER}/{workspace_id}/{name}"
+
+
+def noted_tables(storage: Storage) -> set[tuple[Scope, Grain]]:
+    """Return the index tables that were made and not dropped since, whether they are there or not."""
+    found = set()
+    for entry in storage.list(_ROSTER):
+        _, workspace_id, name = entry.path.rsplit("/", 2)
+        agent_id, _, grain = name.rpartition("__")
+        found.add((Scope(workspace_id, agent_id), Grain(grain)))
+    return found
 
 
 def _sql(cut: Cut) -> str:

@@ -21,9 +21,10 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Wr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.attempts import OvertakenError, Turn
 from memory_pipeline.lake.claims import Claims
-from memory_pipeline.lake.damage import damaged_log, is_damage
+from memory_pipeline.lake.damage import REMEDY, damaged_log, is_damage
 from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.partitions import without_metadata
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
@@ -163,6 +164,7 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
         try:
             if handle is None or handle._storage_options != storage.options:  # keys were renewed
                 handle = DeltaTable(storage.locate(path), storage_options=storage.options)
+                _refuse_empty(storage, path, handle)
             elif time.monotonic() - vars(handle)[_SEEN_AT] > _YOUNG or storage.is_there(_commit_after(path, handle)):
                 handle.update_incremental()
             else:
@@ -183,6 +185,13 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
         else:
             return handle
     raise AssertionError("unreachable")
+
+
+def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
+    """Raise if the newest commit is an empty file, which deltalake takes for a commit that says nothing."""
+    newest_commit = f"{path}/_delta_log/{handle.version():020}.json"
+    if storage.is_local and storage.sizes([newest_commit], path).get(newest_commit) == 0:
+        raise DamagedError(f"table {path}: its log cannot be read: {newest_commit} is empty; {REMEDY}")
 
 
 def _commit_after(path: str, handle: DeltaTable) -> str:

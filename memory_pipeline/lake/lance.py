@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import threading
 import weakref
 from contextlib import asynccontextmanager, suppress
@@ -24,8 +25,9 @@ from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.errors import CommitConflictError, DamagedError, shown
 from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.damage import REMEDY
 from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
@@ -83,6 +85,8 @@ _TRUSTED = 1.0
 _MATERIALIZED = 0.1
 #: At once: of nought, lancedb warns at every table.
 _MOMENT = timedelta(milliseconds=1)
+#: What lancedb says of a file that is cut short or was written by something else.
+_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
 #: As what lancedb raises what goes wrong.
 FAILURES = (RuntimeError, ValueError, OSError)
 #: Of what messages speak.
@@ -143,7 +147,7 @@ class Databases:
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
-                    raise
+                    raise _in_words(error, workspace_id, name) from error
                 return None
         return self._tables[workspace_id, name]
 
@@ -180,18 +184,20 @@ class Databases:
                     if is_final(error) or look >= BEGINNINGS:
                         raise in_words(error, _FAILED) from error
                 elif look == _LOOKS or not has_vanished(error):
-                    raise
+                    raise _in_words(error, workspace_id, name) from error
             self.forget(workspace_id, name)
             await asyncio.sleep(random.uniform(0, _LONGEST_LOOK) if look > 1 else 0)  # noqa: S311  # jitter
 
-    async def create(self, workspace_id: str, name: str, schema: pa.Schema) -> Any:
-        """Return a table of a workspace, made empty where there is none, whoever else is making it."""
+    async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
+        """Return a table of a workspace, made where there is none, whoever else is making it: empty, or with `rows`."""
         connection = await self._connection(workspace_id)
         while (table := await self.table(workspace_id, name)) is None:
             async with self._claimed(workspace_id, name):
                 if await self.table(workspace_id, name) is None:  # it may have been made since it was looked for
                     made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
-                    created = await connection.create_table(name, schema=schema.with_metadata({_MADE: made}))
+                    schema = schema.with_metadata({_MADE: made})
+                    data = None if rows is None else rows.replace_schema_metadata(schema.metadata)
+                    created = await connection.create_table(name, data, schema=schema, on_bad_vectors="null")
                     self._tables[workspace_id, name] = created
         return table
 
@@ -209,9 +215,10 @@ class Databases:
         folder = f"vectordb/{workspace_id}/{name}.lance"
         connection = await self._connection(workspace_id)
         async with self._claimed(workspace_id, name):
-            rows: int = await self.read(workspace_id, name, lambda table: table.count_rows(), 0)
-            if only_if_empty and rows:
-                return False
+            if only_if_empty:
+                rows: int = await self.read(workspace_id, name, lambda table: table.count_rows(), 0)
+                if rows:
+                    return False
             self.forget(workspace_id, name)
             there = False
             for _ in range(_DROPS):  # who writes right now puts files back
@@ -345,6 +352,15 @@ def has_vanished(error: Exception) -> bool:
     """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
     text = str(error).lower()
     return "not found" in text or "no such file" in text
+
+
+def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
+    """Return an error that says that a table is damaged, if that is what lancedb says; else the error itself."""
+    text = str(error)
+    if not has_vanished(error) and not _DAMAGED.search(text):
+        return error
+    why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
+    return DamagedError(f"the table of vectors vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
 
 
 async def compact(table: Any, same: str | None, least: int = _FEW) -> int:

@@ -17,8 +17,17 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.errors import CommitConflictError, ConfigurationError, shown
-from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, index_tables, table_name
+from memory_pipeline.errors import CommitConflictError, ConfigurationError, DamagedError, shown
+from memory_pipeline.lake.cutting import (
+    INDICES,
+    SAME,
+    Cut,
+    condition,
+    index_tables,
+    noted_tables,
+    roster_path,
+    table_name,
+)
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.items import SAME_ITEM
 from memory_pipeline.lake.lance import (
@@ -157,6 +166,9 @@ class VectorIndex:
 
         Returns:
             The names of the periods of which something was written.
+
+        Raises:
+            DamagedError: a table is damaged or lost: it takes all rows of its agent, of all periods.
         """
         return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
 
@@ -208,8 +220,52 @@ class VectorIndex:
         return self._loop.run(self._since(scope, grain, dimension, numbers, most))
 
     def version(self, scope: Scope, grain: Grain) -> int | None:
-        """Return a number that grows with each commit to an agent's table, and when it is made again; None without."""
-        return self._loop.run(self._version(scope, grain))
+        """Return a number that grows with each commit to an agent's table, and when it is made again; None without.
+
+        Raises:
+            DamagedError: the table is damaged or lost.
+        """
+        version = self._loop.run(self._version(scope, grain))
+        if version is None:
+            self._refuse_lost(scope, grain)
+        return version
+
+    def present(self) -> set[tuple[Scope, Grain]]:
+        """Return the tables that there are."""
+        workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
+        return {
+            (scope, Grain(name.rpartition("__")[2]))
+            for workspace_id in workspaces
+            for scope, name in index_tables(self._storage, workspace_id)
+        }
+
+    def tables(self) -> set[tuple[Scope, Grain]]:
+        """Return the tables that there are, and those that were made and are lost."""
+        return self.present() | noted_tables(self._storage)
+
+    def is_damaged(self, scope: Scope, grain: Grain, *, thoroughly: bool = True) -> bool:
+        """Tell whether a table is lost or cannot be read.
+
+        Args:
+            scope: whose.
+            grain: of the table.
+            thoroughly: read all of it; else it is only opened.
+        """
+        try:
+            if self.version(scope, grain) is not None and thoroughly:
+                self.scan(scope, grain)
+        except DamagedError:
+            return True
+        return False
+
+    def restore(self, scope: Scope, grain: Grain, rows: pa.Table) -> None:
+        """Make an agent's table anew, of all of its rows; what is there of it is deleted first."""
+        self._loop.run(self._restore(scope, grain, rows))
+
+    @property
+    def made_by(self) -> str | None:
+        """The name of the embedder that made the vectors, once it was checked."""
+        return None if self._embedder is None else str(self._embedder["model"])
 
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
         """Return the number of rows of an agent's table that pass; 0 where there is none."""
@@ -276,6 +332,19 @@ class VectorIndex:
         workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
         return [scope for workspace_id in workspaces for scope in self.agents(workspace_id)]
 
+    def _refuse_lost(self, scope: Scope, grain: Grain) -> None:
+        name = table_name(scope, grain)
+        if self._storage.is_there(roster_path(scope.workspace_id, name)):
+            raise DamagedError(
+                f"the index of {scope.workspace_id}/{scope.agent_id} is lost: "
+                f"vectordb/{scope.workspace_id}/{name}.lance is not there any more; "
+                "`memory-pipeline run` or `memory-pipeline repair` makes it again from the tables"
+            )
+
+    async def _note(self, scope: Scope, grain: Grain) -> None:
+        path = roster_path(scope.workspace_id, table_name(scope, grain))
+        await asyncio.to_thread(self._storage.create, path, b"", durable=False)
+
     async def _table(self, scope: Scope, grain: Grain) -> Any | None:
         return await self._databases.table(scope.workspace_id, table_name(scope, grain))
 
@@ -320,7 +389,11 @@ class VectorIndex:
         if not await self._read(scope, grain, lambda table: table.count_rows(where), 0):
             return 0
         count = await self._persistent(scope, grain, delete)
+        if not await self._read(scope, grain, lambda table: table.count_rows(), 0):
+            # Before the table: who reads in between must not miss it.
+            self._storage.delete([roster_path(scope.workspace_id, table_name(scope, grain))])
         if not await self._databases.drop(scope.workspace_id, table_name(scope, grain), only_if_empty=True):
+            await self._note(scope, grain)
             await self._reworked(scope, grain, lambda table, path: shrink(table, self._storage, path, SAME))
         return count
 
@@ -360,12 +433,25 @@ class VectorIndex:
             return 0
 
     async def _drop_all(self, scope: Scope, names: Sequence[str]) -> list[str]:
+        self._storage.delete(roster_path(scope.workspace_id, table_name(scope, grain)) for grain in Grain)
         there = await self._all(self._databases.drop(scope.workspace_id, name) for name in names)
         return [name for name, was_there in zip(names, there, strict=True) if was_there]
+
+    async def _restore(self, scope: Scope, grain: Grain, rows: pa.Table) -> None:
+        name = table_name(scope, grain)
+        await self._databases.drop(scope.workspace_id, name)
+        if not rows.num_rows:
+            self._storage.delete([roster_path(scope.workspace_id, name)])
+            return
+        # With its rows: were it made empty first, and this process killed, nobody would miss them.
+        await self._databases.create(scope.workspace_id, name, rows.schema, rows)
+        await self._replace_all(grain, sorted(set(rows["period"].to_pylist())), {scope: rows})
+        await self._maintain(scope, grain, await self._table(scope, grain), 1)
 
     async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> set[str]:
         table = await self._table(scope, grain)
         if table is None:
+            await asyncio.to_thread(self._refuse_lost, scope, grain)
             if not rows.num_rows:
                 return set()
             table = await self._create(scope, grain, rows)
@@ -382,20 +468,21 @@ class VectorIndex:
             .when_not_matched_by_source_delete(f"period IN ({listed})")
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
-        await persistent(lambda: self._maintain(table, merged.version))
+        await persistent(lambda: self._maintain(scope, grain, table, merged.version))
         if merged.version % COMPACT_EVERY == 0:
             await drop_old_versions(self._storage, f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance")
         if not await self._databases.stands(scope.workspace_id, table_name(scope, grain), merged.version):
             raise VanishedError
         return differing
 
-    async def _maintain(self, table: Any, version: int) -> None:
-        """Give a table the indices it needs; `version` is that of the write before.
+    async def _maintain(self, scope: Scope, grain: Grain, table: Any, version: int) -> None:
+        """Give a table the indices it needs, and note that it was made; `version` is that of the write before.
 
         Every question to a table asks the store first which version is the newest, so few are asked.
         """
         text = await table.index_stats("content_idx")
         if text is None:
+            await self._note(scope, grain)
             there = {index.name for index in await table.list_indices()}
             for column, config in INDICES.items():
                 if f"{column}_idx" not in there:

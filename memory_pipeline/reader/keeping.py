@@ -201,7 +201,7 @@ class Keeping:
     def _segments(self, pool: Pool, now: datetime | None) -> tuple[Snapshot, list[tuple[Segment, Collection[str]]]]:
         """Return the layouts of a pool, each with the ids of what it holds and something else takes the place of."""
         for _ in range(_LOOKS):
-            top = self._state.snapshot(until_of(now))
+            top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
                 before = self._below.get(pool)
                 segments: list[tuple[Segment, Collection[str]]] = [(self._upper(pool, top), ())]

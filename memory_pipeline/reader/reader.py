@@ -411,7 +411,7 @@ class MemoryReader:
         """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
         return self._memories
 
-    def hot_index(self, *, now: datetime | None = None) -> HotIndex:
+    def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the table of contents of what is kept for good, to be put into a system prompt: a line each.
 
         Args:
@@ -469,7 +469,7 @@ class MemoryReader:
 
         return expand(self._lake, self._scope, id)
 
-    def _kept(self, id: str, now: datetime | None) -> Hit | None:  # noqa: A002  # as above
+    def _kept(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
         """Return a durable memory, or a version of one, as a hit."""
         memory = self._memories.get(id, now=now)
         if memory is None:

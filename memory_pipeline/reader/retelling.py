@@ -176,7 +176,7 @@ class Retellings:
     def _known(self, now: datetime | None) -> tuple[Snapshot, dict[object, list[frozenset[str]]], list[Memory]]:
         """Return the state, what was revoked in it, and its snapshots of one moment."""
         for _ in range(_LOOKS):
-            top = self._state.snapshot(until_of(now))
+            top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
                 held = self._held
             if held is not None and held[0] is top:

@@ -82,7 +82,7 @@ def fold_hours(
         nonlocal facts, before
         before = old
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, where=share.where)
-        said = operations_to_rows(_said(facts), are_edits=False)
+        said = operations_to_rows(said_in(facts), are_edits=False)
         said = said.filter(pc.is_in(said["owner"], pa.array(list(scopes), pa.string())))
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string()))))
         kept = old.filter(pc.or_(stays, _has_lost(old, marks, spoke["id"])))
@@ -196,7 +196,7 @@ def _by_owner(rows: pa.Table) -> dict[str, pa.Table]:
     return {owner_of(scope): part for scope, part in by_scope(rows).items()}
 
 
-def _said(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
+def said_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
     """Return the operations that facts carry, of each agent."""
     said: defaultdict[Scope, list[Operation]] = defaultdict(list)
     for row in facts.filter(pc.list_value_length(pc.field("operations")) > 0).to_pylist():

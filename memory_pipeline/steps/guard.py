@@ -95,7 +95,7 @@ def faults(rows: pa.Table, old: pa.Table) -> list[Fault]:
 
 def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
     """Tell of each row of ``facts`` or ``summaries`` whether it may stay; one that may not is made again."""
-    wrong = np.zeros(rows.num_rows, np.bool_)
+    wrong = _elsewhere(rows)
     for each in _wrong(rows).values():
         wrong |= each
     return ~wrong
@@ -108,7 +108,7 @@ def is_recalled(text: str) -> bool:
 
 def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
     """Return by check which rows fail it."""
-    wrong = {"unique_ids": _twice(rows["id"]) | _elsewhere(rows), "fed_back_recall": _recalled(rows["content"])}
+    wrong = {"unique_ids": _twice(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
     if "key_points" in rows.column_names:
         wrong["empty_summaries"] = _empty(rows)
         wrong["orphaned_sources"] = _astray(rows)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
@@ -16,15 +20,21 @@ from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from datetime import datetime
 
     import pyarrow as pa
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share
 
 
+_log = logging.getLogger(__name__)
+
+#: Index tables that a run opens, to see whether it can.
+_OPENED = 500
 #: The columns that tell whether rows have changed.
 _MARKS = ("digest", "embed_model")
 #: How often the index is written again because the table changed meanwhile.
@@ -66,7 +76,11 @@ def index_periods(
         seen |= of_agents.keys()
         parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in seen}
         agents = {scope: projected(part, dimension) for scope, part in parts.items()}
-        written |= lake.index.replace(grain, periods, agents)
+        try:
+            written |= lake.index.replace(grain, periods, agents)
+        except DamagedError:
+            restore_tables(lake, [(scope, grain) for scope in agents if lake.index.is_damaged(scope, grain)], dimension)
+            written |= lake.index.replace(grain, periods, agents)
         if content_digest(_read(lake, grain, periods, share, columns=_MARKS)) == content_digest(rows):
             break
     else:
@@ -86,6 +100,50 @@ def index_periods(
         for period, part in by_period(rows, periods).items()
         for marks in [marks_of(part)]
     ]
+
+
+def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scope, Grain]]:
+    """Make index tables that are lost or cannot be opened again; return which.
+
+    All that are lost are found by their names. To open one takes a millisecond, so of many tables every n-th is opened,
+    another n-th each day.
+    """
+    tables = sorted(lake.index.tables(), key=str)
+    if not tables:
+        return []
+    lake.index.adopt(embedder)
+    every = -(-len(tables) // _OPENED)
+    opened = set(tables[now.toordinal() % every :: every])
+    present = lake.index.present()
+
+    def is_damaged(scope: Scope, grain: Grain) -> bool:
+        if (scope, grain) not in present:
+            return True
+        return (scope, grain) in opened and lake.index.is_damaged(scope, grain, thoroughly=False)
+
+    damaged = [each for each in tables if is_damaged(*each)]
+    restore_tables(lake, damaged, embedder.dimension)
+    return damaged
+
+
+def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension: int) -> None:
+    """Make the index tables of agents again, from all of their rows.
+
+    Vectors of another embedder than the index's are left out with their rows, until their periods are made again.
+
+    Args:
+        lake: where.
+        tables: which.
+        dimension: numbers in a vector.
+    """
+    for scope, grain in tables:
+        _log.warning("index: the %s table of %s/%s is damaged or lost, it is made again", grain, *astuple(scope))
+        spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
+        own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+        comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
+        rows = lake.tables.read_sound(spec, where=own & comparable, **fixed)
+        projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
+        lake.index.restore(scope, grain, projected(rows, dimension))
 
 
 def _read(

@@ -94,7 +94,7 @@ def land_events(
             FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"), where=share.where
         )
         facts = lake.tables.read(FACTS, keys, where=_DURABLE if share.where is None else share.where & _DURABLE)
-        said = events_to_rows(_said(facts, configuration), are_edits=False)
+        said = events_to_rows(said_in(facts, configuration), are_edits=False)
         new = pa.concat_tables([said.filter(pc.is_in(said["owner"], owners)), edited])
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], made_in)))
         kept = old.filter(pc.or_(stays, _has_lost(old, marks, spoke["id"])))
@@ -230,7 +230,7 @@ def _unfinished(lake: Lake, owners: Collection[str]) -> dict[str, int]:
     return found
 
 
-def _said(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
+def said_in(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
     """Return what facts say that is to be kept, as their agents' settings have it."""
     return events_of(rows_to_facts(facts), configuration.memories)
 

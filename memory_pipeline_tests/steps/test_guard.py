@@ -199,18 +199,19 @@ def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(plain
         {},
     ]
     first = rows.to_pylist()[0]
-    odd = [{**first, "id": f"{number}", "digest": f"{number}", **each} for number, each in enumerate(changes)]
+    names = [f"daily:{first['period']}:{number}" for number in range(len(changes))]
+    odd = [{**first, "id": names[number], "digest": f"{number}", **each} for number, each in enumerate(changes)]
     wrong = pa.Table.from_pylist(odd, schema=rows.schema)
     assert are_sound(wrong).tolist() == [True, False, False, False, False, False, False, True]
     assert [(fault.check, fault.ids) for fault in faults(wrong, wrong.slice(0, 0))] == [
-        ("fed_back_recall", ("3",)),
-        ("empty_summaries", ("1", "2")),
-        ("orphaned_sources", ("4", "5", "6")),
+        ("fed_back_recall", (names[3],)),
+        ("empty_summaries", (names[1], names[2])),
+        ("orphaned_sources", (names[4], names[5], names[6])),
     ]
     assert faults(wrong, wrong) == []
     twice = pa.concat_tables([wrong.slice(0, 1), wrong.slice(0, 1), wrong.slice(7)])
     assert are_sound(twice).tolist() == [False, False, True]
-    assert [fault.ids for fault in faults(twice, twice)] == [("0", "0")]
+    assert [fault.ids for fault in faults(twice, twice)] == [(names[0], names[0])]
 
 
 def test_an_error_names_a_few_partitions_and_counts_the_rest(plain: Lake) -> None:

@@ -1,0 +1,81 @@
+"""Recovers rows of tables whose log was damaged: the files that hold them are still there, and name their partitions.
+
+Of several files that hold a row the newest counts. Rows that were replaced since may come back with the others; so only
+records are recovered, which are added and seldom replaced, and what is derived is made again afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake.damage import damaged_files
+from memory_pipeline.lake.partitions import keys_of, read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.tables import Tables
+
+
+def files_below(storage: Storage, spec: TableSpec) -> pa.Table:
+    """Return all data files below a table's folder, whatever its log says, as a log lists them; the oldest first."""
+    folder = f"tables/{spec.name}/"
+    entries = [entry for entry in storage.list(folder.rstrip("/")) if entry.path.endswith(".parquet")]
+    entries = [entry for entry in entries if "/_delta_log/" not in entry.path]
+    entries.sort(key=lambda entry: entry.modified_at)
+    paths = [unquote(entry.path.removeprefix(folder)) for entry in entries]
+    names = [dict(part.split("=", 1) for part in path.split("/")[:-1]) for path in paths]
+    columns = {f"partition.{column}": [own.get(column, "") for own in names] for column in spec.partition_by}
+    return pa.table({"path": pa.array(paths, pa.string()), **{name: pa.array(own) for name, own in columns.items()}})
+
+
+def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[str] | None = None) -> int:
+    """Put the rows of files that lie below a table into it again; return how many came back.
+
+    Args:
+        storage: the lake's files.
+        tables: its tables.
+        spec: the table. Where its log cannot be read, it gets a new one.
+        keys: the partitions to recover; all if not given.
+    """
+    try:
+        tables.version(spec)
+    except DamagedError:
+        # The files are not touched: who is interrupted here finds them again.
+        storage.remove(f"tables/{spec.name}/_delta_log")
+    files = files_below(storage, spec)
+    if keys is not None:
+        files = files.filter(pc.is_in(files[f"partition.{spec.partition_by[-1]}"], pa.array(sorted(keys), pa.string())))
+    if not files.num_rows:
+        return 0
+    broken = damaged_files(storage, files, spec)
+    files = files.filter(pc.invert(pc.is_in(files["path"], broken["path"].combine_chunks())))
+    before = sum(tables.counts(spec).values())
+    for fixed in _outer(files, spec):
+        own = files
+        for column, value in fixed.items():
+            own = own.filter(pc.equal(own[f"partition.{column}"], value))
+        found = read(storage, own, spec)
+        key = [*spec.partition_by, *spec.order_by]
+
+        def united(old: pa.Table, found: pa.Table = found, key: list[str] = key) -> pa.Table:
+            both = pa.concat_tables([found, old])
+            last = dict(zip(zip(*(both[name].to_pylist() for name in key), strict=True), range(len(both)), strict=True))
+            return both.take(pa.array(sorted(last.values()), pa.int64()))
+
+        tables.transform(spec, set(keys_of(own, spec)), united, **fixed)
+    return sum(tables.counts(spec).values()) - before
+
+
+def _outer(files: pa.Table, spec: TableSpec) -> list[dict[str, str]]:
+    """Return the values of the partition columns before the last that files have."""
+    columns = spec.partition_by[:-1]
+    values = zip(*(files[f"partition.{column}"].to_pylist() for column in columns), strict=True) if columns else [()]
+    return [dict(zip(columns, own, strict=True)) for own in sorted(set(values))]

@@ -1,0 +1,298 @@
+"""Finds what is damaged in a lake, and makes again what can be made from the records that are left.
+
+========================  ===========================================================================================
+what is damaged           what becomes of it
+========================  ===========================================================================================
+facts, summaries          made again from messages, facts or finer summaries, unless these may have expired
+graph, memories, upkeep   folded or kept again from their operations and events
+ledger                    entered again with the partitions that it does not know
+index, marts              made again from the tables
+operations, events        made again from facts, if an agent added nothing itself
+logs of tables            of records: written anew from the files that are there; of all else: the table is made again
+messages, model calls,    cannot be made again: they are named and left as they are, so that the file can be restored
+tombstones, expirations
+========================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.graph_rows import operations_to_rows
+from memory_pipeline.lake.ledger import MESSAGES_ASSET
+from memory_pipeline.lake.marts import Marts
+from memory_pipeline.lake.memory_rows import events_to_rows
+from memory_pipeline.lake.partitions import keys_of
+from memory_pipeline.lake.recovery import files_below, recover
+from memory_pipeline.lake.schemas import (
+    ANSWERS,
+    EXPIRATIONS,
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    MODEL_CALLS,
+    SUMMARIES,
+    TABLES,
+    TOMBSTONES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
+from memory_pipeline.steps import graph, memories
+from memory_pipeline.steps.index import restore_tables
+from memory_pipeline.steps.make import make
+from memory_pipeline.steps.nights import UPKEEP_ASSET
+from memory_pipeline.steps.upkeep import keep_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import date
+
+    import pyarrow as pa
+
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.models.selection import Models
+
+#: How often a lake is gone through.
+_PASSES = 3
+#: Tables of which nothing can be made again.
+_RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
+#: Tables that hold what agents did themselves beside what was derived.
+_MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in a lake that is lost or cannot be read.
+
+    Attributes:
+        kind: "file" of a table, "log" of one, "partition" that a log has lost, "index" or "mart".
+        name: of the table, the index table or the mart.
+        path: of the file or folder, below the root.
+        why: what is wrong with it.
+        key: the partition, or the grain of an index table.
+        grain: of summaries.
+        rows: how many rows it held, where that is known.
+        loss: what is lost for good; empty where all of it can be made again.
+    """
+
+    kind: str
+    name: str
+    path: str
+    why: str
+    key: str = ""
+    grain: str = ""
+    rows: int = 0
+    loss: str = ""
+
+
+def find_damage(lake: Lake) -> list[Damage]:
+    """Read all that a lake holds, and return what of it is damaged; nothing is written."""
+    found: list[Damage] = []
+    for spec in TABLES.values():
+        found += _of_table(lake, spec)
+    if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
+        found = [_with_loss(lake, damage) for damage in found]
+    found += [
+        Damage(
+            "index",
+            f"{scope.workspace_id}~{scope.agent_id}",
+            f"vectordb/{scope.workspace_id}/{scope.agent_id}__{grain}.lance",
+            "it is lost or cannot be read",
+            grain.value,
+        )
+        for scope, grain in sorted(lake.index.tables(), key=str)
+        if lake.index.is_damaged(scope, grain)
+    ]
+    damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
+    found += [Damage("mart", name, f"marts/{name}", "it cannot be read") for name in sorted(damaged)]
+    return found
+
+
+def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
+    """Make again what was found damaged, as far as that can be done; return what is still damaged.
+
+    Safe to interrupt and to repeat. What is pending afterwards is left to a run.
+
+    Args:
+        lake: where.
+        models: what extracts, embeds and summarizes.
+        start: first day of the memory.
+        found: what is damaged.
+    """
+    left = list(found)
+    for _ in range(_PASSES):
+        if all(damage.loss for damage in left):
+            break
+        _rebuild(lake, models, start, left)
+        # What an agent added itself can be told only once its facts are there again.
+        before, left = left, find_damage(lake)
+        if left == before:
+            break
+    return left
+
+
+def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
+    _restore_logs(lake, [damage for damage in found if damage.kind in ("log", "partition") and not damage.loss])
+    files = [damage for damage in found if damage.kind == "file" and not damage.loss]
+    hours = {period.key for period in _periods(lake, found, Grain.WORKING)}
+    owners = {damage.key for damage in files if damage.name in _names(_MIXED)}
+    hours |= {key for owner in owners for key in _facts_of(lake, owner)["period"].to_pylist()}
+    for spec in TABLES.values():
+        prefix = f"tables/{spec.name}/"
+        paths = {damage.path.removeprefix(prefix) for damage in files if damage.name == spec.name}
+        if paths:
+            lake.tables.drop_files(spec, paths)
+    for damage in found:
+        if damage.kind == "mart":
+            Marts(lake.storage).remove(damage.name)
+    lake.index.adopt(models.embedder)
+    tables = [(_scope(damage.name), Grain(damage.key)) for damage in found if damage.kind == "index"]
+    restore_tables(lake, tables, models.embedder.dimension)
+    for grain in Grain:
+        periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
+        with suppress(DamagedError):  # others are made, and what is lost is found again
+            for _ in make(lake, models, grain, periods):
+                pass
+    _refold(lake, models, start, found)
+
+
+def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
+    """Yield what is damaged of a table."""
+    folder = f"tables/{spec.name}"
+    try:
+        broken = lake.tables.damaged(spec)
+        is_there = lake.tables.version(spec) >= 0
+    except DamagedError as error:
+        yield Damage("log", spec.name, f"{folder}/_delta_log", str(error).partition("; `")[0])
+        return
+    if not is_there and files_below(lake.storage, spec).num_rows:
+        yield Damage("log", spec.name, f"{folder}/_delta_log", "it is not there any more")
+        return
+    if broken.num_rows:
+        grains = broken["partition.grain"].to_pylist() if "grain" in spec.partition_by else [""] * broken.num_rows
+        columns = (broken[name].to_pylist() for name in ("path", "why", "num_records"))
+        for path, why, rows, key, grain in zip(*columns, keys_of(broken, spec), grains, strict=True):
+            yield Damage("file", spec.name, f"{folder}/{path}", why, key, grain, rows or 0)
+    if spec is MESSAGES:
+        try:
+            entries = lake.ledger.entries(MESSAGES_ASSET)
+        except DamagedError:  # it is found, too, and nobody can tell what the log should name
+            return
+        expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
+        forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
+        below = set(keys_of(files_below(lake.storage, spec), spec))
+        for key in sorted(expected - set(lake.tables.keys(spec)) - forgotten):
+            rows = entries[key].rows
+            loss = "" if key in below else f"{rows:,} messages of {key}"
+            path = f"{folder}/{spec.partition_by[-1]}={key}"
+            yield Damage("partition", spec.name, path, "the table's log does not name it any more", key, "", rows, loss)
+
+
+def _with_loss(lake: Lake, damage: Damage) -> Damage:
+    """Return a damage with what is lost by it."""
+    if damage.kind != "file":
+        return damage
+    loss = ""
+    marks = Marks.of(lake.tables)
+    if damage.name in _names(_RECORDS):
+        loss = f"{damage.rows:,} rows of {damage.name}, {damage.key}"
+    elif damage.name == FACTS.name and damage.key <= marks.latest(WORKING_CLASSES):
+        loss = f"{damage.rows:,} facts of {damage.key}: the messages that they were found in may have expired"
+    elif damage.name == SUMMARIES.name:
+        grain = Grain(damage.grain)
+        first = lake.calendar.children(Period(grain, damage.key))[0].key
+        if first <= marks.latest(kept for kept in Kept if kept.grain is grain.finer):
+            loss = f"the {grain} summaries of {damage.key}: what they were made from may have expired"
+    elif damage.name in _names(_MIXED):
+        facts = _facts_of(lake, damage.key)
+        if damage.name == GRAPH_OPERATIONS.name:
+            derived = operations_to_rows(graph.said_in(facts), are_edits=False).num_rows
+        else:
+            derived = events_to_rows(memories.said_in(facts, lake.configuration()), are_edits=False).num_rows
+        if derived < damage.rows:
+            loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, which the agent added itself"
+    return replace(damage, loss=loss)
+
+
+def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
+    """Write the logs of records anew, and drop the tables of all else: their partitions are pending then."""
+    lost = [damage for damage in found if damage.kind == "partition"]
+    if lost:
+        recover(lake.storage, lake.tables, MESSAGES, [damage.key for damage in lost])
+    for damage in found:
+        if damage.kind == "log":
+            spec = TABLES[damage.name]
+            if spec in (*_RECORDS, *_MIXED):
+                recover(lake.storage, lake.tables, spec)
+            else:
+                lake.storage.remove(f"tables/{spec.name}")
+
+
+def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
+    """Fold graphs and memories again, and keep agents again whose nights are lost."""
+    names = {damage.name for damage in found if not damage.loss}
+    is_lost = {damage.name for damage in found if damage.kind == "log"}
+    unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
+    if names & _names((GRAPH_FACTS, *_MIXED)):
+        owners = sorted(set(lake.tables.keys(GRAPH_OPERATIONS)) - unknown)
+        operations = lake.tables.read(GRAPH_OPERATIONS, owners)
+        graph.refold(lake, [_scope(owner) for owner in owners], operations, operations)
+    if names & _names((UPKEEP, UPKEEP_EVENTS)):
+        lost = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
+        if UPKEEP_EVENTS.name in is_lost:
+            lake.tables.remove(UPKEEP, None)
+        elif lost:
+            lake.tables.drop_rows(UPKEEP, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"])
+        nights = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
+        with suppress(DamagedError):
+            keep_up(lake, models, nights, start)
+    if names & _names((MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS)):
+        owners = sorted(set(lake.tables.keys(MEMORY_EVENTS)) - unknown)
+        memories.refold(lake, models.embedder, [_scope(owner) for owner in owners])
+
+
+def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
+    """Return the periods of a grain whose rows are to be made again."""
+    listed = list(found)
+    if grain is Grain.WORKING:
+        keys = {
+            damage.key for damage in listed if damage.kind == "file" and damage.name == FACTS.name and not damage.loss
+        }
+        if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in listed):
+            keys |= set(lake.tables.keys(MESSAGES))
+    else:
+        own = [damage for damage in listed if damage.name == SUMMARIES.name and damage.grain == grain.value]
+        keys = {damage.key for damage in own if not damage.loss}
+    return [Period(grain, key) for key in sorted(keys)]
+
+
+def _facts_of(lake: Lake, owner: str) -> pa.Table:
+    scope = _scope(owner)
+    own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    return lake.tables.read_sound(FACTS, where=own)
+
+
+def _scope(owner: str) -> Scope:
+    return Scope(*owner.split("~"))  # no id holds a tilde
+
+
+def _hour(key: str) -> Period:
+    return Period(Grain.WORKING, key)
+
+
+def _names(specs: Iterable[TableSpec]) -> set[str]:
+    return {spec.name for spec in specs}

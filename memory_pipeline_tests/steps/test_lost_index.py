@@ -1,0 +1,95 @@
+"""Index tables that are lost or damaged: a search says so, and a run makes them again from the tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.index import mend_index
+from memory_pipeline.steps.make import make
+from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
+from memory_pipeline_tests.lake_digest import differing, lake_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+
+@pytest.fixture(scope="module")
+def sound(shared_folder: SharedFolder, models: Models) -> Lake:
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        write(lake, conversation("I moved to Porto."), conversation("I like tea.", at="2024-01-16T08:00"))
+        run(lake, models)
+
+    return Lake(str(shared_folder("indexed", fill)))
+
+
+@pytest.fixture
+def folder(sound: Lake, tmp_path: Path) -> Path:
+    """The folder of an agent's working table, in a copy of the lake."""
+    root = shutil.copytree(sound.storage.uri, tmp_path / "lake")
+    return root / "vectordb" / ACME.workspace_id / f"{ACME.agent_id}__working.lance"
+
+
+def found(lake: Lake, scope: Scope, models: Models) -> Any:
+    reader = MemoryReader(lake, scope, models.embedder)
+    return reader.search_memory(maximum_days_ago=10_000, query_text="Porto", now=NOW)
+
+
+def empty(files: str) -> Callable[[Path], None]:
+    def emptied(folder: Path) -> None:
+        for path in folder.glob(files):
+            path.write_bytes(b"")
+
+    return emptied
+
+
+@pytest.mark.parametrize("spoil", [shutil.rmtree, empty("_versions/*.manifest")], ids=["deleted", "emptied"])
+def test_a_search_says_that_the_index_is_lost_and_a_run_makes_it_again(
+    folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
+) -> None:
+    spoil(folder)
+    lake = Lake(str(folder.parents[2]))
+    with pytest.raises(DamagedError, match=folder.name):
+        found(lake, ACME, models)
+    assert mend_index(lake, models.embedder, NOW) == [(ACME, Grain.WORKING)]
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+    assert found(lake, ACME, models)
+    assert mend_index(lake, models.embedder, NOW) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [shutil.rmtree, empty("_versions/*.manifest"), empty("data/*"), lambda folder: shutil.rmtree(folder / "data")],
+    ids=["deleted", "emptied", "without bytes", "without files"],
+)
+def test_making_one_hour_again_restores_the_rows_of_all(
+    folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
+) -> None:
+    spoil(folder)
+    lake = Lake(str(folder.parents[2]))
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_an_agent_without_memory_is_not_taken_for_one_whose_index_is_lost(folder: Path, models: Models) -> None:
+    lake = Lake(str(folder.parents[2]))
+    assert not found(lake, Scope("acme", "nobody"), models)
+
+
+def test_an_agent_that_was_removed_is_not_missed(folder: Path, models: Models) -> None:
+    lake = Lake(str(folder.parents[2]))
+    lake.index.remove_agent(ACME)
+    assert lake.index.version(ACME, Grain.WORKING) is None
+    assert mend_index(lake, models.embedder, NOW) == []

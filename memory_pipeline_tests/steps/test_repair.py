@@ -1,0 +1,157 @@
+"""Repair: what is damaged is found, made again with the rows that it held, and what is lost is named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    LEDGER,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    TABLES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
+from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.repair import find_damage, repair
+from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import NOW, START, conversation, run, write
+from memory_pipeline_tests.damaging import damage, file_of
+from memory_pipeline_tests.lake_digest import differing, lake_digest
+
+if TYPE_CHECKING:
+    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.models.selection import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+OTHER = Scope("acme", "sales")
+DERIVED = (FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES, UPKEEP, UPKEEP_EVENTS, LEDGER)
+
+
+@pytest.fixture(scope="module")
+def sound(shared_folder: SharedFolder, models: Models) -> Lake:
+    """A lake in which all is well, to compare with."""
+
+    def fill(path: Path) -> None:
+        lake = Lake(str(path))
+        write(lake, conversation("I moved to Porto.", "Remind me to water the plants on Mondays."))
+        write(lake, conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
+        write(lake, conversation("I moved to Oslo.", at="2024-01-16T08:00", scope=OTHER))
+        make_all(lake, models)
+
+    return Lake(str(shared_folder("sound", fill)))
+
+
+@pytest.fixture
+def lake(sound: Lake, tmp_path: Path) -> Lake:
+    return Lake(str(shutil.copytree(sound.storage.uri, tmp_path / "lake")))
+
+
+def make_all(lake: Lake, models: Models) -> None:
+    run(lake, models)
+    keep_up(lake, models, pending_nights(lake, START, NOW), START)
+
+
+def mended(lake: Lake, models: Models) -> Lake:
+    """Repair a lake, make what is pending then, and open it anew."""
+    repair(lake, models, START, find_damage(lake))
+    make_all(lake, models)
+    return Lake(lake.storage.uri)
+
+
+def log_of(lake: Lake, spec: TableSpec) -> Path:
+    """Return the newest commit of a table."""
+    return max(Path(lake.storage.uri, "tables", spec.name, "_delta_log").glob("*.json"))
+
+
+def test_in_a_sound_lake_nothing_is_damaged(sound: Lake) -> None:
+    assert find_damage(sound) == []
+
+
+@pytest.mark.parametrize("kind", ["cut", "missing"])
+@pytest.mark.parametrize("spec", DERIVED, ids=lambda spec: spec.name)
+def test_what_is_derived_gets_its_rows_again(
+    lake: Lake, sound: Lake, models: Models, spec: TableSpec, kind: str
+) -> None:
+    damage(file_of(lake, spec), kind)
+    assert [(each.name, each.loss) for each in find_damage(lake)] == [(spec.name, "")]
+    again = mended(lake, models)
+    assert find_damage(again) == []
+    assert differing(lake_digest(sound), lake_digest(again)) == []
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty"])
+@pytest.mark.parametrize("spec", [SUMMARIES, MESSAGES, *DERIVED], ids=lambda spec: spec.name)
+def test_a_table_with_a_damaged_log_gets_its_rows_again(
+    lake: Lake, sound: Lake, models: Models, spec: TableSpec, kind: str
+) -> None:
+    damage(log_of(lake, spec), kind)
+    damaged = Lake(lake.storage.uri)
+    assert [(each.kind, each.name, each.loss) for each in find_damage(damaged)] == [("log", spec.name, "")]
+    again = mended(damaged, models)
+    assert find_damage(again) == []
+    assert differing(lake_digest(sound), lake_digest(again)) == []
+
+
+def test_messages_come_back_when_the_newest_commit_is_missing(lake: Lake, sound: Lake, models: Models) -> None:
+    log_of(lake, MESSAGES).unlink()
+    again = mended(Lake(lake.storage.uri), models)
+    assert differing(lake_digest(sound), lake_digest(again)) == []
+
+
+def test_all_at_once(lake: Lake, sound: Lake, models: Models) -> None:
+    for spec in DERIVED:
+        for path in Path(lake.storage.uri, "tables", spec.name).rglob("*.parquet"):
+            damage(path, "cut")
+    shutil.rmtree(Path(lake.storage.uri, "vectordb", "acme"))
+    for grain in ("daily", "monthly"):
+        damage(file_of(lake, SUMMARIES, grain=grain), "empty")
+    again = mended(Lake(lake.storage.uri), models)
+    assert differing(lake_digest(sound), lake_digest(again)) == []
+    assert find_damage(again) == []
+
+
+def test_lost_messages_are_named_and_left_as_they_are(lake: Lake, models: Models) -> None:
+    path = file_of(lake, MESSAGES, "2024-01-15T08")
+    whole = path.read_bytes()
+    damage(path, "cut")
+    damage(file_of(lake, FACTS, "2024-01-16T08"), "cut")
+    before = lake.tables.read(FACTS, ["2024-01-15T08"])
+    repair(lake, models, START, find_damage(lake))
+    [left] = find_damage(lake)
+    assert left.loss.startswith("2 ")
+    assert left.path in str(path)
+    assert lake.tables.read(FACTS, ["2024-01-15T08"]) == before
+    path.write_bytes(whole)
+    assert find_damage(lake) == []
+
+
+def test_what_an_agent_added_itself_is_named_and_left_as_it_is(lake: Lake, models: Models) -> None:
+    writer = MemoryWriter(lake, OTHER)
+    writer.graph.insert("Porto", "located_in", "Portugal", now=NOW)
+    make_all(lake, models)
+    damage(file_of(lake, GRAPH_OPERATIONS, "acme~sales"), "cut")
+    damage(file_of(lake, GRAPH_OPERATIONS, "acme~support"), "cut")
+    repair(lake, models, START, find_damage(lake))
+    [left] = find_damage(lake)
+    assert left.key == "acme~sales"
+    assert left.loss.startswith("1 of 2 ")
+
+
+def test_tables_that_were_never_written_are_not_damaged(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "new"))
+    lake.ensure()
+    assert find_damage(lake) == []
+    assert len(TABLES) > len(DERIVED)
