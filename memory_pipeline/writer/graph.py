@@ -181,7 +181,7 @@ class GraphWriter:
                     raise InputError(f"{where}{error}; nothing was written") from None
                 edits.append(edit)
             self._lake.ensure()
-            self._lake.journal.append(edits)
+            self._lake.journal.append(self._lake.tombstones.forgotten().filter(edits))
         return [edit.id for edit in edits]
 
     @property

@@ -363,7 +363,7 @@ class DurableWriter:
                     raise InputError(f"{where}{error}; nothing was written") from None
                 events.append(event)
             self._lake.ensure()
-            self._lake.journal.append(events)
+            self._lake.journal.append(self._lake.tombstones.forgotten().filter(events))
         # Which memory a text was found to be of, if any, the fold has decided.
         top = self._state.snapshot()
         return [self._changed(event, top) for event in events]

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 class Receipt:
     """What a write put into the journal: ids of the messages, and the files that hold them.
 
-    `recalled` counts the messages that came with recalled memory in them, which was dropped.
+    `recalled` counts the messages that came with recalled memory in them, which was dropped; `forgotten` those of
+    somebody who was forgotten since they were said, which were dropped whole.
     """
 
     message_ids: tuple[str, ...]
     files: tuple[str, ...]
     recalled: int = 0
+    forgotten: int = 0
 
 
 class MemoryWriter(DurableWriter):
@@ -87,11 +89,13 @@ class MemoryWriter(DurableWriter):
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
-        if not messages:
-            return Receipt((), (), recalled)
+        taken = self._lake.tombstones.forgotten().filter(messages)
+        forgotten = len(messages) - len(taken)
+        if not taken:
+            return Receipt((), (), recalled, forgotten)
         self._lake.ensure()
-        files = self._lake.journal.append(self._known.without_known(messages))
-        return Receipt(tuple(message.id for message in messages), tuple(files), recalled)
+        files = self._lake.journal.append(self._known.without_known(taken))
+        return Receipt(tuple(message.id for message in taken), tuple(files), recalled, forgotten)
 
     def compact(
         self,
