@@ -22,7 +22,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
-from memory_pipeline.writer.known import landed_messages
+from memory_pipeline.writer.known import KnownMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -108,6 +108,7 @@ class _Ingest:
         self._default_scope = default_scope
         self._progress = progress
         self._batch: list[Message] = []
+        self._known = KnownMessages(lake, keeps=False)
         self._known_bad = lake.journal.set_aside_digests()
         self._accepted: list[str] = []
 
@@ -154,25 +155,25 @@ class _Ingest:
 
     def _write(self, batch: list[Message]) -> None:
         self._lake.ensure()
-        landed = {message.id: message for message in landed_messages(self._lake, {message.hour for message in batch})}
+        # Of several with one id, the first counts, whatever hour the others name.
         said: dict[tuple[Scope, str, str], Message] = {}
-        for message in batch:
-            # Of two in one batch with one id, the first counts, whatever hour the other names.
+        known = self._known.of(batch)
+        for message in (*known, *batch):
             said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
-        contradictions = [
-            m
-            for m in batch
-            if not landed.get(m.id, m).says_the_same_as(m)
-            or not said[m.scope, m.conversation_id, m.source_id or m.id].says_the_same_as(m)
-        ]
-        self.set_aside(
-            Rejection(same_id_other_content(m), f"conversation {m.conversation_id}", m.to_record())
-            for m in contradictions
-        )
-        refused = {id(message) for message in contradictions}
-        new = [message for message in batch if message.id not in landed and id(message) not in refused]
+        ids = {message.id for message in known}
+        new, contradictions = [], []
+        for message in batch:
+            first = said[message.scope, message.conversation_id, message.source_id or message.id]
+            if not first.says_the_same_as(message):
+                reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
+                contradictions.append(Rejection(reason, where, message.to_record()))
+            elif message.id not in ids:
+                new.append(message)
+        self.set_aside(contradictions)
         for group in _by_hours(new):
-            self.result.files += len(self._lake.journal.append(group))
+            for path in self._lake.journal.append(group):
+                self._known.add(path, group)
+                self.result.files += 1
         self.result.messages += len(new)
         self.result.known += len(batch) - len(new) - len(contradictions)
 
