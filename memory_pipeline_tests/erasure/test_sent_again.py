@@ -13,6 +13,7 @@ from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
@@ -104,3 +105,20 @@ def test_unreadable_lines_of_the_forgotten_in_pending_files_are_not_set_aside(tm
     made(lake, models)
     assert lake.storage.list("journal") == []
     assert_verified(lake, receipt)
+
+
+def test_a_file_of_which_some_hours_are_acknowledged_loses_what_is_forgotten(tmp_path: Path, models: Models) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    talk = conversation("Ask Bob.", "Ask Carl.", "Ask Bob again.", "Ask Dora.", name="Dora")
+    for number, message in enumerate(talk["messages"]):
+        message["timestamp"] = f"2024-01-15T{8 + number:02}:00:00Z"
+    write(lake, talk)
+    [file] = lake.journal.pending()
+    list(make(lake, models, Grain.WORKING, file.hours[:2]))
+    receipt = forget(lake, models, Subject.person("acme", ["Bob"]), NOW)
+    assert_verified(lake, receipt)
+    left = [message.content for file in lake.journal.pending() for message in lake.journal.read(file).messages]
+    assert sorted(left) == ["Ask Carl.", "Ask Dora."]
+    made(lake, models)
+    assert lake.storage.list("journal") == []
+    assert sorted(lake.tables.read(MESSAGES)["content"].to_pylist()) == ["Ask Carl.", "Ask Dora."]
