@@ -68,6 +68,10 @@ def ingest(
         )
         if result.recalled:
             click.echo(f"  recalled memory dropped from {result.recalled:,} messages: nobody has said it")
+        if result.forgotten:
+            click.echo(
+                f"  {result.forgotten:,} messages or records were forgotten since they were said, and are not taken"
+            )
         for rejection in result.rejected:
             click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)
         if result.rejections > len(result.rejected):

@@ -8,9 +8,8 @@ A conversation is a JSON object::
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}
 
 ``user_id``, ``tags``, and a message's ``id`` and ``name`` may be left out. A message without an id is identified by
-its conversation, role, name, time and text. Whoever sends a conversation again must send each message with the time it
-had: an id that was used before is recognised in its own hour, and anywhere in the journal, but once landed not in
-another hour.
+its conversation, role, name, time and text. A conversation that is sent again must have each message with the time it
+had: an id that was used before is refused with another time or text.
 
 Messages in the format of OpenAI's and LiteLLM's chat API are accepted as well
 (:mod:`memory_pipeline.domain.chat_messages`), given that each has its ``timestamp``.
@@ -272,7 +271,7 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
                 admission.check(message.sent_at)
                 known = accepted.setdefault(message.source_id or message.id, message)
                 if not known.says_the_same_as(message):
-                    raise InputError(same_id_other_content(message))
+                    raise InputError(same_id_other_content(message, known))
                 recalled += message.content != part["content"]
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
@@ -288,12 +287,15 @@ def alone(conversation: Mapping[str, object], record: object) -> dict[str, objec
     return {name: conversation[name] for name in _HEADER if name in conversation} | {"messages": [record]}
 
 
-def same_id_other_content(message: Message) -> str:
-    """Say that a message's id is taken by another text."""
-    return (
-        f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was already used "
-        "for other content; what was said cannot be changed, give the new message a new id"
-    )
+def same_id_other_content(message: Message, known: Message) -> str:
+    """Say that a message's id is taken by a known message, which says something else or at another time."""
+    own = f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)}"
+    if (message.role, message.name, message.content) == (known.role, known.name, known.content):
+        return (
+            f"{own} was already sent with the time {known.sent_at.isoformat()}, not {message.sent_at.isoformat()}; "
+            "send a message again with the time that it had, and give a new message a new id"
+        )
+    return f"{own} was already used for other content; what was said cannot be changed, give the new message a new id"
 
 
 def _role(value: object) -> Role:

@@ -25,7 +25,7 @@ from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
 #: Most names of one person, ids included.
@@ -224,9 +224,10 @@ class Forgotten:
         """Tell whether anything is forgotten at all."""
         return bool(self._marks)
 
-    def concerns(self, workspace_id: str) -> bool:
-        """Tell whether anything of a workspace is forgotten."""
-        return workspace_id in self._marks
+    @property
+    def workspaces(self) -> Collection[str]:
+        """The workspaces of which anything is forgotten."""
+        return self._marks.keys()
 
     def covers(self, record: Message | Edit | MemoryEvent) -> bool:
         """Tell whether a message, an edit or an event is forgotten: it matches, and is not from after the forgetting.

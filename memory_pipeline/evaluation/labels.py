@@ -143,8 +143,9 @@ def _messages(
                 raise InputError(f"{where}, {rejection.where}: {rejection.reason}")
             set_aside.append(SetAside(f"{where}, {rejection.where}", _content(rejection.record), rejection.reason))
         for message in accepted:
-            if not messages.setdefault(message.id, message).says_the_same_as(message):
-                reason = same_id_other_content(message)
+            first = messages.setdefault(message.id, message)
+            if not first.says_the_same_as(message):
+                reason = same_id_other_content(message, first)
                 set_aside.append(SetAside(f"{where}, turn {message.turn + 1}", message.content, reason))
     return messages, set_aside
 

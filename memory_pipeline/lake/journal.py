@@ -162,8 +162,9 @@ class Journal:
         """
         events: list[MemoryEvent] = []
         found = Contents([], [], [], events)
-        wanted = set(file.hours if hours is None else hours)
-        skipped = {hour.key.encode() for hour in file.hours if hour not in wanted}
+        own = set(file.hours)
+        wanted = own if hours is None else own.intersection(hours)
+        skipped = {hour.key.encode() for hour in own - wanted}
         data = b"" if self._is_link(file.path) else self._storage.read(file.path) or b""
         for number, line in enumerate(data.splitlines(), start=1):
             if not line.strip():
@@ -174,7 +175,7 @@ class Journal:
             try:
                 record = parse_json(line)
                 parsed = _parsed(record)
-                if parsed.scope != file.scope or parsed.hour not in file.hours:
+                if parsed.scope != file.scope or parsed.hour not in own:
                     raise InputError(f"a record of {parsed.scope} and {parsed.hour} stands in a file of another")
             except NothingSaidError:
                 continue  # nothing but recalled memory
@@ -201,14 +202,14 @@ class Journal:
             files: any pending files.
             hours: those that are acknowledged; all if not given.
         """
-        done = {file for file in files if hours is None or all(hour in hours for hour in file.pending_hours)}
+        made = None if hours is None else frozenset(hours)
+        done = {file for file in files if made is None or made.issuperset(file.pending_hours)}
         for file in files:
-            if hours is not None and file not in done:
-                for first, last in _spans(file.hours, hours):
+            if made is not None and file not in done:
+                for first, last in _spans(file.hours, made):
+                    path = f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done"
                     # One that a power cut loses is written again when the hours are made again.
-                    self._storage.create(
-                        f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done", b"", durable=False
-                    )
+                    self._storage.create(path, b"", durable=False)
         scopes = {file.scope for file in files if len(file.hours) > 1}
         for scope in scopes:
             spans = _acknowledged(self._list(_folder(scope)))

@@ -275,6 +275,17 @@ class VectorIndex:
         """Return what the rows of an agent's table that pass rest on, each once."""
         return self._loop.run(self._messages(scope, grain, where))
 
+    def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the keys of the hours in which an agent's conversations have facts, of those that have some."""
+        where = Filter(conversation_id=next(iter(conversations))).sql() if len(conversations) == 1 else None
+        rows = self._loop.run(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
+        if not rows.num_rows:
+            return {}
+        wanted = pa.array(sorted(conversations), pa.string())
+        found = rows.filter(pc.is_in(rows["conversation_id"], wanted)).group_by("conversation_id")
+        listed = found.aggregate([("period", "distinct")]).to_pylist()
+        return {row["conversation_id"]: frozenset(row["period_distinct"]) for row in listed}
+
     def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
         """Remove rows of agents' tables, from the disk too. A table that is left empty is dropped.
 

@@ -10,6 +10,7 @@ from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.journal import Contents
 
@@ -70,7 +71,13 @@ def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | 
 
     for file, held in contents.items():
         begins = lake.calendar.bounds(file.hours[0])[0]
-        rejected = [one for one in held.rejected if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])]
+        owner = {"workspace_id": file.scope.workspace_id, "agent_id": file.scope.agent_id}
+        rejected = [
+            one
+            for one in held.rejected
+            if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])
+            and not is_forgotten(forgotten, one.record, owner, begins)
+        ]
         admitted.contents[file] = (
             Contents(
                 taken_of(held.messages),

@@ -93,5 +93,5 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
         first = kept.setdefault(message.id, message)
         if not first.says_the_same_as(message):
             where = f"conversation {message.conversation_id}"
-            contradictions.append(Rejection(same_id_other_content(message), where, message.to_record()))
+            contradictions.append(Rejection(same_id_other_content(message, first), where, message.to_record()))
     return list(kept.values()), contradictions

@@ -21,9 +21,10 @@ from memory_pipeline.domain.conversations import (
 )
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
+from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
-from memory_pipeline.writer.known import landed_messages
+from memory_pipeline.writer.known import KnownMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,7 @@ class Ingestion:
         messages: messages written to the journal.
         known: messages that memory holds already, and that were not written again.
         recalled: messages that came with recalled memory in them, which was dropped.
+        forgotten: messages and unreadable records that were dropped: somebody was forgotten since they were said.
         files: journal files written.
         rejections: records set aside.
         rejected: the first of them, with their reasons.
@@ -59,6 +61,7 @@ class Ingestion:
     messages: int = 0
     known: int = 0
     recalled: int = 0
+    forgotten: int = 0
     files: int = 0
     rejections: int = 0
     rejected: list[Rejection] = field(default_factory=list)
@@ -93,67 +96,93 @@ def ingest_file(
     Raises:
         InputError: the file cannot be opened.
     """
-    result = Ingestion()
-    batch: list[Message] = []
-    accepted: list[str] = []
-    known_bad = lake.journal.set_aside_digests()
-
-    def flush() -> None:
-        if batch:
-            lake.ensure(min(message.sent_at for message in batch))
-            landed = {message.id: message for message in landed_messages(lake, {message.hour for message in batch})}
-            said: dict[tuple[Scope, str, str], Message] = {}
-            for message in batch:
-                # Of two in one batch with one id, the first counts, whatever hour the other names.
-                said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
-            contradictions = [
-                m
-                for m in batch
-                if not landed.get(m.id, m).says_the_same_as(m)
-                or not said[m.scope, m.conversation_id, m.source_id or m.id].says_the_same_as(m)
-            ]
-            set_aside(
-                Rejection(same_id_other_content(m), f"conversation {m.conversation_id}", m.to_record())
-                for m in contradictions
-            )
-            refused = {id(message) for message in contradictions}
-            new = [message for message in batch if message.id not in landed and id(message) not in refused]
-            for group in _by_hours(new):
-                result.files += len(lake.journal.append(group))
-            result.messages += len(new)
-            result.known += len(batch) - len(new) - len(contradictions)
-            batch.clear()
-            progress(result)
-        if accepted:
-            # What was set aside before, under another setting say, has now been accepted.
-            lake.journal.release(accepted)
-            accepted.clear()
-
-    def set_aside(found: Iterable[Rejection]) -> None:
-        rejections = list(found)
-        lake.ensure()
-        lake.journal.set_aside(one for one in rejections if digest(one.record) not in known_bad)
-        result.rejections += len(rejections)
-        result.rejected += rejections[: _SHOWN - len(result.rejected)]
-
+    ingest = _Ingest(lake, default_scope or {}, progress)
     for where, record in _records(path):
         if isinstance(record, Rejection):
-            set_aside([record])
-            continue
-        conversation = {**(default_scope or {}), **record} if isinstance(record, Mapping) else record
+            ingest.set_aside([record])
+        else:
+            ingest.take(where, record, admission)
+    ingest.flush()
+    return ingest.result
+
+
+class _Ingest:
+    """Takes records one after the other, and writes what is accepted of them in batches."""
+
+    def __init__(self, lake: Lake, default_scope: Mapping[str, str], progress: Callable[[Ingestion], None]) -> None:
+        self.result = Ingestion()
+        self._lake = lake
+        self._default_scope = default_scope
+        self._progress = progress
+        self._batch: list[Message] = []
+        self._known = KnownMessages(lake, keeps=False)
+        self._known_bad = lake.journal.set_aside_digests()
+        self._accepted: list[str] = []
+
+    def take(self, where: str, record: object, admission: Admission) -> None:
+        """Take a record that stands somewhere in a file: a conversation, or what should be one."""
+        result = self.result
+        conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
         messages, found, recalled = read_messages(conversation, admission)
-        batch += messages
+        self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
         _count_ignored(record, result.ignored_keys)
         if found:
-            set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
-        if known_bad and (messages or recalled):
-            accepted += known_bad & _parts(conversation, found)
-        if len(batch) >= _BATCH:
-            flush()
-    flush()
-    return result
+            self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
+        if self._known_bad and (messages or recalled):
+            self._accepted += self._known_bad & _parts(conversation, found)
+        if len(self._batch) >= _BATCH:
+            self.flush()
+
+    def set_aside(self, found: Iterable[Rejection]) -> None:
+        """Set aside records that are not accepted, but for those of somebody who was forgotten."""
+        offered = list(found)
+        forgotten = self._lake.tombstones.forgotten()
+        rejections = [one for one in offered if not is_forgotten(forgotten, one.record, self._default_scope)]
+        self.result.forgotten += len(offered) - len(rejections)
+        if rejections:
+            self._lake.ensure()
+            self._lake.journal.set_aside(one for one in rejections if digest(one.record) not in self._known_bad)
+        self.result.rejections += len(rejections)
+        self.result.rejected += rejections[: _SHOWN - len(self.result.rejected)]
+
+    def flush(self) -> None:
+        """Write what was accepted."""
+        if self._batch:
+            batch = self._lake.tombstones.forgotten().filter(self._batch)
+            self.result.forgotten += len(self._batch) - len(batch)
+            self._batch.clear()
+            self._write(batch)
+            self._progress(self.result)
+        if self._accepted:
+            # What was set aside before, under another setting say, has now been accepted.
+            self._lake.journal.release(self._accepted)
+            self._accepted.clear()
+
+    def _write(self, batch: list[Message]) -> None:
+        self._lake.ensure(min((message.sent_at for message in batch), default=None))
+        # Of several with one id, the first counts, whatever hour the others name.
+        said: dict[tuple[Scope, str, str], Message] = {}
+        known = self._known.of(batch)
+        for message in (*known, *batch):
+            said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
+        ids = {message.id for message in known}
+        new, contradictions = [], []
+        for message in batch:
+            first = said[message.scope, message.conversation_id, message.source_id or message.id]
+            if not first.says_the_same_as(message):
+                reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
+                contradictions.append(Rejection(reason, where, message.to_record()))
+            elif message.id not in ids:
+                new.append(message)
+        self.set_aside(contradictions)
+        for group in _by_hours(new):
+            for path in self._lake.journal.append(group):
+                self._known.add(path, group)
+                self.result.files += 1
+        self.result.messages += len(new)
+        self.result.known += len(batch) - len(new) - len(contradictions)
 
 
 def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:

@@ -180,8 +180,9 @@ class GraphWriter:
                     where = f"change {place}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 edits.append(edit)
-            self._lake.ensure(min((edit.event_at for edit in edits), default=None))
-            self._lake.journal.append(edits)
+            taken = self._lake.tombstones.forgotten().filter(edits)
+            self._lake.ensure(min((edit.event_at for edit in taken), default=None))
+            self._lake.journal.append(taken)
         return [edit.id for edit in edits]
 
     @property

@@ -361,8 +361,9 @@ class DurableWriter:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 events.append(event)
-            self._lake.ensure(min(event.event_at for event in events))
-            self._lake.journal.append(events)
+            taken = self._lake.tombstones.forgotten().filter(events)
+            self._lake.ensure(min((event.event_at for event in taken), default=None))
+            self._lake.journal.append(taken)
         # Which memory a text was found to be of, if any, the fold has decided.
         top = self._state.snapshot()
         return [self._changed(event, top) for event in events]

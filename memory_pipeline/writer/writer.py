@@ -14,7 +14,7 @@ from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
-from memory_pipeline.writer.known import landed_messages
+from memory_pipeline.writer.known import KnownMessages
 from memory_pipeline.writer.memories import DurableWriter
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 class Receipt:
     """What a write put into the journal: ids of the messages, and the files that hold them.
 
-    `recalled` counts the messages that came with recalled memory in them, which was dropped.
+    `recalled` counts the messages that came with recalled memory in them, which was dropped; `forgotten` those of
+    somebody who was forgotten since they were said, which were dropped whole.
     """
 
     message_ids: tuple[str, ...]
     files: tuple[str, ...]
     recalled: int = 0
+    forgotten: int = 0
 
 
 class MemoryWriter(DurableWriter):
@@ -44,7 +46,7 @@ class MemoryWriter(DurableWriter):
 
     def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
         super().__init__(lake, scope, start)
-        self._known = _KnownMessages(lake, scope)
+        self._known = KnownMessages(lake, keeps=True)
 
     @classmethod
     def open(
@@ -93,11 +95,16 @@ class MemoryWriter(DurableWriter):
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
-        if not messages:
-            return Receipt((), (), recalled)
-        self._lake.ensure(min(message.sent_at for message in messages))
-        files = self._lake.journal.append(self._known.without_known(messages))
-        return Receipt(tuple(message.id for message in messages), tuple(files), recalled)
+        taken = self._lake.tombstones.forgotten().filter(messages)
+        forgotten = len(messages) - len(taken)
+        if not taken:
+            return Receipt((), (), recalled, forgotten)
+        self._lake.ensure(min(message.sent_at for message in taken))
+        new = _without_known(taken, self._known.of(taken))
+        files = self._lake.journal.append(new)
+        for path in files:
+            self._known.add(path, new)
+        return Receipt(tuple(message.id for message in taken), tuple(files), recalled, forgotten)
 
     def compact(
         self,
@@ -164,28 +171,16 @@ class MemoryWriter(DurableWriter):
         return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
 
 
-class _KnownMessages:
-    """Looks up what one agent has said already: in its pending journal files, and in the hours that a write touches."""
+def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:
+    """Return the messages that are new; those that are known already need not be written again.
 
-    def __init__(self, lake: Lake, scope: Scope) -> None:
-        self._lake = lake
-        self._scope = scope
-        self._pending: dict[str, list[Message]] = {}
-
-    def without_known(self, messages: list[Message]) -> list[Message]:
-        """Return the messages that are new; those that are known already need not be written again.
-
-        Raises:
-            InputError: one of `messages` has the id of a known one and says something else.
-        """
-        files = self._lake.journal.pending(self._scope)
-        self._pending = {file.path: self._pending.get(file.path) or self._lake.journal.read(file)[0] for file in files}
-        known = [message for held in self._pending.values() for message in held]
-        known += landed_messages(self._lake, {message.hour for message in messages}, self._scope)
-        said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
-        for message in known:
-            new = said.get((message.conversation_id, message.source_id or ""))
-            if new is not None and not new.says_the_same_as(message):
-                raise InputError(f"{same_id_other_content(new)}; nothing was written")
-        ids = {message.id for message in known}
-        return [message for message in messages if message.id not in ids]
+    Raises:
+        InputError: one of `messages` has the id of a known one and says something else.
+    """
+    said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
+    for message in known:
+        new = said.get((message.conversation_id, message.source_id or ""))
+        if new is not None and not new.says_the_same_as(message):
+            raise InputError(f"{same_id_other_content(new, message)}; nothing was written")
+    ids = {message.id for message in known}
+    return [message for message in messages if message.id not in ids]

@@ -285,7 +285,7 @@ def _tell_elsewhere(root: str) -> None:
 
     tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
     make_hours(root, default_models())
-    tell(root, talk("elsewhere", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
+    tell(root, talk("elsewhere again", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
 
 
 def test_what_another_process_does_is_seen_by_the_next_search(root: str, models: Models) -> None:

@@ -15,6 +15,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.journal import Contents, Journal, JournalFile
 from memory_pipeline.lake.rows import rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.storage import Storage
@@ -77,8 +78,9 @@ def test_jsonl_has_a_conversation_a_line(lake: Lake) -> None:
 def test_json_has_one_conversation_or_a_list(lake: Lake, name: str, indent: int | None) -> None:
     one, two = conversation(message("one")), conversation(message("two"))
     assert ingest(lake, json.dumps(one, indent=indent), name).messages == 1
-    assert ingest(lake, "\n " + json.dumps([one, two], indent=indent), name).messages == 2
-    assert pending(lake) == ["one", "one", "two"]
+    both = ingest(lake, "\n " + json.dumps([one, two], indent=indent), name)
+    assert (both.messages, both.known) == (1, 1)
+    assert pending(lake) == ["one", "two"]
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.txt", "in"])
@@ -343,6 +345,45 @@ def test_an_id_that_has_landed_cannot_be_used_for_something_else(lake: Lake) -> 
     assert "message id 'm1' of conversation 'call' was already used for other content" in rejection.reason
 
 
+@pytest.mark.parametrize("lands", [True, False])
+def test_an_id_of_another_hour_cannot_be_used_for_something_else(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    """Neither one that has landed nor one that is pending, of an earlier file or of an earlier batch of the same."""
+    ingest(lake, [conversation(message("one", id="m1"), message("tool says", id="t1", role="tool"))])
+    if lands:
+        run(lake)
+    monkeypatch.setattr(files, "_BATCH", 1)
+    later = [message("other", id="m1"), message("one", id="m1"), message("two", id="m2"), message("2", id="t1")]
+    result = ingest(lake, [conversation(each | {"timestamp": "2024-03-01T09:00:00Z"}) for each in later])
+    assert (result.messages, result.known, result.rejections) == (1, 0, 3)
+    reasons = [each.reason.partition(" of conversation 'call' was already ") for each in result.rejected]
+    assert [(first, last[:9]) for first, _, last in reasons] == [
+        ("message id 'm1'", "used for "),
+        ("message id 'm1'", "sent with"),
+        ("message id 't1'", "used for "),
+    ]
+    again = ingest(lake, [conversation(message("three", id="m2", timestamp="2024-03-01T10:00:00Z"))])
+    assert (again.messages, again.rejections) == (0, 1)
+    elsewhere = conversation(message("other", id="m1"), conversation_id="another call")
+    assert ingest(lake, [elsewhere]).messages == 1
+
+
+def test_files_that_are_pending_are_read_once_for_many_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest(lake, [conversation(message("one", id="m1"))])
+    read = Journal.read
+    reads = list[str]()
+
+    def noted(self: Journal, file: JournalFile, hours: Any = None) -> Contents:
+        reads.append(file.path)
+        return read(self, file, hours)
+
+    monkeypatch.setattr(Journal, "read", noted)
+    monkeypatch.setattr(files, "_BATCH", 1)
+    ingest(lake, [conversation(message(f"{number}", id=f"n{number}")) for number in range(10)])
+    assert len(reads) == 1
+
+
 def test_a_record_is_quarantined_once_however_often_it_comes(lake: Lake) -> None:
     bad = [conversation(message(role="robot")), conversation(agent_id="../x")]
     assert ingest(lake, [*bad, *bad]).rejections == 4
@@ -355,7 +396,7 @@ def test_an_earlier_start_releases_what_was_too_old(lake: Lake) -> None:
     records = [conversation(message("new"), old, message("bad", role="robot"))]
     assert ingest(lake, records).rejections == 2
     result = ingest(lake, records, admission=Admission(date(2018, 1, 1), NOW))
-    assert (result.messages, result.rejections) == (2, 1)
+    assert (result.messages, result.known, result.rejections) == (1, 1, 1)
     assert [rejection.reason[:11] for rejection in lake.journal.quarantined()] == ["role 'robot"]
     run(lake)
     assert sorted(each.content for each in rows_to_messages(lake.tables.read(MESSAGES))) == ["new", "old"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
@@ -318,7 +320,7 @@ ELSEWHEN = {"timestamp": "2024-02-20T10:00:00Z"}
 class TestAnIdIsUsedForSomethingElse:
     """What was said cannot be changed: the second use of an id is refused, and names the id."""
 
-    MATCH = "message id 'm1' of conversation 'call' was already used for other content"
+    MATCH = "message id 'm1' of conversation 'call' was already (used for other content|sent with the time)"
 
     def test_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         with pytest.raises(InputError, match=self.MATCH):
@@ -332,18 +334,39 @@ class TestAnIdIsUsedForSomethingElse:
                 write(one, message("new", id="m2"), message(id="m1") | reuse)
         assert contents(root) == ["I moved to Porto."]
 
-    def test_after_the_first_has_landed(
-        self, writer: MemoryWriter, root: str, reuse: Record, request: pytest.FixtureRequest
-    ) -> None:
-        if reuse is ELSEWHEN:
-            mark = pytest.mark.xfail(reason="only the hours of the new messages are looked up", strict=True)
-            request.node.add_marker(mark)
+    def test_after_the_first_has_landed(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         write(writer, message(id="m1"))
         run(root)
         for one in (writer, open_writer(root)):
             with pytest.raises(InputError, match=self.MATCH):
                 write(one, message(id="m1") | reuse)
         assert contents(root) == []
+
+
+def test_an_index_that_cannot_be_read_keeps_nobody_from_writing(writer: MemoryWriter, root: str) -> None:
+    write(writer, message(id="m1"))
+    run(root)
+    for file in Path(root, "vectordb").rglob("*.manifest"):
+        file.write_bytes(b"")
+    assert write(open_writer(root), message("Hello.", id="m2")).files
+
+
+def test_many_turns_of_a_conversation_search_the_index_once(
+    writer: MemoryWriter, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(writer, message(id="m1"))
+    run(root)
+    search = VectorIndex.hours_of
+    searched = list[Scope]()
+
+    def noted(self: VectorIndex, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
+        searched.append(scope)
+        return search(self, scope, conversations)
+
+    monkeypatch.setattr(VectorIndex, "hours_of", noted)
+    for number in range(5):
+        write(writer, message(f"Turn {number}.", id=f"n{number}"))
+    assert len(searched) == 1
 
 
 def test_the_same_again_is_no_contradiction_before_and_after_landing(writer: MemoryWriter, root: str) -> None:

@@ -1,0 +1,88 @@
+"""Records that could not be read or accepted: whether they are of somebody who is forgotten, as far as they tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from memory_pipeline.domain.erasure import Forgotten
+
+_NAMES = ("workspace_id", "agent_id")
+_ID = r"""["']?{}["']?\s*[:=]\s*["']?([\w.-]+)"""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
+#: In place of an agent that a record does not tell. It still is of a workspace that forgets a person.
+_NOBODY = "x" * 100
+#: In place of a time that a record does not tell.
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
+
+
+def is_forgotten(
+    forgotten: Forgotten, record: object, default: Mapping[str, str], default_at: datetime = _ALWAYS
+) -> bool:
+    """Tell whether a record that could not be read or accepted is of somebody who is forgotten.
+
+    A record that does not tell its workspace may be of any, and one that does not tell its time counts as said before.
+
+    Args:
+        forgotten: what is.
+        record: a JSON value, or the text of what is none.
+        default: ``workspace_id`` and ``agent_id`` where the record does not tell them.
+        default_at: when it was said, where the record does not tell.
+    """
+    if not forgotten:
+        return False
+    if isinstance(record, Mapping):
+        texts, at = list(_texts(record)), _said_at(record, default_at)
+        told = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
+        ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
+    else:
+        text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
+        texts, at = [text], default_at
+        told = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
+        ids = _QUOTED.findall(text)
+    workspaces, agents = (told.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
+    for scope in _scopes(workspaces or forgotten.workspaces, agents):
+        if forgotten.reaches(scope, at, texts=texts):
+            return True
+        if any(forgotten.reaches(scope, at, conversation_id=one, user_id=one) for one in set(ids)):
+            return True
+    return False
+
+
+def _scopes(workspaces: Iterable[str], agents: Sequence[str]) -> Iterator[Scope]:
+    for workspace_id in set(workspaces):
+        for agent_id in {*agents, _NOBODY}:
+            try:
+                yield Scope(workspace_id, agent_id)
+            except InputError:
+                continue
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for item in value:
+            yield from _texts(item)
+
+
+def _said_at(record: Mapping[str, object], default: datetime) -> datetime:
+    """Return when the first message of a record was said; a message that was set aside by itself is a record, too."""
+    messages = record.get("messages", [record])
+    try:
+        return min(timestamp_of("timestamp", message.get("timestamp")) for message in messages)  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):  # it has no messages, or one that is none or has no such time
+        return default

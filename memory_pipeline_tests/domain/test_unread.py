@@ -1,0 +1,78 @@
+"""Records that could not be read, and whom they are of."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone
+from memory_pipeline.domain.unread import is_forgotten
+
+AT = datetime(2024, 6, 1, tzinfo=UTC)
+OWN = {"workspace_id": "acme", "agent_id": "support"}
+MESSAGE = {"role": "robot", "content": "Ask Anna Lima.", "timestamp": "2024-01-15T08:00:00Z"}
+RECORD: dict[str, Any] = {**OWN, "conversation_id": "c1", "user_id": "u-9", "messages": [MESSAGE]}
+SUBJECTS = {
+    "agent": Subject.agent(Scope("acme", "support")),
+    "conversation": Subject.conversation(Scope("acme", "support"), "c1"),
+    "person": Subject.person("acme", ["Anna Lima"]),
+    "user": Subject.person("acme", ["u-9"]),
+    "user of an agent": Subject.person("acme", ["u-9"], "support"),
+}
+
+
+def forgotten(subject: Subject) -> Forgotten:
+    return Forgotten(Tombstone.of(subject, AT, "0" * 32))
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_record_is_known_as_json_as_text_and_cut_off(name: str) -> None:
+    what = forgotten(SUBJECTS[name])
+    for record in (RECORD, json.dumps(RECORD), json.dumps(RECORD)[:-3], json.dumps([RECORD]), [RECORD], [1, RECORD]):
+        assert is_forgotten(what, record, {})
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_others_are_not_meant(name: str) -> None:
+    what = forgotten(SUBJECTS[name])
+    other: dict[str, Any] = {
+        "messages": [MESSAGE | {"content": "Ask Annabel."}],
+        "conversation_id": "c2",
+        "user_id": "u-8",
+    }
+    for record in (
+        RECORD | {"workspace_id": "other"},
+        RECORD | other | {"agent_id": "sales"},
+        RECORD | {"workspace_id": "../x"},
+        {},
+        None,
+        5,
+        "cut off",
+    ):
+        assert not is_forgotten(what, record, {})
+        assert not is_forgotten(what, json.dumps(record), {})
+    assert is_forgotten(what, RECORD | other, {}) is (name == "agent")
+    assert not is_forgotten(Forgotten(), RECORD, OWN)
+
+
+def test_the_scope_of_the_command_line_counts_where_a_record_has_none() -> None:
+    for name, subject in SUBJECTS.items():
+        bare = {key: value for key, value in RECORD.items() if key not in OWN}
+        assert is_forgotten(forgotten(subject), bare, OWN)
+        assert is_forgotten(forgotten(subject), json.dumps(bare)[:-1], OWN)
+        assert not is_forgotten(forgotten(subject), bare, {"workspace_id": "other", "agent_id": "support"}), name
+
+
+@pytest.mark.parametrize("timestamp", [None, "soon", "2024-06-01T00:00:00Z"])
+def test_what_tells_no_later_time_was_said_before(timestamp: str | None) -> None:
+    what = forgotten(SUBJECTS["person"])
+    assert is_forgotten(what, RECORD | {"messages": [MESSAGE | {"timestamp": timestamp}]}, {})
+    assert is_forgotten(what, RECORD | {"messages": None}, {}) is False, "nobody is named in it"
+    assert is_forgotten(what, RECORD | {"messages": ["Anna Lima"]}, {})
+    later = [MESSAGE | {"timestamp": "2024-06-01T00:00:01Z"}]
+    assert not is_forgotten(what, RECORD | {"messages": later}, {})
+    assert is_forgotten(what, RECORD | {"messages": [*later, MESSAGE]}, {})
