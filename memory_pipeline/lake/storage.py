@@ -236,7 +236,7 @@ class Storage:
             new: gets the folders that were made for it.
 
         Raises:
-            FileNotFoundError: others kept removing the folder.
+            LakeError: the folder cannot be made, or others kept removing it.
         """
         for look in range(_LOOKS):
             try:
@@ -246,9 +246,9 @@ class Storage:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
             except FileExistsError as error:  # of a folder: a file is in its place
                 raise disk_error(error, str(path.parent)) or error from error
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 if look == _LOOKS - 1:
-                    raise
+                    raise disk_error(error, str(path.parent)) or error from error
                 continue
             file = os.fdopen(descriptor, "wb")
             if self._group is not None:
