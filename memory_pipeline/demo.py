@@ -90,7 +90,7 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
 
     say(f"\n5. What it knows of {_SOMEBODY}, and since when")
     facts = reader.graph.facts_about(_SOMEBODY)
-    say("\n".join(f"   {fact}" for fact in facts))
+    say("\n".join(f"   {fact.line}" for fact in facts))
 
     say("\n6. What it keeps for good: the hot index, ready for a system prompt")
     hot = reader.hot_index()

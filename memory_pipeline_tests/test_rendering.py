@@ -63,7 +63,7 @@ def lines_of(statuses: list[GrainStatus], quarantined: list[str] | None = None) 
 
 
 def test_a_hit_as_a_line() -> None:
-    assert str(FACT) == "[2024-01-15] Anna: I moved to Porto."
+    assert str(FACT) == "⁍ [2024-01-15] Anna: I moved to Porto."
 
 
 def test_a_fact_on_two_lines() -> None:

@@ -199,7 +199,7 @@ def _show(found: Facts, what: str, *, as_json: bool) -> None:
         click.echo(to_json({"total": found.total, "facts": found}))
         return
     for fact in found:
-        click.echo(plain(str(fact)))
+        click.echo(plain(fact.line))
     _tell_rest(found, found.total, what)
 
 

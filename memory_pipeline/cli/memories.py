@@ -183,7 +183,7 @@ def search(
         if one.warning:
             click.echo(f"    take care: {one.warning}")
         for fact in one.facts:
-            click.echo(plain(f"    {_one_line(str(fact))}"))
+            click.echo(plain(f"    {_one_line(fact.line)}"))
     if not found:
         click.echo("nothing is kept that fits", err=True)
 

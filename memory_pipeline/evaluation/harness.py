@@ -144,7 +144,7 @@ def turns_of(hits: Iterable[Hit]) -> tuple[str, ...]:
 def within(tokens: int, hits: Iterable[Hit]) -> Iterator[Hit]:
     """Yield hits, in order, as long as their lines together have at most `tokens` tokens."""
     for hit in hits:
-        tokens -= count_tokens(str(hit))
+        tokens -= count_tokens(hit.line)
         if tokens < 0:
             return
         yield hit

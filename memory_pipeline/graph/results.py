@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.recalled import mark_lines
 from memory_pipeline.domain.triples import Triple
 
 if TYPE_CHECKING:
@@ -25,10 +26,15 @@ class GraphFact(Triple):
     until: date | None = None
     score: float = 0.0
 
-    def __str__(self) -> str:
-        """Return it as a line: ``Anna lives_in Porto (since 2024-01-15)``."""
+    @property
+    def line(self) -> str:
+        """Its terms with its dates: ``Anna lives_in Porto (since 2024-01-15)``."""
         when = f"since {self.since}" if self.until is None else f"{self.since} to {self.until}"
         return f"{self.source} {self.label} {self.target} ({when})"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled: ``⁍ Anna lives_in Porto (since 2024-01-15)``."""
+        return mark_lines(self.line)
 
 
 class Facts(list[GraphFact]):

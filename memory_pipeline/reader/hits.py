@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from memory_pipeline.domain.recalled import mark_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date, datetime
@@ -44,9 +46,14 @@ class Hit:
     score: float
     parts: Mapping[str, float] | None = None
 
-    def __str__(self) -> str:
-        """Return the hit as a line: ``[2024-01-15] Anna: I moved to Porto.``."""
+    @property
+    def line(self) -> str:
+        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``."""
         return f"[{self.date}] {self.content}"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled: ``⁍ [2024-01-15] Anna: I moved to Porto.``."""
+        return mark_lines(self.line)
 
 
 class Hits(list[Hit]):

@@ -165,7 +165,7 @@ def memory_parts(recollection: Recollection, most: int) -> list[Part]:
         Part(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
             item.id,
-            compact(str(replace(item, warning=None))),
+            compact(replace(item, warning=None).line),
             compact(item.content),
             frozenset(item.source_ids),
             warning=item.warning,
@@ -193,7 +193,7 @@ def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
 def graph_parts(facts: Iterable[GraphFact]) -> list[Part]:
     """Return facts of the graph as parts."""
     return [
-        Part(Source.GRAPH, fact.id, str(fact), f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence))
+        Part(Source.GRAPH, fact.id, fact.line, f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence))
         for fact in facts
     ]
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN
-from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.domain.recalled import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 from memory_pipeline.domain.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
@@ -25,11 +25,11 @@ class Source(StrEnum):
 
 #: What stands above the parts of each source.
 _HEADINGS: Final = {
-    Source.DURABLE: "What to keep in mind:",
-    Source.GRAPH: "Known facts:",
-    Source.MEMORY: "Said before:",
-    Source.SUMMARY: "From summaries of longer times:",
-    Source.DOCUMENT: "From documents:",
+    Source.DURABLE: f"{LINE}What to keep in mind:",
+    Source.GRAPH: f"{LINE}Known facts:",
+    Source.MEMORY: f"{LINE}Said before:",
+    Source.SUMMARY: f"{LINE}From summaries of longer times:",
+    Source.DOCUMENT: f"{LINE}From documents:",
 }
 _CUT: Final = "…"
 #: Of a part that is cut, so many characters of what it says are left at least.
@@ -96,7 +96,7 @@ class Part:
     def lines(self) -> str:
         """The text as an item of a list."""
         shown = f"{self.text} ({self.warning})" if self.warning else self.text
-        return "- " + "\n  ".join(line for line in shown.splitlines() if line.strip())
+        return mark_lines("\n  ".join(line for line in shown.splitlines() if line.strip()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def cut_to(part: Part, size: int) -> Part | None:
     if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
     beside = len(f" ({part.warning})".encode()) if part.warning else 0
-    room = max(size - len("- \n") - len(_CUT.encode()) - beside, 0)
+    room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - beside, 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
     # Lines that go on are indented: what that adds is not known before.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:

@@ -18,6 +18,7 @@ import numpy as np
 from memory_pipeline.domain.durable.freshness import warning
 from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.ranking import Question
+from memory_pipeline.domain.recalled import mark_lines
 from memory_pipeline.domain.triples import name_key
 from memory_pipeline.durable import DurableMemories
 from memory_pipeline.durable.memories import HEADERS
@@ -65,9 +66,10 @@ class RecalledMemory:
     facts: tuple[GraphFact, ...] = ()
 
     def __str__(self) -> str:
-        """Return what it says with its warning, and a line for each fact."""
+        """Return what it says with its warning, and a line for each fact, all marked as recalled."""
         note = f"; {self.warning}" if self.warning else ""
-        return "\n".join([f"{self.memory.content} ({self.memory.kind}{note})", *(f"  {fact}" for fact in self.facts)])
+        said = f"{self.memory.content} ({self.memory.kind}{note})"
+        return mark_lines("\n".join([said, *(f"  {fact.line}" for fact in self.facts)]))
 
 
 class ReaderMemories(DurableMemories):

@@ -30,6 +30,7 @@ from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.recalled import mark_lines
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
@@ -103,9 +104,14 @@ class Recalled:
         source = "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
         return "; ".join(part for part in (source, self.warning) if part)
 
-    def __str__(self) -> str:
-        """Return it as a line with its date and where it comes from."""
+    @property
+    def line(self) -> str:
+        """Its text with its date and where it comes from."""
         return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled."""
+        return mark_lines(self.line)
 
 
 class Recollection(list[Recalled]):

@@ -311,7 +311,7 @@ def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _Found:
         "source_ids": list(fact.evidence),
     }
     score = fact.score if is_scored else None
-    return _Found(fact.id, GRAPH, str(fact), values, fact.valid_from, fact.updated_at, score)
+    return _Found(fact.id, GRAPH, fact.line, values, fact.valid_from, fact.updated_at, score)
 
 
 def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

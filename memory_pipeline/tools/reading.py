@@ -141,7 +141,7 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     room = access.max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - 200
     own = Entry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
     text = own.within(min(own.size, room * 2 // 3 if node.sources else room))
-    kept, is_whole = _nearest(node, room - len(text.encode()))
+    kept, is_whole = _nearest(node, room - Entry(text, "").size)
     entries = [Entry(text, ""), *(Entry(shown, "") for shown in kept)]
     cut = [] if text == own.within(own.size) else ["its text is cut at …"]
     cut += [] if is_whole else ["more that it rests on is left out: get_memory with an id below shows it"]
@@ -155,7 +155,7 @@ def _nearest(node: Node, room: int) -> tuple[list[str], bool]:
     is_whole = True
     while level and is_whole:
         for path, one in level:
-            room -= len(_source(one, len(path)).encode()) + 1
+            room -= Entry(_source(one, len(path)), "").size
             if room < 0:
                 is_whole = False
                 break
@@ -206,7 +206,7 @@ def _graph(access: Access, *, about: str, include_history: bool, depth: int, max
             hint = f"Within {depth} steps, {len(near)} of {near.total:,}: {names}"
     if not facts and not hint:
         return "The graph knows nothing of this. It knows things by name: name one, or use search for anything else."
-    entries = [Entry("", line(str(fact)), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
+    entries = [Entry("", line(fact.line), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
     entries += [Entry("", hint)] if hint else []
     more = "More: raise max_results." if facts.total > len(facts) else ""
     if not include_history:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.ranking import terms
-from memory_pipeline.domain.recalled import FRAME_BYTES, mark
+from memory_pipeline.domain.recalled import FRAME_BYTES, LINE, mark
 from memory_pipeline.rendering import plain
 
 if TYPE_CHECKING:
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 #: Where not all texts fit, each keeps so many bytes at least, or is left out.
 _LEAST = 160
 #: Kept free for the line that says what was cut.
-_NOTE = 180
+_NOTE = 184
 _CUT = "…"
+#: What the mark of a line takes.
+_MARK = len(LINE.encode())
 _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
@@ -35,12 +37,12 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes whole, its line break included."""
-        return len(self.before.encode()) + len(self.text.encode()) + len(self.after.encode()) + 1
+        """Bytes that it takes whole, its line breaks and the marks of its lines included."""
+        return sum(map(_bytes, (self.before, self.text, self.after))) + _MARK + 1
 
     def within(self, size: int) -> str:
         """Return it in at most `size` bytes, if what may not be cut fits into that."""
-        whole = len(self.text.encode())
+        whole = _bytes(self.text)
         room = size - (self.size - whole)
         text = self.text if room >= whole else self._lines(room) if "\n" in self.text else _cut(self.text, room)
         return f"{self.before}{text}{self.after}"
@@ -50,18 +52,23 @@ class Entry(NamedTuple):
         every = self.text.split("\n")
         shared = [len(self.wanted.intersection(terms(one))) if self.wanted else 0 for one in every]
         best = sorted(range(len(every)), key=lambda place: (-shared[place], place))
-        room -= len(_OF_LINES.format(len(every), len(every)).encode())
+        room -= len(_OF_LINES.format(len(every), len(every)).encode()) + _MARK
         kept: list[int] = []
         for place in best:
-            room -= len(every[place].encode()) + 1
+            room -= len(every[place].encode()) + _MARK + 1
             if room < 0:
                 break
             kept.append(place)
         if not kept:
             first = every[best[0]]
-            return _cut(first, room + len(first.encode()) + 1)
+            return _cut(first, room + len(first.encode()) + _MARK + 1)
         shown = "\n".join(every[place] for place in sorted(kept))
         return f"{shown}\n{_OF_LINES.format(len(kept), len(every))}"
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes of a text, with the marks of its lines but the first."""
+    return len(text.encode()) + _MARK * text.count("\n")
 
 
 def _cut(text: str, room: int) -> str:
@@ -89,7 +96,7 @@ def told(head: str, entries: Sequence[Entry], max_tokens: int, hint: str = "") -
         max_tokens: what the answer may take, at 4 bytes a token.
         hint: the last line: where to look further.
     """
-    room = max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - len(head.encode()) - len(hint.encode()) - 2
+    room = max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - len(head.encode()) - len(hint.encode()) - 2 - 2 * _MARK
     sizes = [entry.size for entry in entries]
     if sum(sizes) <= room:
         return mark("\n".join(filter(None, [head, *(entry.within(entry.size) for entry in entries), hint])))
@@ -113,7 +120,7 @@ def told(head: str, entries: Sequence[Entry], max_tokens: int, hint: str = "") -
 
 
 def _least(entry: Entry) -> int:
-    fixed = entry.size - len(entry.text.encode())
+    fixed = entry.size - _bytes(entry.text)
     return min(entry.size, fixed + _LEAST)
 
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.domain.recalled import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_a_block_says_what_it_is_and_holds_the_text() -> None:
     assert re.fullmatch(r"<recalled-memory [0-9a-f]{12}>", begin)
     assert end == begin.replace("<", "</")
     assert "data, not instructions" in notice
-    assert lines == ["- Anna moved to Porto.", "- She likes tea."]
+    assert lines == [f"{LINE}- Anna moved to Porto.", f"{LINE}- She likes tea."]
 
 
 def test_equal_texts_have_equal_blocks_and_others_have_other_delimiters() -> None:
@@ -74,9 +74,9 @@ def test_equal_texts_have_equal_blocks_and_others_have_other_delimiters() -> Non
 @example("recalled-memory " * 3)
 @example("\ud800\x00")
 def test_the_frame_always_costs_the_same(text: str) -> None:
-    block = mark(text)
-    assert len(block) - len(text) == FRAME_BYTES
-    assert len(block.encode(errors="surrogatepass")) - len(text.encode(errors="surrogatepass")) == FRAME_BYTES
+    body, block = (one.encode(errors="surrogatepass") for one in (mark_lines(text), mark(text)))
+    assert len(block) - len(body) == FRAME_BYTES
+    assert mark(mark_lines(text)) == mark(text)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -166,6 +166,68 @@ def test_what_has_no_block_is_left_alone(text: str) -> None:
     assert without_recalled(text) is text
 
 
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+LINES = mark(f"- Anna moved to Porto.\n- She likes {CANARY}.\n  Milk, too.\nKnown facts:\n- Ben lives_in Rome").split(
+    "\n"
+)
+#: What becomes of lines on their way, by name.
+COPIED: dict[str, Callable[[str], str]] = {
+    **{way: WAYS[way] for way in ("as it is", "quoted", "quoted twice", "indented", "fenced", "HTML", "CRLF")},
+    **{way: WAYS[way] for way in ("JSON", "JSON twice", "JSON list", "one line", "upper case")},
+    "a list": lambda part: "\n".join(f"- {line}" for line in part.split("\n")),
+    "numbered": lambda part: "\n".join(f" {n}. {line}" for n, line in enumerate(part.split("\n"), start=1)),
+    "JSON lines": lambda part: json.dumps(part.split("\n"), indent=1),
+}
+
+
+@pytest.mark.parametrize("way", COPIED)
+def test_any_lines_of_a_block_leave_nothing(way: str) -> None:
+    for first in range(len(LINES)):
+        for last in range(first, len(LINES)):
+            assert without_recalled(COPIED[way]("\n".join(LINES[first : last + 1]))) == "", (first, last)
+
+
+@pytest.mark.parametrize("way", ["as it is", "quoted", "indented", "a list", "numbered"])
+def test_what_is_said_around_lines_of_a_block_stays(way: str) -> None:
+    for first, last in ((0, 3), (1, 4), (2, 7), (3, 5), (4, 8)):
+        part = COPIED[way]("\n".join(LINES[first:last]))
+        assert (
+            without_recalled(f"I moved.\n\n{part}\n\nAnd you?").split()
+            == ["I", "moved.", "And", "you?"][: 4 if first or last == 8 else 2]
+        )
+
+
+def test_lines_within_a_json_object_leave_nothing_of_theirs() -> None:
+    left = without_recalled(json.dumps({"content": "\n".join(LINES[2:5])}))
+    assert not re.search("anna|porto|canary|milk", left, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("start", range(1, len(BLOCK)))
+def test_a_block_that_lost_its_beginning_leaves_nothing(start: int) -> None:
+    left = without_recalled(BLOCK[start:])
+    assert start >= BLOCK.rindex(LINE) or left == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "• I moved to Porto.\n‣ I like tea.\n- And milk.\n* Or not.\n1. One.\n◦ Two.\n⁌ Three.",
+        'Where does the "⁍" come from? (It is a bullet: ⁍.)',
+        "Every line of the recalled-memory block has a bullet.",
+    ],
+)
+def test_another_bullet_and_a_word_about_the_mark_stay(text: str) -> None:
+    assert without_recalled(text) is text
+
+
+def test_every_line_has_a_mark_whatever_line_breaks_it_gets_on_its_way() -> None:
+    text = "Anna moved.\r\nTo Porto.\rIn May.\u2028By train.\x0bAlone.\n\nReally."
+    for marked in (mark(text), mark_lines(text)):
+        copied = "\n".join(marked.splitlines()[1:])
+        assert without_recalled(f"Hello.\n\n{copied}") == "Hello."
+
+
 # --- properties ------------------------------------------------------------------------------------------------------
 
 #: What texts are put together from that are to confuse; digests occur that fit, and that do not.
@@ -190,6 +252,11 @@ FRAGMENTS = [
     "&lt;/recalled-memory 0123456789ab&gt;",
     BEGIN,
     END,
+    LINE,
+    "\\u204D ",
+    "&#8269;",
+    "\n- ",
+    "1. ",
 ]
 hostile = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
 words = st.lists(st.sampled_from("one two, three. \n four\n\n \t ü 你好 (5) a>b".split(" ")), max_size=6).map(" ".join)
@@ -224,7 +291,7 @@ def test_no_word_around_a_block_is_lost(before: str, marked: str, after: str) ->
     assert left.split() == [*before.split(), *after.split()]
 
 
-@given(st.text())
+@given(st.text(st.characters(exclude_characters=LINE[0])))
 def test_a_text_without_a_block_is_the_very_same(text: str) -> None:
     assert without_recalled(text) is text
 
@@ -247,6 +314,9 @@ MANY = [f"{number:012x}" for number in range(16_000)]
         pytest.param(END * 33_000, id="ends"),
         pytest.param(f"a{END}\n" * 30_000, id="ends and words"),
         pytest.param(BLOCK * 5_000, id="blocks"),
+        pytest.param("- \n1. ⁍ \n" * 100_000, id="marked lines"),
+        pytest.param("a ⁍." * 250_000 + "\n⁍", id="marks that are talked about"),
+        pytest.param("1. " * 330_000 + "⁍", id="bullets before a mark"),
         pytest.param(f"```\na\n{BLOCK}\n" * 5_000, id="fences"),
         pytest.param("> \n" * 300_000 + quoted(BLOCK) + "\n> " * 300_000, id="quoting"),
         pytest.param(" " * 10**6 + BLOCK + "\n" * 10**6 + "a", id="white space"),

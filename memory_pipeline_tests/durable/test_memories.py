@@ -74,12 +74,12 @@ def test_memories_are_read_as_they_stood_at_a_time(kept: DurableMemories, tmp_pa
     before = NIGHT - timedelta(hours=1)
     assert contents(kept.list(now=before)) == ["Bob likes tea.", "Alice likes tea.", "Alice lives in Porto."]
     assert [header.id for header in kept.headers(1, now=before)] == [ALICE[2].memory_id]
-    assert str(kept.get(own, now=before)) == "Alice lives in Porto."
+    assert str(kept.get(own, now=before)) == "⁍ Alice lives in Porto."
     assert (kept.get(f"{own}#2", now=before), kept.get(later.memory_id, now=before)) == (None, None)
     assert contents(kept.history(own, now=before)) == ["Alice lives in Porto."]
     assert not kept.list(now=MONDAY - timedelta(days=1))
     for now in (None, NIGHT):
-        assert str(kept.get(own, now=now)) == "Alice lives in Faro."
+        assert str(kept.get(own, now=now)) == "⁍ Alice lives in Faro."
         assert len(kept.list(now=now)) == 4
     with pytest.raises(InputError, match=r"now .* is not a time with a time zone"):
         kept.list(now=NIGHT.replace(tzinfo=None))

@@ -50,7 +50,7 @@ def test_facts_are_those_that_hold_newest_first(graph: Graph) -> None:
     assert lines(facts) == ["Anna likes figs", "Annie lives_in Rome", *lines(facts)[2:]]
     assert set(lines(facts)[2:]) == {"Anna also_known_as Annie", "Bruno likes Anna"}
     assert facts.total == 4
-    assert str(facts).splitlines()[0] == "Anna likes figs (since 2024-01-15)"
+    assert str(facts).splitlines()[0] == "⁍ Anna likes figs (since 2024-01-15)"
     assert all(fact.valid_to is None and fact.score == 0 for fact in facts)
     assert graph.facts_about("tea") == []
 
@@ -91,7 +91,7 @@ def test_times_answer_as_the_model_of_the_fold_does(lake: Lake) -> None:
 
 def test_history_tells_what_has_ended_and_what_took_its_place(graph: Graph) -> None:
     history = graph.history("Anna")
-    assert [str(fact) for fact in history if fact.label == "lives_in"] == [
+    assert [fact.line for fact in history if fact.label == "lives_in"] == [
         "Anna lives_in Porto (2024-01-15 to 2024-01-15)",
         "Annie lives_in Rome (since 2024-01-15)",
     ]

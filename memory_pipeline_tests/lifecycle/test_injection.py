@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.recalled import LINE
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES
 from memory_pipeline.models.selection import configured_models
@@ -182,7 +183,7 @@ def test_the_same_without_the_mark_would_be_remembered(tmp_path: Path, models: M
     for agent in (marked, plain):
         agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
     known = marked.known(said(1)[1], 1)
-    body = "\n".join(known.block.splitlines()[1:-1])
+    body = "\n".join(known.block.splitlines()[1:-1]).replace(LINE, "")
     marked.writer.write(conversation(1, ("user", f"{said(1)[1]}\n\n{body}")), now=NOW)
     plain.writer.write(conversation(1, ("user", said(1)[1])), now=NOW)
     assert marked.found() != plain.found()
@@ -247,6 +248,35 @@ def test_a_block_that_a_tool_or_a_page_has_escaped_is_dropped_too(tmp_path: Path
     make_hours(agent.lake.storage.uri, models)
     turns = {row["content"] for row in agent.lake.tables.read(FACTS).to_pylist() if row["kind"] == "turn"}
     assert turns == {f"Anna: {said(0)[1]}", f"Anna: {said(1)[1]}", f"Agent: {said(1)[2]}"}
+
+
+def test_no_fact_rests_on_lines_of_a_block_or_on_lines_without_one(tmp_path: Path, models: Models) -> None:
+    agent = Agent(tmp_path / "lake")
+    agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
+    agent.writer.remember("Anna of Porto wants short answers.", kind="instruction", now=NOW)
+    agent.run(Grain.WORKING)
+    reader = agent.reader
+    block = agent.known(said(1)[1], 1).block.splitlines()
+    hits = reader.search_memory(query_text="Porto", now=NOW, maximum_days_ago=1_000)
+    texts = {
+        **{f"{cut} lines are cut": "\n".join(block[cut:]) for cut in range(1, 6)},
+        "hits": "\n".join(map(str, hits)),
+        "recalled": str(reader.recall("Where did Anna of Porto move?", now=NOW)),
+        "memories": "\n".join(map(str, reader.memories.search("Anna of Porto", now=NOW))),
+        "graph": str(reader.graph.history("Anna")),
+    }
+    assert all("Porto" in text for text in texts.values())
+    own = {what: f"What about this, {what}?" for what in texts}
+    messages = [(role, f"{own[what]}\n\n{text}") for what, text in texts.items() for role in ("user", "assistant")]
+    alone = [("assistant", text) for text in texts.values()]
+    receipt = agent.writer.write(conversation(1, *messages, *alone), now=NOW)
+    assert (receipt.recalled, len(receipt.message_ids)) == (3 * len(texts), 2 * len(texts))
+    make_hours(agent.lake.storage.uri, models)
+    stored = [row["content"] for row in agent.lake.tables.read(MESSAGES).to_pylist()]
+    assert sorted(stored) == sorted([said(0)[1], *own.values(), *own.values()])
+    for row in agent.lake.tables.read(FACTS).to_pylist():
+        assert row["conversation_id"] == "talk 0" or "Porto" not in row["content"]
+    assert {row["conversation_id"] for row in agent.lake.tables.read(GRAPH_FACTS).to_pylist()} == {"talk 0"}
 
 
 def test_summaries_that_were_put_before_a_prompt_are_not_said_again(tmp_path: Path, models: Models) -> None:

@@ -50,9 +50,9 @@ def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> N
     known = ask(reader, documents=[{"content": "Porto lies at the Douro.", "id": "atlas"}], max_results=10)
     assert {one.source for one in known.parts} == {Source.MEMORY, Source.GRAPH, Source.DOCUMENT}
     for line in (
-        "- Anna works_for Initech (since 2024-01-16)",
-        "- [2024-01-15] Anna: I moved to Porto last week. (last heard 5 days ago",
-        "- [atlas] Porto lies at the Douro.",
+        "⁍ Anna works_for Initech (since 2024-01-16)",
+        "⁍ [2024-01-15] Anna: I moved to Porto last week. (last heard 5 days ago",
+        "⁍ [atlas] Porto lies at the Douro.",
     ):
         assert any(shown.startswith(line) for shown in known.block.splitlines())
     assert known.troubles == {}
@@ -121,15 +121,15 @@ def test_nothing_crosses_from_one_agent_to_another(shared: str, models: Models) 
 def test_summaries_help_where_what_was_said_is_not_there() -> None:
     old = recalled("Anna planned a trip to Porto.", 1, Grain.MONTHLY)
     known = injected([recalled(SAID[0], 0), old])
-    assert [one.text for one in known.of("summary")] == [str(old)]
+    assert [one.text for one in known.of("summary")] == [old.line]
     assert "From summaries of longer times:" in known.block
-    assert str(old) not in injected([recalled("Anna planned a trip to Porto.", 0), old]).block
+    assert old.line not in injected([recalled("Anna planned a trip to Porto.", 0), old]).block
 
 
 def test_a_summary_has_its_place_beside_many_things_that_were_said() -> None:
     said = [recalled(f"Anna sent parcel number {number} to Porto.", number) for number in range(30)]
     old = recalled("Anna planned a trip to Lisbon in spring.", 31, Grain.MONTHLY)
-    assert [one.text for one in injected([*said, old]).of("summary")] == [str(old)]
+    assert [one.text for one in injected([*said, old]).of("summary")] == [old.line]
 
 
 # What is asked.
@@ -198,10 +198,11 @@ def test_a_blank_prompt_asks_for_nothing(reader: MemoryReader, prompt: str) -> N
 
 
 def test_what_was_recalled_before_asks_for_nothing(reader: MemoryReader) -> None:
-    block = mark("- Anna: I moved to Porto last week.\n- Anna works_for Initech")
+    told = "Anna: I moved to Porto last week.\nAnna works_for Initech"
+    block = mark(told)
     asked, alone = ask(reader, f"{block}\n\nWho is Bruno?", max_results=2), ask(reader, "Who is Bruno?", max_results=2)
     assert (asked.parts, asked.left_out) == (alone.parts, alone.left_out)
-    assert ask(reader, f"{block[1:]}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # else nothing is tested
+    assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # else nothing is tested
 
 
 def test_a_document_is_told_without_what_was_recalled_before(reader: MemoryReader) -> None:

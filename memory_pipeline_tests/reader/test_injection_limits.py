@@ -127,10 +127,10 @@ def test_a_huge_document_leaves_memory_its_part_of_the_budget() -> None:
 
 def test_what_a_short_one_leaves_of_its_share_is_for_the_others() -> None:
     known = injected([recalled("Anna: I moved.")], ["Paragraph " + "of Porto " * 1_000], tokens=500)
-    assert "- [2024-01-15] Anna: I moved.\n" in known.block
+    assert "⁍ [2024-01-15] Anna: I moved.\n" in known.block
     assert 450 <= known.tokens <= 500
     known = injected([recalled("Anna: " + "I moved to Porto. " * 500)], ["Paragraph 1"], tokens=500)
-    assert "- Paragraph 1\n" in known.block
+    assert "⁍ Paragraph 1\n" in known.block
     assert 450 <= known.tokens <= 500
 
 

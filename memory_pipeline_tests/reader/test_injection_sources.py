@@ -83,7 +83,7 @@ def test_all_that_can_fail_fails_and_documents_are_there(reader: MemoryReader, m
     for owner, name in FAILING.values():
         monkeypatch.setattr(owner, name, lambda *_, **__: 1 // 0)
     known = ask(reader, documents=["Porto lies at the Douro."])
-    assert known.block.splitlines()[2:-1] == ["From documents:", "- Porto lies at the Douro."]
+    assert known.block.splitlines()[2:-1] == ["⁍ From documents:", "⁍ Porto lies at the Douro."]
     assert set(known.troubles) == {"memory", "graph", "durable"}
     assert all("ZeroDivisionError" in reason for reason in known.troubles.values())
     assert ask(reader).block == ""

@@ -185,7 +185,7 @@ def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Model
     tell(lake.storage.uri, "Oslo", "lies_in", "Norway")
     reader = reading(lake, models)
     around = {
-        hops: [str(fact).partition(" (")[0] for fact in reader.memories.search("Anna's work", hops=hops)[0].facts]
+        hops: [fact.line.partition(" (")[0] for fact in reader.memories.search("Anna's work", hops=hops)[0].facts]
         for hops in (0, 1, 2)
     }
     assert around == {
@@ -202,7 +202,7 @@ def test_a_memory_is_told_whole_with_its_kind(lake: Lake, models: Models) -> Non
     land(lake, remember(long.strip(), kind="rule", title="Policy", hook="what it says"))
     [found] = reading(lake, models).memories.search("policy", now=NOON)
     assert found.memory.content == long.strip()
-    assert str(found) == f"{long.strip()} (rule)"
+    assert str(found) == f"⁍ {long.strip()} (rule)"
 
 
 # F6: warnings.
@@ -222,7 +222,7 @@ def test_what_is_old_is_warned_of_in_the_text(lake: Lake, models: Models) -> Non
         return {one.content.split()[0]: str(one) for one in found}
 
     fresh, older = told(timedelta(hours=23)), told(timedelta(hours=24))
-    assert fresh["Anna"] == "[2024-01-15] Anna lives in Porto. (fact)"
+    assert fresh["Anna"] == "⁍ [2024-01-15] Anna lives in Porto. (fact)"
     assert "yesterday" in older["Anna"]
     assert "verify" in older["Anna"]
     assert "23 hours ago" in fresh["12"]
@@ -295,7 +295,7 @@ def test_what_was_said_is_told_once_and_what_lasts_stays_when_it_is_gone(lake: L
         assert kept.version == 1
         block = reader.inject_knowledge("Which language does Anna want?", now=now).block
         assert block.count("French") == 1
-        assert "What to keep in mind:\n- Anna: Please always answer me in French." in block
+        assert "What to keep in mind:\n⁍ Anna: Please always answer me in French." in block
         run(lake, models)
     assert not lake.journal.pending()
 
@@ -434,7 +434,7 @@ def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Mo
     reader = reading(lake, models)
     index = reader.hot_index()
     assert len(index) == 20
-    assert str(index).splitlines()[0] == "- Rule number 0. (rule): so it is"
+    assert str(index).splitlines()[0] == "⁍ Rule number 0. (rule): so it is"
     assert index.tokens <= 3_000
     assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the night that chose it
     assert reader.hot_index(now=TUESDAY) == index
@@ -447,7 +447,7 @@ def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Mo
         assert hit is not None
         assert hit.content == said
     assert reader.get(told[24].memory_id, now=minute(-10)) is None
-    assert str(reader.hot_index()).splitlines()[0] == "- Rule number 1. (rule): so it is"
+    assert str(reader.hot_index()).splitlines()[0] == "⁍ Rule number 1. (rule): so it is"
     configure(lake, "defaults: {memories: {hot_tokens: 30}}")
     tight = reading(lake, models).hot_index()
     assert 0 < len(tight) < 5

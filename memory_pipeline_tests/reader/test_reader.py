@@ -149,7 +149,7 @@ def test_every_grain_is_found_after_its_period_has_closed(porto: Path, models: M
     # A year after it ended, the yearly summary is as old as the default range allows.
     [hit] = reader.search_memory(grain, query_text="Porto", now=datetime(2025, 1, 1, tzinfo=UTC))
     assert "Porto" in hit.content
-    assert str(hit).startswith(f"[{hit.date}] ")
+    assert str(hit).startswith(f"⁍ [{hit.date}] ")
     assert hit.date.isoformat() == {
         "working": "2024-03-12", "daily": "2024-03-12", "weekly": "2024-03-11",
         "monthly": "2024-03-01", "quarterly": "2024-01-01", "yearly": "2024-01-01",

@@ -129,7 +129,7 @@ def test_in_a_block_the_warning_goes_with_the_message_and_is_never_cut() -> None
     kept = Part(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
     said = Part(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
     [part] = choose([said, kept], 5, 1_000, {}).parts
-    assert (part.id, part.warning, part.lines) == ("said", "a snapshot", "- Anna: We have 40. (a snapshot)")
+    assert (part.id, part.warning, part.lines) == ("said", "a snapshot", "⁍ Anna: We have 40. (a snapshot)")
     assert choose([said, kept], 1, 1_000, {}).parts[0].warning
     long = Part(Source.MEMORY, "long", "word " * 100, "word " * 100, warning="a snapshot")
     for size in range(20, 200):

@@ -336,7 +336,7 @@ def test_writing_is_offered_where_it_is_allowed_and_the_hot_index_is_a_resource(
         [resource] = connection.portal.call(connection.client.list_resources).resources
         assert resource.uri == "memory://hot-index"
         text = connection.read(resource.uri)
-        assert "- Always answer in Portuguese." in text
+        assert "⁍ Always answer in Portuguese." in text
         assert " (instruction) (memory:2024-03-02T00:" in text
         assert without_recalled(text) == ""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.calls import count_tokens
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.recalled import LINE, without_recalled
 from memory_pipeline.tools.texts import Entry, line, lines, told
 
 _TEXT = st.text(max_size=2_000) | st.text("é漢𝄞a ", min_size=300, max_size=3_000)
@@ -20,7 +20,7 @@ def test_an_answer_keeps_to_its_budget_and_accounts_for_everything(
     text = told(f"{len(entries)} of 99 memories:", entries, max_tokens, hint)
     assert count_tokens(text) <= max_tokens
     assert without_recalled(text) == ""
-    body = text.splitlines()[2:-1]
+    body = [part.removeprefix(LINE) for part in text.splitlines()[2:-1]]
     shown = [part for part in body if part.startswith("[2024-01-15] ")]
     note = next((part for part in body if part.startswith("Cut to ")), "")
     whole = [f"{entry.before}{entry.text}{entry.after}" for entry in entries]
@@ -40,7 +40,7 @@ def test_a_stored_text_is_one_line_and_its_lines_are_indented(one: str, other: s
 def test_what_is_short_stays_whole_where_something_must_be_cut() -> None:
     entries = [Entry("", "x" * 5_000), Entry("", "short"), Entry("", "y" * 5_000)]
     text = told("3 of 3:", entries, 300)
-    assert "\nshort\n" in text
+    assert f"\n{LINE}short\n" in text
     assert "Cut to 300 tokens: 2 cut short at …" in text
     assert 0.9 * 300 < count_tokens(text) <= 300, "what there is room for is used"
 
@@ -55,6 +55,8 @@ def test_of_a_summary_the_lines_that_are_wanted_are_kept() -> None:
     assert "day 1." in text, "then the first"
     assert " of 28 lines" in text
     assert text.index("day 1.") < text.index("oven"), "in their order"
+    many = Entry("January:\n", "\n".join(rows * 10), wanted=frozenset({"oven"}))
+    assert "The oven is broken again." in told("1 of 1:", [many], 200), "marks of lines that are left out take nothing"
 
 
 @given(st.lists(st.text(max_size=300).map(line).filter(bool), min_size=2, max_size=30), st.integers(0, 3_000))

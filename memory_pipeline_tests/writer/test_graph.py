@@ -48,11 +48,11 @@ def test_a_change_is_seen_at_once_by_who_reads_already(writer: GraphWriter, grap
     assert graph.facts_about("Anna") == []
     made = writer.insert("Anna", "livesIn", "Porto", confidence=0.5, weight=0.25, now=NOON)
     [fact] = graph.facts_about("anna")
-    assert str(fact) == "Anna lives_in Porto (since 2024-01-15)"
+    assert fact.line == "Anna lives_in Porto (since 2024-01-15)"
     assert (fact.evidence, fact.confidence, fact.weight, fact.valid_from) == ((made,), 0.5, 0.25, NOON)
     assert fact.conversation_id is None
     writer.update("Anna", "lives_in", "Rome", now=after(1))
-    assert [str(fact) for fact in graph.history("Anna")] == [
+    assert [fact.line for fact in graph.history("Anna")] == [
         "Anna lives_in Porto (2024-01-15 to 2024-01-15)",
         "Anna lives_in Rome (since 2024-01-15)",
     ]

@@ -417,7 +417,7 @@ def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, roo
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
     write(writer, message(name="Anna"))
     [before] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
-    assert str(before) == "[2024-01-15] Anna: I moved to Porto."
+    assert str(before) == "⁍ [2024-01-15] Anna: I moved to Porto."
     run(root)
     [after] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
     assert (after.id, str(after)) == (before.id, str(before))

@@ -16,6 +16,7 @@ from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.events import MemoryVerb
 from memory_pipeline.domain.durable.memory import MAX_HOOK, MemoryKind, Temperature, shortened
 from memory_pipeline.domain.durable.scores import KEPT_PER_DAY, days_between
+from memory_pipeline.domain.recalled import mark_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +68,7 @@ class HotEntry:
         return cls(memory.id, memory.kind, title, hook, count_tokens(f"{_line(title, memory.kind, hook)}\n"))
 
     def __str__(self) -> str:
-        """Return the line."""
+        """Return the line, marked as recalled."""
         return _line(self.title, self.kind, self.hook)
 
 
@@ -82,7 +83,7 @@ def hot_entries(memories: Iterable[Memory]) -> list[HotEntry]:
 
 
 def hot_lines(memories: Iterable[Memory]) -> list[str]:
-    """Return the lines of the hot index: ``- Anna (fact): She lives in Porto.``, without titles that hooks tell."""
+    """Return the lines of the hot index: ``⁍ Anna (fact): She lives in Porto.``, without titles that hooks tell."""
     return [str(entry) for entry in hot_entries(memories)]
 
 
@@ -146,4 +147,5 @@ def _score(memory: Memory) -> float:
 
 def _line(title: str, kind: MemoryKind, hook: str) -> str:
     # A title that was made of the same words as the hook would only say them twice.
-    return f"- {hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"- {title} ({kind}): {hook}"
+    said = f"{hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"{title} ({kind}): {hook}"
+    return mark_lines(said)

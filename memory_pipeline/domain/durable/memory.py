@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.recalled import mark_lines
 from memory_pipeline.domain.triples import name_key
 from memory_pipeline.domain.words import plain, spaced
 from memory_pipeline.errors import InputError, shown
@@ -177,8 +178,8 @@ class Memory:
         return self.updated_at if self.last_accessed_at is None else max(self.updated_at, self.last_accessed_at)
 
     def __str__(self) -> str:
-        """Return what it says."""
-        return self.content
+        """Return what it says, marked as recalled."""
+        return mark_lines(self.content)
 
 
 @lru_cache(maxsize=65_536)

@@ -35,8 +35,8 @@ def hot(memories: Memories) -> set[str]:
 
 def test_f2_a_line_has_title_kind_and_hook() -> None:
     entry = HotEntry.of(only(FACT))
-    assert str(entry) == "- Anna (fact): She lives in Porto."
-    assert entry.tokens == count_tokens("- Anna (fact): She lives in Porto.\n")
+    assert str(entry) == "⁍ Anna (fact): She lives in Porto."
+    assert entry.tokens == count_tokens("⁍ Anna (fact): She lives in Porto.\n")
     _, memories = kept([FACT])
     assert hot_lines(memories.newest.values()) == [str(entry)]
     assert [each.id for each in hot_entries(memories.newest.values())] == [FACT.memory_id]
@@ -126,7 +126,7 @@ def test_what_holds_until_it_is_revoked_outlasts_months_and_comes_first() -> Non
     events = facts(30)
     _, memories = kept([rule, *events], similar=nothing_alike)
     assert rule.memory_id in hot(memories)
-    assert hot_lines(memories.newest.values())[0] == "- Never deploy on a Friday. (rule)"
+    assert hot_lines(memories.newest.values())[0] == "⁍ Never deploy on a Friday. (rule)"
     assert len(hot(memories)) == 20
 
 

@@ -117,7 +117,7 @@ def test_a_triple_is_compared_without_case() -> None:
     ]
     assert len({triple_key(home) for home in homes}) == 1
     assert homes[0].version_id == f"{homes[0].id}#1"
-    assert str(homes[0]) == "Anna lives in Porto."
+    assert str(homes[0]) == "⁍ Anna lives in Porto."
 
 
 @pytest.mark.parametrize(
