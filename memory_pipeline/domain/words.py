@@ -44,6 +44,8 @@ def plain(text: str) -> str:
         return text.lower()
     # Decomposed first: what looks special may hide an upper case letter, and what is folded may be decomposed further.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    if decomposed.isascii():  # of a text that is cut ("…"), say
+        return decomposed
     return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
 
 

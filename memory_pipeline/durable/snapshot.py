@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.durable.fold import Memories
     from memory_pipeline.domain.durable.memory import Memory
 
-#: What a header needs of the table.
+#: What a header needs of the table, and what tells how relevant the memory is now.
 HEADER_COLUMNS = (
     "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
-    "confidence", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at", "updated_at",
-    "last_accessed_at", "is_point_in_time",
+    "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
+    "updated_at", "last_accessed_at", "is_point_in_time",
 )  # fmt: skip
 _COPIED = (
     "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance", "confidence", "superseded_by",
@@ -106,13 +106,15 @@ class Rows:
 
     Args:
         table: of ``memories``, with :data:`HEADER_COLUMNS`: the newest version of each.
-        read: returns the same rows with all that makes a memory, and whether the table is still the same.
+        read: returns the rows of some memories, or of all for None, with all that makes a memory, and whether the table
+            is still the same.
     """
 
-    def __init__(self, table: pa.Table, read: Callable[[], tuple[pa.Table, bool]]) -> None:
+    def __init__(self, table: pa.Table, read: Callable[[Collection[str] | None], tuple[pa.Table, bool]]) -> None:
         self.table = table
         self._read = read
         self._whole: tuple[pa.Table, dict[str, int]] | None = None
+        self._alone: dict[str, Memory] = {}
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -130,13 +132,20 @@ class Rows:
         found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
         return found
 
-    def memories(self, memory_ids: Collection[str]) -> dict[str, Memory]:
-        """Return memories, by id; those that are not among the rows are left out."""
+    def memories(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, Memory]:
+        """Return memories, by id; those that are not among the rows are left out.
+
+        Args:
+            memory_ids: of the memories.
+            alone: read the contents of these memories alone, unless all are held. Else all are read, and held.
+        """
         if not memory_ids:
             return {}
         held = self._whole
+        if held is None and alone:
+            return self._read_alone(memory_ids)
         if held is None:
-            table, is_same = self._read()
+            table, is_same = self._read(None)
             held = table, _places(table)
             if is_same:
                 self._whole = held
@@ -144,15 +153,34 @@ class Rows:
         rows = table.take(pa.array([places[one] for one in memory_ids if one in places], pa.int64()))
         return {row["memory_id"]: row_to_memory(row) for row in rows.to_pylist()}
 
-    def header(self, memory_id: str) -> Header | None:
-        """Return the header of a memory; None if it is not among the rows."""
-        place = self.places.get(memory_id)
-        return None if place is None else Header.read(self.table.slice(place, 1).to_pylist()[0])
+    def _read_alone(self, memory_ids: Collection[str]) -> dict[str, Memory]:
+        """Return memories without reading the contents of others."""
+        found = {one: self._alone[one] for one in memory_ids if one in self._alone}
+        missing = [one for one in memory_ids if one in self.places and one not in found]
+        if missing:
+            table, is_same = self._read(missing)
+            read = {row["memory_id"]: row_to_memory(row) for row in table.to_pylist()}
+            if is_same:
+                self._alone |= read
+            found |= read
+        return found
+
+    def headers(self, memory_ids: Collection[str]) -> dict[str, Header]:
+        """Return headers, by the ids of their memories; those that are not among the rows are left out."""
+        if not memory_ids:
+            return {}
+        rows = self.table.take(pa.array([self.places[one] for one in memory_ids if one in self.places], pa.int64()))
+        return {row["memory_id"]: Header.read(row) for row in rows.to_pylist()}
 
     def equal(self, column: str, value: str) -> NDArray[np.bool_]:
         """Tell of each row whether a column has a value."""
         same = pc.fill_null(pc.equal(self.table[column], pa.scalar(value, pa.string())), False)
         flags: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False).astype(np.bool_)
+        return flags
+
+    def flagged(self, column: str) -> NDArray[np.bool_]:
+        """Tell of each row whether a column is true."""
+        flags: NDArray[np.bool_] = self.table[column].to_numpy().astype(np.bool_)
         return flags
 
     def called(self, column: str, key: str) -> NDArray[np.bool_]:
@@ -215,15 +243,20 @@ class Snapshot:
             kept[[places[own] for own in self.above.newest if own in places]] = False
         return kept
 
-    def load(self, memory_ids: Collection[str]) -> dict[str, Memory]:
-        """Return memories, by id; those that do not exist are left out."""
+    def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, Memory]:
+        """Return memories, by id; those that do not exist are left out; `alone` as of :meth:`Rows.memories`."""
         found = {one: memory for one in memory_ids if (memory := self.above.newest.get(one)) is not None}
-        return found | self.rows.memories([one for one in memory_ids if one not in found])
+        return found | self.rows.memories([one for one in memory_ids if one not in found], alone=alone)
 
     def header(self, memory_id: str) -> Header | None:
         """Return the header of a memory; None if there is none by this id."""
-        memory = self.above.newest.get(memory_id)
-        return self.rows.header(memory_id) if memory is None else Header.of(memory)
+        return self.headers_of([memory_id]).get(memory_id)
+
+    def headers_of(self, memory_ids: Collection[str]) -> dict[str, Header]:
+        """Return headers, by the ids of their memories; those that do not exist are left out."""
+        newest = self.above.newest
+        found = {one: Header.of(newest[one]) for one in memory_ids if one in newest}
+        return found | self.rows.headers([one for one in memory_ids if one not in found])
 
     def resolved(self, memory_id: str) -> str:
         """Return the id under which a memory goes on: its own, or that of the one that took it in."""

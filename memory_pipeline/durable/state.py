@@ -206,7 +206,7 @@ class DurableState:
         aliases = said.filter(pc.invert(pc.is_in(said, rows["memory_id"].combine_chunks())))
         return _Base(
             files,
-            Rows(rows.drop_columns(["source_digest"]), lambda: (self.rows(_NEWEST), self._files() == files)),
+            Rows(rows.drop_columns(["source_digest"]), lambda ids: (self._whole(ids), self._files() == files)),
             ids,
             frozenset(aliases.to_pylist()),
             max(orders, default=None),
@@ -258,7 +258,7 @@ class DurableState:
             while at != goal and (header := below.header(at)) is not None and header.superseded_by is not None:
                 at = header.superseded_by
                 named.add(at)
-        return Memories(newest=base.rows.memories(named), matches=dict(matches), aliases=aliases)
+        return Memories(newest=base.rows.memories(named, alone=True), matches=dict(matches), aliases=aliases)
 
     def _named(self, top: Snapshot, memory_id: str) -> str:
         """Return the id of the memory that an id names: its own, or that of one which said the same before."""
@@ -288,6 +288,12 @@ class DurableState:
                 owners = rows["memory_id"].take(pc.list_parent_indices(rows["match_keys"]))
                 self._matches = files, dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
             return self._matches[1]
+
+    def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
+        """Return the rows of memories, by their newest versions, or of all for None."""
+        if memory_ids is None:
+            return self.rows(_NEWEST)
+        return self.rows(_NEWEST & pc.field("memory_id").isin(pa.array(sorted(memory_ids), pa.string())))
 
     def rows(self, where: pc.Expression, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
         """Return rows of the table of memories: versions that have landed."""
@@ -334,7 +340,7 @@ class DurableState:
 
 def _nothing() -> Rows:
     table = MEMORIES.schema.empty_table()
-    return Rows(table, lambda: (table, True))
+    return Rows(table, lambda _: (table, True))
 
 
 #: Where all memories lie above.

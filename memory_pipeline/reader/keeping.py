@@ -1,4 +1,7 @@
-"""Finds durable memories by what they say: all of one agent's, exactly, held in memory and laid out for ranking.
+"""Finds durable memories: all of one agent's, exactly, held in memory and laid out for ranking.
+
+There are two layouts. Rules rank by contents and vectors, for which the columns of these are read from the table. A
+model chooses among headers, for which nothing is read that is not in memory: no contents, no vectors.
 
 They are scored as facts are (:mod:`memory_pipeline.reader.scoring`), with what they are worth now, relevance, in the
 place of importance. What the pipeline has folded is laid out once; what the journal changes lies in a second, small
@@ -8,7 +11,7 @@ layout that hides what it takes the place of.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +22,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.durable.memory import Memory, Status, Temperature
 from memory_pipeline.domain.ranking import Question, terms, weights_for
-from memory_pipeline.durable.memories import until_of
+from memory_pipeline.durable.memories import HEADERS, until_of
 from memory_pipeline.reader.recall import speaker_of
 from memory_pipeline.reader.scoring import SIGNALS, score
 from memory_pipeline.reader.segment import Segment
@@ -41,6 +44,8 @@ _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
 _VECTORS = ("vector", "embed_model")
+#: Of a header, the hook takes the place of the content.
+_HOOKED = tuple(name for name in _COLUMNS if name != "content")
 _NEWEST = pc.field("is_newest")
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
@@ -106,10 +111,21 @@ class Ranked:
 
 
 class Found(NamedTuple):
-    """Memories that were found, best first, and the state in which they stand so."""
+    """Memories that were found, best first, and the state in which they stand so.
+
+    Attributes:
+        top: that state.
+        memories: best first.
+        read: what they say, by id, if it was read to choose them; None if it was not.
+    """
 
     top: Snapshot
     memories: list[Ranked]
+    read: dict[str, Memory] | None = None
+
+
+#: Layouts, each with the ids of what it holds and something else takes the place of.
+_Layouts = list[tuple[Segment, "Collection[str]"]]
 
 
 class Keeping:
@@ -128,10 +144,12 @@ class Keeping:
         self._lock = threading.Lock()
         self._below: dict[Pool, tuple[Rows, Segment]] = {}
         self._above: dict[Pool, tuple[Snapshot, Segment]] = {}
+        self._headers_below: tuple[Rows, Segment] | None = None
+        self._headers_above: tuple[Snapshot, Segment] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> Found:
-        """Return the memories of a pool that fit best, best first.
+        """Return the memories of a pool that fit best by words and vectors, best first.
 
         Args:
             wanted: what is looked for.
@@ -139,6 +157,28 @@ class Keeping:
             now: the time up to which is remembered, and from which relevance counts; the clock's if not given.
         """
         top, segments = self._segments(pool, now)
+        return Found(top, self._best(top, segments, wanted, now))
+
+    def headers(self, wanted: Wanted, now: datetime | None) -> Found:
+        """Return the memories that recall may show, to choose from by their headers: 200 at most.
+
+        Those come first that share words with the question, best first, then the newest. Of more than 200 memories, the
+        first sort takes half of the places at most. The question's words, and a person, are looked for in title, hook,
+        terms and labels: no contents and no vectors are read.
+
+        Args:
+            wanted: what is looked for; `most`, `vector` and `only_fitting` do not count here.
+            now: as of :meth:`ranked`.
+        """
+        top, segments = self._headers(now)
+        wanted = replace(wanted, most=HEADERS, vector=None, only_fitting=True)
+        newest = self._newest(top, segments, wanted)
+        most = HEADERS if len(newest) < HEADERS else HEADERS // 2
+        best = {one.id: one for one in self._best(top, segments, wanted, now)[:most]}
+        return Found(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
+
+    def _best(self, top: Snapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
+        """Return the memories that fit best, best first."""
         at = datetime.now(UTC) if now is None else now
         shown = _shown(top, wanted)
         masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
@@ -149,18 +189,17 @@ class Keeping:
         for segment, part in zip(layouts, scored, strict=True):
             found += self._taken(segment, part, wanted, at)
         found.sort(key=lambda one: (-one.score, one.id))
-        return Found(top, found[: wanted.most])
+        return found[: wanted.most]
 
-    def newest(self, wanted: Wanted, pool: Pool, now: datetime | None) -> Found:
-        """Return the memories of a pool that fulfil what is wanted, newest first, whatever is asked."""
-        top, segments = self._segments(pool, now)
+    def _newest(self, top: Snapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
+        """Return the memories that fulfil what is wanted, newest first, whatever is asked."""
         shown = _shown(top, wanted)
         found: list[tuple[int, str]] = []
         for segment, hidden in segments:
             rows = np.flatnonzero(self._mask(segment, wanted, {*shown, *hidden}))
             rows = rows[np.argsort(-segment.ends_at[rows], kind="stable")][: wanted.most]
             found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
-        return Found(top, [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]])
+        return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
 
     def _taken(self, segment: Segment, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
         """Return the best rows of one layout."""
@@ -198,13 +237,26 @@ class Keeping:
             mask &= mask if own is None else own
         return mask
 
-    def _segments(self, pool: Pool, now: datetime | None) -> tuple[Snapshot, list[tuple[Segment, Collection[str]]]]:
+    def _headers(self, now: datetime | None) -> tuple[Snapshot, _Layouts]:
+        """Return the layouts of headers, as :meth:`_segments` does."""
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        with self._lock:
+            above = self._headers_above
+            if above is None or above[0] is not top:
+                memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
+                above = self._headers_above = top, _hooked(_table_of(memories))
+            below = self._headers_below
+            if below is None or below[0] is not top.rows:
+                below = self._headers_below = top.rows, _hooked(top.rows.table.filter(_ACTIVE & ~_COLD))
+        return top, [(above[1], ()), (below[1], top.above.newest.keys())]
+
+    def _segments(self, pool: Pool, now: datetime | None) -> tuple[Snapshot, _Layouts]:
         """Return the layouts of a pool, each with the ids of what it holds and something else takes the place of."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
                 before = self._below.get(pool)
-                segments: list[tuple[Segment, Collection[str]]] = [(self._upper(pool, top), ())]
+                segments: _Layouts = [(self._upper(pool, top), ())]
                 if len(top.rows):
                     segments.append((self._lower(pool, top), top.above.newest.keys()))
                 if self._below.get(pool) is before or self._state.is_of(top):
@@ -225,11 +277,7 @@ class Keeping:
         held = self._above.get(pool)
         if held is None or held[0] is not top:
             memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
-            columns = {
-                "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
-                for name, kind in _types().items()
-            }
-            held = self._above[pool] = top, _laid_out(pa.table(columns), self._vectors_of(memories))
+            held = self._above[pool] = top, _laid_out(_table_of(memories), self._vectors_of(memories))
         return held[1]
 
     def _vectors_of(self, memories: Sequence[Memory]) -> NDArray[np.float32]:
@@ -261,11 +309,26 @@ def _shown(top: Snapshot, wanted: Wanted) -> set[str]:
     return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
 
 
+def _table_of(memories: Sequence[Memory]) -> pa.Table:
+    """Return memories as rows that can be laid out."""
+    columns = {
+        "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
+        for name, kind in _types().items()
+    }
+    return pa.table(columns)
+
+
+def _hooked(rows: pa.Table) -> Segment:
+    """Return memories laid out by their headers, without vectors: the hook takes the place of the content."""
+    rows = rows.select(_HOOKED).append_column("content", rows["hook"])
+    return _laid_out(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
+
+
 def _types() -> dict[str, pa.DataType]:
     """Return the columns that the layout is made of, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
     times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
-    texts = dict.fromkeys(("id", "kind", *_TEXTS), pa.string())
+    texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS), pa.string())
     return texts | {"tags": pa.list_(pa.string())} | figures | times
 
 

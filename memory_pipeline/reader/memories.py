@@ -1,9 +1,11 @@
 """Searches what an agent keeps for good: headers, a choice among them, and then what the chosen ones say.
 
-1. Which memories may be of use: the newest headers and, of a large memory, those that fit best.
-2. A model chooses some of them, if the configuration asks for one; else, and where it fails, those that fit best by
-   words and vectors are taken.
-3. What these say is read, with a warning where it may have changed, and with facts of the graph around what they name.
+1. A model, if the configuration asks for one, is shown up to 200 headers: the newest and, of a large memory, those that
+   share words with the question. No contents and no vectors are read.
+2. It chooses some of them. Without a model, and where it fails, those of all memories are taken that fit best by words
+   and vectors. This ranking reads the columns of contents and vectors, once for each state of the table.
+3. What the chosen ones say is read; where a model chose, of no others. It is told with a warning where it may have
+   changed, and with facts of the graph around what they name.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from memory_pipeline.domain.ranking import Question
 from memory_pipeline.domain.recalled import mark_lines
 from memory_pipeline.domain.triples import name_key
 from memory_pipeline.durable import DurableMemories
-from memory_pipeline.durable.memories import HEADERS
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.filters import Filter
@@ -162,8 +163,8 @@ class ReaderMemories(DurableMemories):
             now: likewise.
         """
         selector = self._selector()
-        found = self.ranked(wanted, now) if selector is None else self._selected(selector, wanted, query, now)
-        return self.told(found, now, hops, wanted.where)
+        found = None if selector is None else self._selected(selector, wanted, query, now)
+        return self.told(self.ranked(wanted, now) if found is None else found, now, hops, wanted.where)
 
     def fitting(
         self,
@@ -194,7 +195,7 @@ class ReaderMemories(DurableMemories):
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> Found:
         """Return the memories that fit best, as rules have it."""
         many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
-        top, found = self._keeping.ranked(many, pool, now)
+        top, found, _ = self._keeping.ranked(many, pool, now)
         return Found(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
@@ -209,7 +210,7 @@ class ReaderMemories(DurableMemories):
             where: what the facts must fulfil; of what only messages and memories have, they have nothing.
         """
         at = datetime.now(UTC) if now is None else now
-        memories = ranked.top.load([one.id for one in ranked.memories])
+        memories = ranked.top.load([one.id for one in ranked.memories]) if ranked.read is None else ranked.read
         found = []
         for one in ranked.memories:
             memory = memories.get(one.id)
@@ -241,28 +242,24 @@ class ReaderMemories(DurableMemories):
             exclude=ids_of("exclude", exclude),
         )
 
-    def _selected(self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None) -> Found:
-        """Return the memories that a model chooses among their headers; where it fails, those that fit best."""
-        many = replace(wanted, most=HEADERS, only_fitting=False)
-        top, shown = self.ranked(many, now)
-        if len(shown) == HEADERS:
-            # There may be more: half of what is shown is what fits best, the rest is what is newest.
-            best = shown[: HEADERS // 2]
-            known = {one.id for one in best}
-            newest = self._keeping.newest(many, Pool.RECALLED, now).memories
-            newest = _not_hidden(top, newest, wanted)
-            shown = [*best, *(one for one in newest if one.id not in known)][:HEADERS]
-        headers = {one.id: header for one in shown if (header := top.header(one.id)) is not None}
-        ids, most = list(headers), min(wanted.most, CHOSEN)
+    def _selected(self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None) -> Found | None:
+        """Return the memories that a model chooses by their headers, which are read whole; None where it fails."""
+        top, shown, _ = self._keeping.headers(wanted, now)
+        headers = top.headers_of([one.id for one in shown])
+        most = min(wanted.most, CHOSEN)
+        # Only what it says tells of some that it was shown in another form: then others are needed in its place.
+        asked = 2 * most if wanted.hides is not None and wanted.exclude else most
         try:
-            places = selector.select(query, list(map(str, headers.values())), most)
+            places = selector.select(query, [str(headers[one.id]) for one in shown], asked)
         except Exception as error:  # noqa: BLE001  # whatever it is, words and vectors choose too
             reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
             _log.warning("durable memories are chosen without a model: %s", reason)
-            return self.ranked(wanted, now)
-        scores = {one.id: one.score for one in shown}
-        chosen = dict.fromkeys(ids[place] for place in places if 0 <= place < len(ids))
-        return Found(top, [Ranked(own, scores[own]) for own in chosen][:most])
+            return None
+        chosen = list(dict.fromkeys(shown[place] for place in places if 0 <= place < len(shown)))[:asked]
+        memories = top.load([one.id for one in chosen], alone=True)
+        # The model took its time: what was revoked or has cooled meanwhile is not told.
+        told = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
+        return Found(top, [one for one in chosen if one.id in told][:most], told)
 
     def _around(self, memory: Memory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
         """Return the facts around what a memory names, without what it says itself."""
@@ -285,7 +282,11 @@ def _not_hidden(top: Snapshot, found: list[Ranked], wanted: Wanted) -> list[Rank
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])
-    return [one for one in found if one.id in memories and not wanted.hides(memories[one.id])]
+    return [one for one in found if one.id in memories and not _hides(wanted, memories[one.id])]
+
+
+def _hides(wanted: Wanted, memory: Memory) -> bool:
+    return wanted.hides is not None and wanted.hides(memory)
 
 
 def _passes(fact: GraphFact, where: Filter) -> bool:

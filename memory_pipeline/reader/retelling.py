@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader.recall import Recalled
 
-_DEPRECATED = pc.field("status") == Status.DEPRECATED.value
-_SNAPSHOT = (pc.field("status") == Status.ACTIVE.value) & pc.field("is_point_in_time")
-_NEWEST = pc.field("is_newest")
 #: So often the table is read again that changes while it is read.
 _LOOKS: Final = 10
 
@@ -170,7 +167,8 @@ class Retellings:
             at: the time from which ages count.
         """
         top, revoked, snapshots = self._known(now)
-        memories = top.load({resolved_in(top, one) for one in exclude if one.startswith(f"{MEMORY}:")})
+        shown_ids = {resolved_in(top, one) for one in exclude if one.startswith(f"{MEMORY}:")}
+        memories = top.load(shown_ids, alone=True)
         return Retelling((*shown, *map(Form.of_memory, memories.values())), revoked, snapshots, at)
 
     def _known(self, now: datetime | None) -> tuple[Snapshot, dict[object, list[frozenset[str]]], list[Memory]]:
@@ -189,11 +187,14 @@ class Retellings:
         raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
 
     def _read(self, top: Snapshot) -> tuple[dict[object, list[frozenset[str]]], list[Memory]]:
-        above = top.above.newest
-        found = list(above.values())
-        if len(top.rows):
-            rows = map(row_to_memory, self._state.rows(_NEWEST & (_DEPRECATED | _SNAPSHOT)).to_pylist())
-            found += [memory for memory in rows if memory.id not in above]
+        rows = top.rows
+        found = list(top.above.newest.values())
+        if len(rows):
+            # Headers tell which contents are needed; of most agents it is none.
+            is_snapshot = rows.equal("status", Status.ACTIVE.value) & rows.flagged("is_point_in_time")
+            mask = top.standing & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
+            ids = rows.table["memory_id"].filter(pa.array(mask)).to_pylist()
+            found += rows.memories(ids, alone=True).values()
         revoked = [memory for memory in found if memory.status is Status.DEPRECATED]
         snapshots = [memory for memory in found if memory.is_active and memory.is_point_in_time]
         by_words: dict[object, list[frozenset[str]]] = {}

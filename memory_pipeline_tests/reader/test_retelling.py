@@ -56,6 +56,13 @@ def test_a_snapshot_is_warned_of_in_every_form(reader: MemoryReader) -> None:
         assert all("snapshot" in str(one) for one in found if "40 sacks" in one.content)
 
 
+def test_what_is_no_snapshot_any_more_is_not_warned_of(reader: MemoryReader, lake: Lake) -> None:
+    [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
+    assert "snapshot" in told(reader, "How many sacks?", TUESDAY)
+    write(lake, event(MemoryVerb.UPDATE, TUESDAY, stock.id, is_point_in_time=False))
+    assert "snapshot" not in told(reader, "How many sacks?", TUESDAY)
+
+
 def test_what_was_revoked_is_not_recalled_in_the_same_words(reader: MemoryReader, lake: Lake) -> None:
     [code] = [one for one in reader.memories.list() if "4411" in one.content]
     assert "4411" in told(reader, "What is the alarm code?")
