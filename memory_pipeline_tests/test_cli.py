@@ -141,7 +141,7 @@ def test_a_file_of_which_everything_is_set_aside_fails(tmp_path: Path) -> None:
     assert call("ingest", str(bad)).exit_code == 1
     assert call("ingest", str(bad), "--json").exit_code == 1
     assert call("ingest", str(bad), str(good)).exit_code == 1
-    assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["messages"] == 1
+    assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["known"] == 1
     assert call("ingest", str(good)).exit_code == 0
     assert call("ingest", str(empty)).exit_code == 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.errors import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -87,7 +88,7 @@ class KnownMessages:
             if new := conversations - hours.keys():
                 hours |= dict.fromkeys(new, frozenset()) | self._lake.index.hours_of(scope, new)
             return {Period(Grain.WORKING, key) for one in conversations for key in hours[one]}
-        except (OSError, RuntimeError, ValueError) as error:
+        except (DamagedError, OSError, RuntimeError, ValueError) as error:
             # What is said must not be lost because the index is damaged, which is made again.
             _log.warning(
                 "the index of %s cannot be read, ids are looked up in the hours of a write alone: %s", scope, error

@@ -22,6 +22,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
+from memory_pipeline.lake.schemas import MESSAGES, TableSpec
 from memory_pipeline.steps.attempts import Outcome, Request
 from memory_pipeline.steps.plan import GrainStatus, grain_status, journal_hours
 from memory_pipeline.steps.schedule import Hours, RollUps
@@ -72,6 +73,16 @@ class PaperLedger:
         self.versions[grain] += 1
 
 
+class PaperTables:
+    """Holds what the ledger says, as a lake does that nobody has damaged."""
+
+    def __init__(self, ledger: PaperLedger) -> None:
+        self._ledger = ledger
+
+    def keys(self, spec: TableSpec, *, grain: str = Grain.WORKING) -> list[str]:
+        return [] if spec is MESSAGES else list(self._ledger.of[table_asset(Grain(grain))])
+
+
 def closed_ancestors(lake: Lake, said: list[tuple[datetime, Period]], until: datetime = LAST) -> set[Period]:
     """Return all periods that were made from what was said, and have closed in the end."""
     periods = {period for _, hour in said for period in ancestors(lake, hour)}
@@ -113,6 +124,7 @@ class World:
         self.journal, self.ledger = PaperJournal(), PaperLedger()
         self.lake.journal = self.journal  # type: ignore[assignment]
         self.lake.ledger = self.ledger  # type: ignore[assignment]
+        self.lake.tables = PaperTables(self.ledger)  # type: ignore[assignment]
         self.said.sort(key=lambda item: item[0], reverse=True)
 
     def live(self, until: datetime) -> None:

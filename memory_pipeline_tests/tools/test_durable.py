@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import resource
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,11 +107,13 @@ def test_what_is_shown_counts_as_used_once_a_call(root: str, tools: MemoryTools)
 def test_what_cannot_be_noted_is_told_all_the_same(root: str, caplog: pytest.LogCaptureFixture) -> None:
     land(Lake(root), remember("Anna wants short answers."))
     [memory] = kept(root)
-    shutil.rmtree(f"{root}/journal/pending", ignore_errors=True)
-    Path(f"{root}/journal/pending").mkdir(parents=True)
-    Path(f"{root}/journal/pending/{ACME.workspace_id}").write_text("no folder")
-    with caplog.at_level("ERROR"):
-        text = tools_on(root).call("get_memory", {"id": memory.id})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # as if the disk were full
+    try:
+        with caplog.at_level("ERROR"):
+            text = tools_on(root).call("get_memory", {"id": memory.id})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "Anna wants short answers." in text
     assert "could not be noted" in caplog.text
 

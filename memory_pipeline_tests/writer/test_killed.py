@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.errors import LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
@@ -89,7 +90,7 @@ def fill_up(root: str) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
     writer.write(talk(1), now=NOW)
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(LakeError, match="File too large"):
         writer.write(talk(2, size=4_000), now=NOW)
 
 
