@@ -39,6 +39,7 @@ def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
         group_name="1_working",
         description="All hours together, with the checks of messages, facts, graph, durable memories and index.",
         owners=["team:memory"],
+        kinds={"deltalake", "lancedb"},
     )
 
 

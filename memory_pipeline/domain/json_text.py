@@ -27,7 +27,7 @@ def read_json(text: str | bytes) -> Any:
         RecursionError: it is nested too deep.
         RepeatedKeyError: an object in it has a key twice; the message names the key. It is a ValueError, too.
     """
-    return json.loads(text, object_pairs_hook=object_of)
+    return json.loads(text, object_pairs_hook=_object_of)
 
 
 def items_of(text: str) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _after_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the pairs of a JSON object as a dictionary; an ``object_pairs_hook`` of :mod:`json`.
 
     Raises:

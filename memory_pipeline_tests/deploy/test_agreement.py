@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-#: A promise that nobody else writes: with workers, nobody can give it.
-NOT_FOR_MANY = {"MEMORY_PIPELINE_SINGLE_WRITER"}
+#: A promise that nobody else writes, which nobody can give with workers; and who may read a folder of one machine.
+NOT_FOR_MANY = {"MEMORY_PIPELINE_SINGLE_WRITER", "MEMORY_PIPELINE_GROUP"}
 OURS = re.compile(r"\bMEMORY_PIPELINE_[A-Z_]+\b")
 
 

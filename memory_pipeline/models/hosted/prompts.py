@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.json_text import object_of
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 if TYPE_CHECKING:
@@ -179,9 +178,9 @@ def object_in(text: str, wanted: str) -> dict[str, Any]:
     Prose may hold others, such as an example or the schema: the longest that has the key `wanted` is taken.
 
     Raises:
-        InvalidAnswerError: there is none, or a key stands twice in it.
+        InvalidAnswerError: there is none.
     """
-    decoder = json.JSONDecoder(parse_constant=_no_number, object_pairs_hook=object_of)
+    decoder = json.JSONDecoder(parse_constant=_no_number)
     found: list[tuple[bool, int, dict[str, Any]]] = []
     position = 0
     for _ in range(_MOST_TRIES):
