@@ -60,9 +60,8 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     say(f"1. A year of conversations between Nadia, Ruben and their agent Juniper goes into {lake.storage.uri}")
     result = ingest_file(lake, HISTORY, Admission(lake.accepts_from, AFTERWARDS, lake.calendar))
     known = f"; {result.known} were there already" if result.known else ""
-    say(
-        f"   {result.messages} new messages of {result.conversations} conversations, in {result.files} journal files{known}\n"
-    )
+    count = f"{result.messages} new messages of {result.conversations} conversations"
+    say(f"   {count}, in {result.files} journal files{known}\n")
 
     say("2. The pipeline makes it memory, grain by grain, through Dagster")
     for event in run_all(lake, settings, models, AFTERWARDS):

@@ -202,7 +202,7 @@ def test_a_file_that_nobody_removed_is_missed_until_its_partition_is_replaced(ro
     with pytest.raises(DamagedError, match=file.name):
         tables.read(THINGS)
     tables.replace(THINGS, ["a"], things("a", text="new"))
-    assert tables.read(THINGS).num_rows == 1
+    assert tables.read(THINGS)["id"].to_pylist() == things("a", text="new")["id"].to_pylist()
 
 
 def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
