@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
-from memory_pipeline.errors import CommitConflictError, ConfigurationError, DamagedError, shown
+from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
 from memory_pipeline.lake.cutting import (
     INDICES,
     SAME,
@@ -439,7 +439,7 @@ class VectorIndex:
 
         try:
             return await persistent(attempt, lambda: self._databases.forget(workspace_id, name))
-        except (CommitConflictError, *FAILURES) as error:  # a later night may find a gap between other writers
+        except (LakeError, *FAILURES) as error:  # others keep writing to it, or it is damaged: the rest goes on
             _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
             return 0
 

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 #: Index tables that a run opens, to see whether it can.
 _OPENED = 500
+#: Agents whose rows are read at once, and held in memory, to restore their index tables.
+_RESTORED = 100
 #: The columns that tell whether rows have changed.
 _MARKS = ("digest", "embed_model")
 #: How often the index is written again because the table changed meanwhile.
@@ -136,14 +138,21 @@ def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension:
         tables: which.
         dimension: numbers in a vector.
     """
+    by_grain: dict[Grain, list[Scope]] = {}
     for scope, grain in tables:
         _log.warning("index: the %s table of %s/%s is damaged or lost, it is made again", grain, *astuple(scope))
+        by_grain.setdefault(grain, []).append(scope)
+    comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
+    for grain, scopes in by_grain.items():
         spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-        own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-        comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-        rows = lake.tables.read_sound(spec, where=own & comparable, **fixed)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        lake.index.restore(scope, grain, projected(rows, dimension))
+        for start in range(0, len(scopes), _RESTORED):
+            batch = scopes[start : start + _RESTORED]
+            own = pc.field("agent_id").isin(sorted({scope.agent_id for scope in batch}))
+            rows = lake.tables.read_sound(spec, where=own & comparable, **fixed)
+            of_scope = by_scope(rows)
+            for scope in batch:
+                lake.index.restore(scope, grain, projected(of_scope.get(scope, rows.slice(0, 0)), dimension))
 
 
 def _read(

@@ -47,6 +47,14 @@ def found(lake: Lake, scope: Scope, models: Models) -> Any:
     return reader.search_memory(maximum_days_ago=10_000, query_text="Porto", now=NOW)
 
 
+def test_a_damaged_table_keeps_housekeeping_from_nothing_else(folder: Path) -> None:
+    for manifest in folder.glob("_versions/*.manifest"):
+        manifest.write_bytes(b"")
+    workspace_id = ACME.workspace_id
+    names = [f"{ACME.agent_id}__{grain}" for grain in (Grain.WORKING, Grain.DAILY)]
+    assert Lake(str(folder.parents[2])).index.compact((workspace_id, name) for name in names) == (0, 0)
+
+
 def empty(files: str) -> Callable[[Path], None]:
     def emptied(folder: Path) -> None:
         for path in folder.glob(files):
