@@ -18,7 +18,7 @@ from memory_pipeline_tests.effort import load_profile
 from memory_pipeline_tests.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     #: Returns a folder of a name; one of the workers calls the function to fill it.
     SharedFolder = Callable[[str, Callable[[Path], object]], Path]
@@ -49,6 +49,16 @@ if (
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many processes `-n auto` starts: one more than there are cores, as some of the tests wait."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let no garbage be collected meanwhile: what is imported and found stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

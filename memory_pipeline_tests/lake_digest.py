@@ -37,6 +37,8 @@ _LEFT_OUT = {
 #: Index tables that are read at a time.
 _AT_ONCE = 8
 _DIGITS = 16
+#: What `json.dumps` does, without making the encoder again for each of a hundred thousand values.
+_as_json = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def lake_digest(lake: Lake) -> dict[str, str]:
@@ -128,7 +130,7 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     is_list = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
     if is_list and pa.types.is_floating(kind.value_type):
         return [_bytes_of(vector) for chunk in column.chunks for vector in chunk]
-    return [json.dumps(value, sort_keys=True, default=str) for value in column.to_pylist()]
+    return [_as_json(value) for value in column.to_pylist()]
 
 
 def _bytes_of(vector: Any) -> str:

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 _VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 #: How long it may take to start, in seconds.
 _PATIENCE = 60
+#: For each request moto lists the folders of all services that it knows, twice, and looks through the addresses of all:
+#: half of its time. It serves S3 here, and the roles that may be assumed. It says on which port it listens.
+_SERVER = """
+from moto import backend_index, backends
+
+modules = list(backends.list_of_moto_modules())
+backends.list_of_moto_modules = lambda: modules
+backend_index.backend_url_patterns = [pair for pair in backend_index.backend_url_patterns if pair[0] in ("s3", "sts")]
+
+from moto.server import main
+
+main(["-H", "127.0.0.1", "-p", "0"])
+"""
 
 
 class S3Server:
@@ -59,9 +72,8 @@ class S3Server:
 
     def start(self) -> None:
         """Start the server on a free port and make the bucket."""
-        # It says on which port it listens.
-        code = "from moto.server import main; main(['-H', '127.0.0.1', '-p', '0'])"
-        self._process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        command = [sys.executable, "-c", _SERVER]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert self._process.stdout is not None
         deadline = time.monotonic() + _PATIENCE
         said = b""

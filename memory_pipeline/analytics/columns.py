@@ -86,7 +86,8 @@ def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
         read: dict.fromkeys(SOURCES[read].names if read in SOURCES else _types()[read], "text")
         for read in known.reads[name]
     }
-    nodes = lineage(None, parsed(known.models[name]), schema=schema, dialect="duckdb")
+    # Only where a column ends is of use here: SELECTs cut down to each step on the way would take most of the time.
+    nodes = lineage(None, parsed(known.models[name]), schema=schema, dialect="duckdb", trim_selects=False, copy=False)
     assert isinstance(nodes, dict)  # noqa: S101  # no column was asked for
     return {
         column: frozenset(

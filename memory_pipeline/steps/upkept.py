@@ -91,12 +91,13 @@ class Upkept:
     written: bool = False
     hot: dict[Scope, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
+    _places: dict[Period, NightRun] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def night(self, period: Period) -> NightRun:
         """Return what was done in one night, from nothing on."""
-        found = next((run for run in self.nights if run.night == period), None)
+        found = self._places.get(period)
         if found is None:
-            found = NightRun(period)
+            found = self._places[period] = NightRun(period)
             self.nights.append(found)
         return found
 

@@ -34,6 +34,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are sent one after the other
     server: _Server
 
     def log_message(self, format: str, *_: object) -> None:  # noqa: A002  # as the base class has it

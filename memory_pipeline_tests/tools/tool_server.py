@@ -104,6 +104,7 @@ class ToolServer:
 def _handler(owner: ToolServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are sent one after the other
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the base class
             """Say nothing."""
