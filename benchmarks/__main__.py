@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import progress
 
@@ -24,6 +24,7 @@ NAMES = (
     "ingest",
     "backfill",
     "search",
+    "retrieval",
     "graph",
     "peers",
     "size",
@@ -54,6 +55,15 @@ def main() -> None:
         metavar="FILE",
         help="labelled files, whose answers survival seeks",
     )
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        default=[],
+        metavar="NAME=FILE,…",
+        help="labelled sets for retrieval: LoCoMo's .json, or .jsonl as `memory-pipeline eval jsonl` takes it",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a workspaces.yaml for retrieval: other models")
+    parser.add_argument("--fit", action="store_true", help="retrieval also fits the weights, leaving one set out")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
@@ -61,11 +71,12 @@ def main() -> None:
     os.environ.pop("DAGSTER_HOME", None)  # runs are counted and timed on an instance of their own
     os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of each partition that it leaves out of an index
     tables: list[Table] = []
-    for name in arguments.names or NAMES:
+    # Labelled sets are no part of the project.
+    for name in arguments.names or [name for name in NAMES if name != "retrieval" or arguments.sets]:
         progress(name)
         started = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="memory-benchmark-", ignore_cleanup_errors=True) as folder:
-            options = {"files": arguments.locomo} if name == "survival" else {}
+            options = _options(name, arguments)
             benchmark = importlib.import_module(f"benchmarks.{name}")
             found: list[Table] = benchmark.run(Path(folder), quick=arguments.quick, **options)
         progress(f"{name} took {time.perf_counter() - started:.0f} s")
@@ -78,6 +89,14 @@ def main() -> None:
         print()
     else:
         print("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def _options(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    if name == "survival":
+        return {"files": arguments.locomo}
+    if name == "retrieval":
+        return {"sets": arguments.sets, "configuration": arguments.config, "fit": arguments.fit}
+    return {}
 
 
 def _machine() -> dict[str, str | int | bool]:

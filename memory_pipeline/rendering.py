@@ -66,7 +66,7 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
             what = f"{hit.kind} that is kept for good"
         elif hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
-            what = f"{hit.kind} of {hit.conversation_id}"
+            what = f"{hit.kind} of {hit.conversation_id}{f', {hit.later_note}' if hit.later else ''}"
         else:
             text = hit.content.splitlines()
             shown = _best(text, query, len(text) if lines is None else lines)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, B
+from memory_pipeline.domain.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +43,7 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
                 for other in (place - distance, place + distance)
                 if 0 <= other < len(talk)
             ]
+            is_reply = any(map(_is_reply, moment))
             for row in moment:
                 found[row["id"]] = {
                     "coverage": words.coverage(moment, around),
@@ -52,9 +53,10 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
                     "talk": words.of_talk(talk) / best_talk,
                     "speaker": _agreement(row["speaker"], question.about, speakers),
                     "importance": row["importance"],
-                    "answers": max(map(words.of_row, before)) if any(map(_asks, before)) else 0.0,
-                    "asks": float(_asks(row)),
-                    "dated": float(question.asks_when and row["mentioned_at"] is not None),
+                    "answers": max(map(words.of_row, before)) if any(map(_asks, before)) and not is_reply else 0.0,
+                    "replies": 1 - _brevity(moment) if is_reply and not question.asks_the_assistant else 0.0,
+                    "instructs": float(any(map(_instructs, moment)) and not is_reply),
+                    "prefers": float(question.seeks_advice and not is_reply and any(map(_prefers, moment))),
                     "counted": float(question.asks_how_many and bool(_NUMBER.search(row["content"]))),
                 }
     return found
@@ -85,16 +87,33 @@ def _rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
+def _is_reply(row: Row) -> bool:
+    return bool(row["role"] == "assistant")
+
+
+def _instructs(row: Row) -> bool:
+    return bool(row["kind"] == "instruction" and row["importance"] >= 0.7)
+
+
+def _prefers(row: Row) -> bool:
+    return bool(row["kind"] == "preference")
+
+
+def _brevity(moment: Moment) -> float:
+    longest = max(len(row["terms"]) for row in moment)
+    return float(min(1, 30 / max(longest, 1)) ** 0.6)
+
+
 class _Words:
-    """BM25 of rows and talks, and how much of the question is covered."""
+    """How like the question rows are, BM25 of talks, and how much of the question is covered."""
 
     def __init__(self, rows: Sequence[Row], talks: list[list[Moment]], question: Question) -> None:
         self._rows = rows
         self._talks = talks
-        self._mean_length = sum(len(row["terms"]) for row in rows) / len(rows) or 1.0
+        self._asks_the_assistant = question.asks_the_assistant
         self._row_rarity, self._talk_rarity = cache(self._row_rarity_of), cache(self._talk_rarity_of)
         vocabulary = sorted({term for row in rows for term in row["terms"]})
-        #: Of each word of the question that is held: the forms that count, with what they count, and its rarity.
+        #: Of each word of the question: the forms that are held, with what they count, and its rarity.
         self._words: list[tuple[dict[str, float], float]] = []
         for term in question.terms:
             forms = {term: 1.0, **dict.fromkeys(question.alternatives(term, vocabulary), RELATED)}
@@ -103,7 +122,10 @@ class _Words:
                 self._words.append((held, self._row_rarity(term)))
             elif held:
                 self._words.append((held, RELATED * max(map(self._row_rarity, held))))
-        self._most = sum(rarity for _, rarity in self._words) or 1.0
+            else:
+                self._words.append(({}, _rarity(0, len(rows))))
+        self._most = sum(rarity**COVERAGE_POWER for _, rarity in self._words) or 1.0
+        self._length = math.sqrt(sum(rarity**2 for _, rarity in self._words)) or 1.0
 
     def _row_rarity_of(self, form: str) -> float:
         return _rarity(sum(form in row["terms"] for row in self._rows), len(self._rows))
@@ -113,29 +135,34 @@ class _Words:
         return _rarity(holding, len(self._talks))
 
     def of_row(self, row: Row) -> float:
-        damped = K1 * (1 - B + B * len(row["terms"]) / self._mean_length)
+        counts = Counter[str](row["terms"])
+        length = max(math.sqrt(sum((1 + math.log(times)) ** 2 for times in counts.values())), 1.0)
 
         def strength(form: str, weight: float) -> float:
-            times = float(row["terms"].count(form))
-            return weight * self._row_rarity(form) * (K1 + 1) * times / (times + damped)
+            return weight * self._row_rarity(form) * (1 + math.log(counts[form])) / length if counts[form] else 0.0
 
-        return sum(max(strength(*form) for form in forms.items()) for forms, _ in self._words) / self._most
+        total = sum(max([0.0, *(strength(*form) for form in forms.items())]) for forms, _ in self._words)
+        return total / self._length
 
     def of_talk(self, talk: list[Moment]) -> float:
         def strength(form: str, weight: float) -> float:
             rows = sum(form in row["terms"] for moment in talk for row in moment)
             return weight * self._talk_rarity(form) * (K1 + 1) * rows / (rows + K1)
 
-        return sum(max(strength(*form) for form in forms.items()) for forms, _ in self._words)
+        return sum(max([0.0, *(strength(*form) for form in forms.items())]) for forms, _ in self._words)
 
     def coverage(self, moment: Moment, around: list[tuple[float, Moment]]) -> float:
         def held(forms: dict[str, float], there: Moment) -> float:
-            return max([0.0, *(weight for form, weight in forms.items() for row in there if form in row["terms"])])
+            reach = 1.0 if self._asks_the_assistant and any(map(_is_reply, there)) else _brevity(there)
+            weights = [weight for form, weight in forms.items() for row in there if form in row["terms"]]
+            return reach * max([0.0, *weights])
 
-        return sum(
-            rarity / self._most * max(share * held(forms, there) for share, there in [(1.0, moment), *around])
+        moments = [(1.0, moment), *around]
+        found = sum(
+            rarity**COVERAGE_POWER * max(share * held(forms, there) for share, there in moments)
             for forms, rarity in self._words
         )
+        return float(found / self._most)
 
 
 def _nearness(rows: Sequence[Row], vector: Sequence[float] | None) -> Callable[[Row], float]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.conversations import Message, Role, Scope
     from memory_pipeline.domain.durable.memory import MemoryKind
     from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.periods import Period
@@ -46,6 +46,8 @@ class Fact:
     Attributes:
         id: hash of scope, sources and content; see :mod:`memory_pipeline.domain.identity`.
         content: one text that stands on its own. What is quoted begins with its speaker: ``Anna: I moved to Porto.``
+        speaker: name of the speaker of the last message that it rests on.
+        role: role of that speaker: user or assistant.
         entities: names of people, places and things in it, as written, sorted.
         importance: 0 to 1, how much is lost if it is forgotten.
         confidence: 0 to 1, how sure the extraction is.
@@ -69,6 +71,7 @@ class Fact:
     kind: FactKind
     content: str
     speaker: str
+    role: Role
     entities: tuple[str, ...]
     importance: float
     confidence: float
@@ -172,6 +175,7 @@ class Fact:
             kind=kind,
             content=content,
             speaker=last.speaker,
+            role=last.role,
             entities=tuple(sorted(set(entities))),
             importance=importance,
             confidence=confidence,

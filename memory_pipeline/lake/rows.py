@@ -94,6 +94,7 @@ def facts_to_rows(facts: Sequence[Fact]) -> pa.Table:
             "kind": fact.kind.value,
             "content": fact.content,
             "speaker": fact.speaker,
+            "role": fact.role.value,
             "entities": fact.entities,
             "importance": fact.importance,
             "confidence": fact.confidence,
@@ -140,6 +141,7 @@ def rows_to_facts(rows: pa.Table) -> list[Fact]:
             kind=FactKind(row["kind"]),
             content=row["content"],
             speaker=row["speaker"],
+            role=Role(row["role"]) if row["role"] else Role.USER,  # older rows have none
             entities=tuple(row["entities"]),
             importance=row["importance"],
             confidence=row["confidence"],

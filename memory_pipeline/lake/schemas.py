@@ -102,6 +102,7 @@ FACTS = TableSpec(
             _field("kind", _TEXT, "turn (a whole message), statement, event, plan, preference or instruction."),
             _field("content", _TEXT, "The fact, beginning with its speaker."),
             _field("speaker", _TEXT, "Who said it."),
+            _field("role", _TEXT, "Role of the speaker: user or assistant?", nullable=True),
             _field("entities", _TEXTS, "Names in it, sorted."),
             _field("importance", _SCORE, "0 to 1: how much is lost if it is forgotten."),
             _field("confidence", _SCORE, "0 to 1: how sure the extraction is."),
@@ -478,7 +479,8 @@ def index_schema(dimension: int) -> pa.Schema:
             pa.field("entities", pa.list_(pa.string())),
             pa.field("importance", pa.float64()),
             pa.field("conversation_id", pa.string()),
-            pa.field("speaker", pa.string()),  # of a fact, and so are turn, position and tags
+            pa.field("speaker", pa.string()),  # of a fact, and so are role, turn, position and tags
+            pa.field("role", pa.string()),
             pa.field("turn", pa.int32()),
             pa.field("position", pa.int32()),
             pa.field("tags", pa.list_(pa.string())),

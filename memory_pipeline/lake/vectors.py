@@ -69,7 +69,7 @@ _log = logging.getLogger(__name__)
 #: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
 _EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
 #: Of the columns and of how words are cut: an index of another format is made again.
-_FORMAT = 2
+_FORMAT = 3
 #: How to make an index afresh. What agents keep in collections lies beside it, and nothing makes that again.
 _AFRESH = (
     "delete the lake's vectordb folder, all but agents' collections (vectordb/*/_*.lance), and make the whole range "

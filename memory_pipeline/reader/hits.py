@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memory_pipeline.domain.recalled import mark_lines
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.grains import Grain
 
 
+class Later(NamedTuple):
+    """A later hit of the same search: its id and day."""
+
+    id: str
+    date: date
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One thing remembered.
@@ -22,7 +29,8 @@ class Hit:
         id: of the fact or summary; :meth:`MemoryReader.expand` takes it.
         grain, period: the partition that it lies in; ``durable`` of what is kept for good.
         kind: of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
-        content: the text, beginning with who said it where it is a fact.
+        content: the text, beginning with who said it where it is a fact. Of a long message that was searched for, the
+            passage that answers, of about 60 words; :meth:`MemoryReader.expand` has all of it.
         starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said; of a
             durable memory, when it was first and last said.
         date: the first day of that range, in the lake's time zone.
@@ -31,6 +39,8 @@ class Hit:
         score: how well it fits the query, to compare hits of one search; 0 where there was no query.
         parts: what each signal adds to the score (:class:`memory_pipeline.domain.ranking.Weights`), if it was asked
             for; they add up to it.
+        is_excerpt: whether the content is a passage of a longer text.
+        later: the newest of the ten best hits in which a user names other numbers for the same; None if there is none.
     """
 
     id: str
@@ -45,11 +55,18 @@ class Hit:
     conversation_id: str | None
     score: float
     parts: Mapping[str, float] | None = None
+    is_excerpt: bool = False
+    later: Later | None = None
 
     @property
     def line(self) -> str:
-        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``."""
-        return f"[{self.date}] {self.content}"
+        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``; and when more was said on the same."""
+        return f"[{self.date}] {self.content}{f' ({self.later_note})' if self.later else ''}"
+
+    @property
+    def later_note(self) -> str:
+        """When other numbers were named for the same: ``said anew on 2024-02-01``; empty if they were not."""
+        return f"said anew on {self.later.date}" if self.later else ""
 
     def __str__(self) -> str:
         """Return the line, marked as recalled: ``⁍ [2024-01-15] Anna: I moved to Porto.``."""

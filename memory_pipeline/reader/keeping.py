@@ -352,6 +352,7 @@ def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> Segment:
         "importance": rows["importance"],
         "conversation_id": nothing,
         "speaker": pa.array([speaker_of(content) for content in texts["content"]], pa.string()),
+        "role": nothing,
         "turn": pa.nulls(rows.num_rows, pa.int32()),
         "position": pa.nulls(rows.num_rows, pa.int32()),
         "tags": rows["tags"],

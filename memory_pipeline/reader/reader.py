@@ -30,7 +30,7 @@ from memory_pipeline.reader.arguments import (
     prompt_of,
     query_of,
 )
-from memory_pipeline.reader.hits import Hit, Hits
+from memory_pipeline.reader.hits import Hit, Hits, Later
 from memory_pipeline.reader.imagining import imagined
 from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
 from memory_pipeline.reader.memories import CHOSEN, ReaderMemories
@@ -185,7 +185,8 @@ class MemoryReader:
             chosen, total = self._searching.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
-            chosen, total = self._searching.best(grain, where, wanted, query, explain=explain)
+            at = self._lake.calendar.moment("now", _clock(now))
+            chosen, total = self._searching.best(grain, where, wanted, query, now=at, explain=explain)
         return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
 
     def recall(
@@ -489,7 +490,7 @@ class MemoryReader:
         )
 
     def _hit(self, grain: Grain, choice: Choice) -> Hit:
-        row = choice.row
+        row, later = choice.row, choice.later
         return Hit(
             id=row["id"],
             grain=grain,
@@ -503,6 +504,8 @@ class MemoryReader:
             conversation_id=row["conversation_id"],
             score=round(choice.score, 4),
             parts=choice.parts,
+            is_excerpt=choice.is_excerpt,
+            later=None if later is None else Later(later["id"], self._lake.calendar.day_of(later["starts_at"])),
         )
 
 

@@ -81,6 +81,7 @@ class Recalled:
         score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
             one, at least as well as that.
         kind: of a fact or a durable memory.
+        is_excerpt: whether the content is a passage of a longer message.
         warning: what to tell with a durable memory that may have changed since, or with what says the same.
     """
 
@@ -93,6 +94,7 @@ class Recalled:
     score: float
     kind: str | None = None
     warning: str | None = None
+    is_excerpt: bool = False
 
     @property
     def note(self) -> str:
@@ -200,7 +202,7 @@ def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]
 
 def _tells(item: Recalled, kept: Recalled) -> bool:
     """Tell whether something says what is kept: in the same words, or as one of its messages."""
-    if item.kind == FactKind.TURN and not set(item.source_ids).isdisjoint(kept.source_ids):
+    if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(kept.source_ids):
         return True
     return kept.content.casefold() in item.content.casefold()
 
@@ -208,7 +210,12 @@ def _tells(item: Recalled, kept: Recalled) -> bool:
 def _is_told(item: Recalled, chosen: Sequence[Recalled]) -> bool:
     """Tell whether what was said, or made of it, tells all that is kept: by whole messages, or in the same words."""
     others = [other for other in chosen if isinstance(other.grain, Grain)]
-    whole = {source for other in others if other.kind == FactKind.TURN for source in other.source_ids}
+    whole = {
+        source
+        for other in others
+        if other.kind == FactKind.TURN and not other.is_excerpt
+        for source in other.source_ids
+    }
     if item.source_ids and whole.issuperset(item.source_ids):
         return True
     words = item.content.casefold()
@@ -286,6 +293,11 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
         )
         for choice in choices
     ]
+
+
+def excerpted(item: Recalled, choice: Choice) -> Recalled:
+    """Return what was said with the text that was chosen of it."""
+    return replace(item, content=choice.row["content"], is_excerpt=choice.is_excerpt)
 
 
 def kept(

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, B, Weights
+from memory_pipeline.domain.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.ranking import Question
+    from memory_pipeline.domain.ranking import Question, Window
     from memory_pipeline.reader.segment import Segment
 
 #: Candidates by words, and by vector, at least.
@@ -68,6 +68,7 @@ def score(
     allowed: Sequence[NDArray[np.bool_] | None],
     least: int,
     weights: Weights = WEIGHTS,
+    words: Sequence[Word] | None = None,
 ) -> list[Scored]:
     """Return the best rows of each segment with their scores.
 
@@ -78,8 +79,9 @@ def score(
         allowed: for each segment which rows may be candidates; None for all.
         least: how many candidates are needed.
         weights: what each signal counts.
+        words: of the question, if they are known already.
     """
-    words = _words(question, segments)
+    words = words_of(question, segments) if words is None else words
     scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]
     best_talk = max((float(scorer.talk.max(initial=0.0)) for scorer in scorers), default=0.0)
     usual = _usual(segments, vector)
@@ -90,24 +92,30 @@ def score(
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of the question.
+class Word:
+    """A word of the question, or a time that it names, which counts like a word that rows of this time hold.
 
     Attributes:
-        forms: it and the words that may stand for it, with what each counts.
+        forms: the word and its alternatives that occur in memory: the form, its weight, its rarity among rows. Empty
+            for a word that memory does not know.
         rarity: of the word itself, among rows.
-        talk_rarity: likewise, among talks.
     """
 
-    forms: tuple[tuple[str, float, float], ...]
+    forms: tuple[tuple[str | Window, float, float], ...]
     rarity: float
 
+    @property
+    def weight(self) -> float:
+        """Its weight in the coverage of a question."""
+        return float(self.rarity**COVERAGE_POWER)
 
-def _words(question: Question, segments: Sequence[Segment]) -> list[_Word]:
+
+def words_of(question: Question, segments: Sequence[Segment]) -> list[Word]:
+    """Return the words of a question with the forms that memory holds, and the times that it names."""
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
 
-    def held(word: str) -> int:
+    def held(word: str | Window) -> int:
         return sum(len(segment.holding(word)) for segment in segments)
 
     words = []
@@ -121,8 +129,26 @@ def _words(question: Question, segments: Sequence[Segment]) -> list[_Word]:
         )
         if forms:
             rarity = forms[0][2] if forms[0][0] == term else RELATED * max(rarity for _, _, rarity in forms)
-            words.append(_Word(forms, rarity))
+            words.append(Word(forms, rarity))
+        elif not any(counts.values()):
+            words.append(Word((), _rarity(0, total)))
+    for window in question.windows:
+        if 0 < (count := held(window)) <= too_common:
+            rarity = _rarity(count, total)
+            words.append(Word(((window, 1.0, rarity),), rarity))
     return words
+
+
+def sought(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
+    """Return what tells which words of a question a text holds: their numbers, and what each is worth."""
+    worths = [{form: weight * rarity for form, weight, rarity in word.forms if isinstance(form, str)} for word in words]
+
+    def held(text: str) -> Mapping[int, float]:
+        own = set(terms(text))
+        worth = {number: [forms[form] for form in own.intersection(forms)] for number, forms in enumerate(worths)}
+        return {number: max(values) for number, values in worth.items() if values}
+
+    return held
 
 
 def _rarity(holding: int, total: int) -> float:
@@ -146,7 +172,7 @@ def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> t
 
 
 class _OfWord(NamedTuple):
-    """What one word of the question gives: BM25 of rows, strength in slots, BM25 of talks."""
+    """What one word of the question gives: likeness of rows, strength in slots, BM25 of talks."""
 
     rows: NDArray[np.float32]
     slots: NDArray[np.float32]
@@ -179,22 +205,26 @@ class _SegmentScorer:
     """
 
     def __init__(
-        self, question: Question, segment: Segment, words: Sequence[_Word], segments: Sequence[Segment]
+        self, question: Question, segment: Segment, words: Sequence[Word], segments: Sequence[Segment]
     ) -> None:
         self._question = question
         self._segment = segment
-        self._mean_length = sum(s.length for s in segments) / max(sum(map(len, segments)), 1) or 1.0
         self._speaking = {speaker for s in segments for speaker in s.speakers}
         self.words = np.zeros(len(segment), np.float32)
         self.coverage = np.zeros(segment.slots, np.float32)
         self.talk = np.zeros(segment.talks, np.float32)
-        most = sum(word.rarity for word in words) or 1.0
+        self._most = sum(word.weight for word in words) or 1.0
+        self._length = math.sqrt(sum(word.rarity**2 for word in words)) or 1.0
+        # Long texts hold many words by chance.
+        self._reach = segment.brevity
+        if question.asks_the_assistant:
+            self._reach = np.where(segment.slot_is_reply, np.float32(1), segment.brevity)
         # Of one word: the greatest that any of its forms gives. Zero again before the next word.
         of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self.coverage, self.talk)))
         for word in words:
-            self._add(word, most, sum(s.talks for s in segments), segments, of_word)
+            self._add(word, sum(s.talks for s in segments), segments, of_word)
 
-    def _add(self, word: _Word, most: float, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
+    def _add(self, word: Word, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
         """Add what one word of the question gives."""
         segment = self._segment
         forms = [form for form in word.forms if len(segment.holding(form[0]))]
@@ -205,20 +235,19 @@ class _SegmentScorer:
         rows = np.concatenate(held)
         times = np.concatenate([segment.times(form) for form, _, _ in forms]).astype(np.float32)
         weights = np.repeat(np.array([weight for _, weight, _ in forms], np.float32), counts)
-        worth = np.repeat(np.array([weight * rarity * (K1 + 1) for _, weight, rarity in forms], np.float32), counts)
-        damped = np.float32(K1 * (1 - B)) + np.float32(K1 * B / self._mean_length) * segment.lengths[rows]
-        np.maximum.at(best.rows, rows, worth * times / (times + damped))
+        worth = np.repeat(np.array([weight * rarity for _, weight, rarity in forms], np.float32), counts)
+        np.maximum.at(best.rows, rows, worth * (1 + np.log(times)) / segment.norms[rows])
         slots = segment.slot[rows]
-        np.maximum.at(best.slots, slots, weights)
+        np.maximum.at(best.slots, slots, weights * self._reach[slots])
         starts = np.cumsum([0, *counts[:-1]])
         first = _first_of_runs(segment.talk[slots], starts)
         spoken, said = segment.talk[slots[first]], np.diff(first, append=len(rows)).astype(np.float32)
         rare = [weight * _rarity(sum(s.talks_holding(form) for s in segments), talks) for form, weight, _ in forms]
         worth = np.array(rare, np.float32)[np.searchsorted(starts, first, "right") - 1]
         np.maximum.at(best.talks, spoken, worth * np.float32(K1 + 1) * said / (said + np.float32(K1)))
-        _move(best.rows, rows, self.words, 1 / most)
+        _move(best.rows, rows, self.words, 1 / self._length)
         _move(best.talks, spoken, self.talk, 1.0)
-        self._spread(best.slots, slots[_first_of_runs(slots, starts)], word.rarity / most)
+        self._spread(best.slots, slots[_first_of_runs(slots, starts)], word.weight / self._most)
 
     def _spread(self, strength: NDArray[np.float32], slots: NDArray[np.int32], worth: float) -> None:
         """Add to the coverage what a word gives in `slots` and to their neighbours."""
@@ -268,8 +297,9 @@ class _SegmentScorer:
         given["words"][:] = self.words[rows]
         given["talk"][:] = self.talk[segment.talk[slots]] / (best_talk or 1.0)
         given["importance"][:] = segment.importance[rows]
-        given["asks"][:] = segment.asks[rows]
-        given["dated"][:] = segment.dated[rows] & self._question.asks_when
+        given["replies"][:] = self._replies(slots)
+        given["instructs"][:] = segment.slot_instructs[slots]
+        given["prefers"][:] = segment.slot_prefers[slots] & self._question.seeks_advice
         given["counted"][:] = segment.counted[rows] & self._question.asks_how_many
         given["speaker"][:] = self._agreement()[segment.speaker[rows]]
         given["answers"][:] = self._answers(slots)
@@ -340,13 +370,22 @@ class _SegmentScorer:
             weights.talk / best_talk * self.talk[segment.talk[slots]] + weights.importance * segment.importance[rows]
         )
         rough += weights.speaker * self._agreement()[segment.speaker[rows]] + weights.answers * self._answers(slots)
+        rough += weights.replies * self._replies(slots) + weights.instructs * segment.slot_instructs[slots]
+        rough += weights.prefers * (segment.slot_prefers[slots] & self._question.seeks_advice)
         return rough
 
+    def _replies(self, slots: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return of each slot 0, or up to 1 the longer an assistant's reply is, unless it is asked for."""
+        segment = self._segment
+        if self._question.asks_the_assistant:
+            return np.zeros(len(slots), np.float32)
+        return np.where(segment.slot_is_reply[slots], 1 - segment.brevity[slots], np.float32(0))
+
     def _answers(self, slots: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return of each slot the greatest BM25 of the message before, where that ends with a question."""
+        """Return how like the question the message before each slot is: one that asks, before one of a user's."""
         segment = self._segment
         found = np.zeros(len(slots), np.float32)
-        asked = np.flatnonzero(segment.before[slots] > 0)
+        asked = np.flatnonzero((segment.before[slots] > 0) & ~segment.slot_is_reply[slots])
         asked = asked[segment.slot_asks[slots[asked] - 1]]
         if len(asked):
             rows, bounds = segment.rows_of(slots[asked] - 1)

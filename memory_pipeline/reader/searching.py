@@ -12,21 +12,23 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import MEMORY
-from memory_pipeline.domain.ranking import Question, weights_for
+from memory_pipeline.domain.ranking import Named, Question, Window, weights_for
 from memory_pipeline.domain.triples import name_key
+from memory_pipeline.models.deterministic.windows import date_ranges
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
-from memory_pipeline.reader.recall import POINTS, TIME, choose, considered, kept, recalled, together
+from memory_pipeline.reader.recall import POINTS, TIME, choose, considered, excerpted, kept, recalled, together
 from memory_pipeline.reader.retelling import Form
-from memory_pipeline.reader.scoring import score
+from memory_pipeline.reader.scoring import score, sought, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.graph.pending import Pending
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
     from memory_pipeline.reader.retelling import Retelling
-    from memory_pipeline.reader.scoring import Scored
+    from memory_pipeline.reader.scoring import Scored, Word
     from memory_pipeline.reader.segment import Segment
     from memory_pipeline.reader.selection import Choice
 
@@ -74,7 +76,9 @@ class Searching:
         segments, masks, total = self.candidates.passing(grain, where, wanted, None, by_message=by_message)
         return selection.newest(segments, masks, wanted), total
 
-    def best(self, grain: Grain, where: Filter, wanted: int, query: str, *, explain: bool) -> tuple[list[Choice], int]:
+    def best(
+        self, grain: Grain, where: Filter, wanted: int, query: str, *, now: datetime, explain: bool
+    ) -> tuple[list[Choice], int]:
         """Return the best, and how many there are. More of them begin with the fewer, so that pages are of one list.
 
         How much is compared follows from how much is wanted. So that this changes no earlier page, a list is continued
@@ -84,14 +88,16 @@ class Searching:
         at_once = _RANKED_AT_ONCE
         while True:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
-            question = _question(segments, query)
-            scored = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, at_once)
-            count = at_once if chosen else min(at_once, wanted)
+            question = _question(segments, query, self._calendar, now)
+            words = words_of(question, segments)
+            scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
+            count = at_once if chosen else min(at_once, max(wanted, selection.COMPARED))
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
                 if len(chosen) < at_once:
                     chosen.setdefault(tuple(choice.row["source_ids"]), choice)
             if at_once >= wanted or len(chosen) >= total:
-                return list(chosen.values())[:wanted], total
+                found = list(chosen.values())[: max(wanted, selection.COMPARED)]
+                return (_excerpted(found, words) if grain is Grain.WORKING else found)[:wanted], total
             at_once *= 2
 
     def recalled(
@@ -121,10 +127,13 @@ class Searching:
         summaries = {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
         segments = [*facts, *summaries.values()]
         masks += [self._points_within(grain, segment, where, now) for grain, segment in summaries.items()]
-        question = _question(segments, text)
-        ranking = self._ranked(question, self.candidates.embedded(question.bare), segments, masks, wanted)
+        question = _question(segments, text, self._calendar, now)
+        words = words_of(question, segments)
+        ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, wanted)
         found = selection.best(facts, ranking[: len(facts)], wanted, self._weights, explain=True)
         fitting = [choice for choice in found if self._fits(choice)]
+        # Whether it may be told is decided by all of a message.
+        passages = {one.row["id"]: one for one in _excerpted(fitting or found, words)}
         said = recalled(Grain.WORKING, fitting or found, self._calendar)
         points = [
             recalled(grain, selection.best([segment], [scored], POINTS, self._weights), self._calendar)
@@ -133,6 +142,7 @@ class Searching:
         retelling = retell(_forms(Grain.WORKING, facts, exclude) + _points(summaries, exclude))
         lists = (said, together(*points))
         said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
+        said = [excerpted(item, passages[item.id]) for item in said]
         own, others = _persons(question, segments)
 
         def hides(fact: GraphFact) -> bool:
@@ -172,12 +182,19 @@ class Searching:
     def _ranked(
         self,
         question: Question,
+        words: Sequence[Word],
         vector: NDArray[np.float32] | None,
         segments: list[Segment],
         masks: list[NDArray[np.bool_] | None],
         wanted: int,
     ) -> list[Scored]:
-        return score(question, segments, vector, masks, wanted, self._weights)
+        return score(question, segments, vector, masks, wanted, self._weights, words)
+
+
+def _excerpted(facts: list[Choice], words: Sequence[Word]) -> list[Choice]:
+    """Return facts with the passages that answer in place of long texts, and with what was said later on the same."""
+    held = sought(words)
+    return selection.with_later([choice.excerpted(held) for choice in facts], held)
 
 
 def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) -> list[Form]:
@@ -202,5 +219,19 @@ def _persons(question: Question, segments: Iterable[Segment]) -> tuple[set[str],
     return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own
 
 
-def _question(segments: Iterable[Segment], query: str) -> Question:
-    return Question.of(query, dict.fromkeys(name for segment in segments for name in segment.speakers))
+def _question(segments: Sequence[Segment], query: str, calendar: Calendar, now: datetime) -> Question:
+    speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
+    times = [
+        Named(
+            Window(first, last, calendar.instant("first", first), calendar.instant("last", last, is_end=True)),
+            start,
+            end,
+        )
+        for first, last, start, end in date_ranges(query, calendar.day_of(now))
+    ]
+    return Question.of(
+        query,
+        speakers,
+        times=times,
+        is_known=lambda word: any(len(segment.holding(word)) for segment in segments),
+    )

@@ -7,6 +7,7 @@ those before and after it in the same arrays. A summary is a talk of its own.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors
@@ -23,14 +25,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.ranking import Window
     from memory_pipeline.lake.filters import Filter
 
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
+#: So many terms a text may have before its length counts against it, about 60 words; and how much it then does.
+_SHORT, _LENGTH_PENALTY = 30, 0.6
 _HAS_NUMBER = (
     r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
     r"|half)\b"
 )
 _DAY = 86_400_000_000  # microseconds
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: An instruction of at least this importance holds for good: "always", "never".
+_STANDING = 0.7
+#: So many windows are remembered.
+_WINDOWS = 16
 
 
 class Segment:
@@ -45,10 +55,15 @@ class Segment:
         slot: of each row.
         talk: of each slot; slots of one talk stand together.
         before, after: of each slot, how many of its talk come before and after it, up to 255.
-        lengths, length: words of each row, and of all.
+        lengths: words of each row.
+        norms: of each row, the Euclidean length of its vector of words, each counting 1 + ln(times).
         importance, ends_at: of each row, as in the index; times in microseconds.
-        dated, counted: whether a row names a date, or a number.
-        asks: whether a row ends with a question.
+        counted: whether a row holds a number.
+        slot_is_reply: of each slot, whether an assistant said it.
+        brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
+        slot_instructs: of each slot, whether a user gives an instruction there.
+        slot_prefers: of each slot, whether a user states a preference there.
+        slot_asks: of each slot, whether the text ends with a question.
         ids: of the rows.
         message: a number that rows share which rest on the same messages; below `messages`.
         speakers: names of those who speak here.
@@ -82,15 +97,21 @@ class Segment:
         self.first_row = np.flatnonzero(new_slot)
         self._row_counts = np.diff(self.first_row, append=len(order))
         self.ends_at = _instants(self.rows["ends_at"])
+        self._mentioned_at = _instants(pc.fill_null(self.rows["mentioned_at"], datetime.min.replace(tzinfo=UTC)))
+        self._windows: dict[Window, NDArray[np.int32]] = {}
         self.importance = self.rows["importance"].to_numpy().astype(np.float32)
         content = self.rows["content"]
-        self.asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
+        asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
         self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
-        self.dated = _flags(pc.is_valid(self.rows["mentioned_at"]))
+        is_reply = _flags(pc.fill_null(pc.equal(self.rows["role"], Role.ASSISTANT.value), False))
+        instructs = _flags(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _STANDING)
+        prefers = _flags(pc.equal(self.rows["kind"], FactKind.PREFERENCE.value))
         times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
         self._first_start, self._first_end, self._last_end = map(int, times)
-        #: Of each slot: whether what is said there ends with a question.
-        self.slot_asks = np.logical_or.reduceat(self.asks, self.first_row) if len(self) else self.asks
+        self.slot_asks = self._any_in_slot(asks)
+        self.slot_is_reply = self._any_in_slot(is_reply)
+        self.slot_instructs = self._any_in_slot(instructs) & ~self.slot_is_reply
+        self.slot_prefers = self._any_in_slot(prefers) & ~self.slot_is_reply
         self.ids = self.rows["id"].combine_chunks()
         self.message = _codes(pc.binary_join(self.rows["source_ids"], "\n"))
         self.messages = int(self.message.max(initial=-1)) + 1
@@ -98,6 +119,12 @@ class Segment:
         self.speakers: list[str] = spoken.dictionary.to_pylist()
         self.speaker = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
         self._index(words)
+        longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
+        self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
+
+    def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell of each slot whether a flag is set for any of its rows."""
+        return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
     def of(cls, rows: pa.Table, dimension: int) -> Segment:
@@ -147,11 +174,10 @@ class Segment:
     def _index(self, words: pa.ListArray) -> None:
         """Make the postings: of each word the rows that hold it, ascending, and how often."""
         encoded = words.flatten().dictionary_encode()
-        self._talks_holding: dict[str, int] = {}
+        self._talks_holding: dict[str | Window, int] = {}
         self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
         self.lengths = counts.astype(np.float32)
-        self.length = int(counts.sum())
         keys = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * max(len(self), 1)
         keys += np.repeat(np.arange(len(self)), counts)
         keys.sort()
@@ -159,6 +185,8 @@ class Segment:
         kept = keys[first]
         self._holding: NDArray[np.int32] = (kept % max(len(self), 1)).astype(np.int32)
         times = np.diff(first, append=len(keys))
+        squares = np.bincount(kept % max(len(self), 1), np.square(1 + np.log(times)), minlength=len(self))
+        self.norms = np.maximum(np.sqrt(squares), 1).astype(np.float32)
         self._times: NDArray[np.uint16] = np.minimum(times, np.iinfo(np.uint16).max).astype(np.uint16)
         self._bounds = np.searchsorted(kept, np.arange(len(self._codes) + 1) * max(len(self), 1))
 
@@ -167,21 +195,32 @@ class Segment:
         """All words, sorted."""
         return sorted(self._codes)
 
-    def holding(self, word: str) -> NDArray[np.int32]:
-        """Return the rows that hold a word, ascending."""
-        return self._holding[self._place(word)]
+    def holding(self, word: str | Window) -> NDArray[np.int32]:
+        """Return the rows that hold a word, or were said or speak of a day in a window, ascending."""
+        return self._holding[self._place(word)] if isinstance(word, str) else self._within(word)
 
-    def times(self, word: str) -> NDArray[np.uint16]:
-        """Return how often each row of :meth:`holding` holds it, 65,535 times at most."""
-        return self._times[self._place(word)]
+    def times(self, word: str | Window) -> NDArray[np.uint16]:
+        """Return how often each row of :meth:`holding` holds it, 65,535 times at most; once for a window."""
+        return self._times[self._place(word)] if isinstance(word, str) else np.ones(len(self._within(word)), np.uint16)
+
+    def _within(self, window: Window) -> NDArray[np.int32]:
+        """Return the rows that were said in a window, or speak of a day in it; the last few windows are remembered."""
+        if window not in self._windows:
+            if len(self._windows) >= _WINDOWS:
+                self._windows.clear()
+            said = (_microseconds(window.start) <= self.ends_at) & (self.ends_at <= _microseconds(window.end))
+            first, last = (datetime.combine(day, time(), UTC) for day in (window.first, window.last))
+            meant = (_microseconds(first) <= self._mentioned_at) & (self._mentioned_at <= _microseconds(last))
+            self._windows[window] = np.flatnonzero(said | meant).astype(np.int32)
+        return self._windows[window]
 
     def _place(self, word: str) -> slice:
         code = self._codes.get(word)
         return slice(0) if code is None else slice(self._bounds[code], self._bounds[code + 1])
 
-    def talks_holding(self, word: str) -> int:
+    def talks_holding(self, word: str | Window) -> int:
         """Return how many talks hold a word."""
-        if word not in self._codes:
+        if isinstance(word, str) and word not in self._codes:
             return 0
         if word not in self._talks_holding:
             self._talks_holding[word] = int(np.count_nonzero(_changes(self.talk[self.slot[self.holding(word)]])))
@@ -220,6 +259,10 @@ def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
 def _instants(column: pa.ChunkedArray) -> NDArray[np.int64]:
     instants: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
     return instants
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60
 _DAY = 86_400_000_000  # microseconds
+_ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,57 @@ class Choice:
         row: of the index, without vector and terms.
         score: what it was chosen by.
         parts: what each signal adds to the score, if that was asked for.
+        is_excerpt: whether the content is cut to the passage that answers.
+        later: the row of the newest of the others that says something else of the same.
     """
 
     row: dict[str, Any]
     score: float
     parts: Mapping[str, float] | None = None
+    is_excerpt: bool = False
+    later: Mapping[str, Any] | None = None
+
+    def excerpted(self, held: Callable[[str], Mapping[int, float]]) -> Choice:
+        """Return it with the passage of its text that holds most of what is sought, if the text is long."""
+        content = self.row["content"]
+        if len(content) <= WHOLE_WORDS:  # of one letter each
+            return self
+        speaker, colon, text = content.partition(": ") if self.row["speaker"] else ("", "", content)
+        part = excerpt(text, lambda passage: sum(held(passage).values()))
+        if part == text:
+            return self
+        return replace(self, row=self.row | {"content": f"{speaker}{colon}{part}"}, is_excerpt=True)
+
+
+#: So many of the best facts are compared. Two speak of the same if they share this much of what the best one holds.
+COMPARED, _SAME = 10, 0.5
+_NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
+    """Return facts, those with what was said later on the same where a user names other numbers there."""
+    said = [
+        (place, one.row, numbers, held(one.row["content"]))
+        for place, one in enumerate(facts[:COMPARED])
+        if one.row["role"] != Role.ASSISTANT and (numbers := _numbers(one.row))
+    ]
+    enough = _SAME * max((sum(words.values()) for _, _, _, words in said), default=0.0)
+    found = list(facts)
+    newest_first = sorted(said, key=lambda each: each[1]["starts_at"], reverse=True)
+    for place, row, numbers, words in said:
+        for _, other, others, there in newest_first:
+            if other["starts_at"] <= row["starts_at"]:
+                break
+            shared = sum(words[word] for word in words.keys() & there.keys())
+            if shared >= enough > 0 and numbers - others and others - numbers:
+                found[place] = replace(found[place], later=other)
+                break
+    return found
+
+
+def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
+    """Return the numbers in a text but those of dates that were added to it."""
+    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", row["content"])))
 
 
 class _Candidate(NamedTuple):

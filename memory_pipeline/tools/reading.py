@@ -55,7 +55,8 @@ def entry_of(hit: Hit, query: str | None = None) -> Entry:
         query: what was looked for; if a summary must be cut, its lines on that are kept.
     """
     if hit.grain is Grain.WORKING:
-        return Entry(f"[{hit.date}] ", line(hit.content), f" ({hit.id})")
+        note = f" ({hit.later_note})" if hit.later else ""
+        return Entry(f"[{hit.date}] ", line(hit.content), f"{note} ({hit.id})")
     before = f"[{hit.date}] {hit.grain} summary of {hit.period} ({hit.id}):\n"
     return Entry(before, lines(hit.content), wanted=frozenset(terms(query or "")))
 

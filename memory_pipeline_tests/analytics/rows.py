@@ -52,7 +52,7 @@ def fact(
     said = message(hour, agent, text, workspace)
     return {
         "period": hour, "id": f"working:{hour}:{workspace}-{agent}-{kind}", "workspace_id": workspace,
-        "agent_id": agent, "kind": kind, "content": text, "speaker": "Anna", "entities": list(entities),
+        "agent_id": agent, "kind": kind, "content": text, "speaker": "Anna", "role": "user", "entities": list(entities),
         "importance": 0.5, "confidence": 1.0, "conversation_id": "c", "message_ids": [said["id"]], "turn": 0,
         "position": 0, "event_at": said["sent_at"], "tags": [], "extraction_method": "test", "operations": [],
         "digest": text, "embed_model": "test",

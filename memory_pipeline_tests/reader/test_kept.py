@@ -338,13 +338,13 @@ def test_filters_hold_for_what_is_kept(lake: Lake, models: Models) -> None:
 def test_relevance_decides_between_what_fits_alike(lake: Lake, models: Models) -> None:
     land(
         lake,
-        remember("Porto tip one.", importance=0.9, decay_rate=0.5),
-        remember("Porto tip two.", importance=0.5),
+        remember("Porto tip red.", importance=0.9, decay_rate=0.5),
+        remember("Porto tip blue.", importance=0.5),
     )
     reader = reading(lake, models)
-    assert said(reader.memories.search("Porto tip", now=NOON)) == ["Porto tip one.", "Porto tip two."]
+    assert said(reader.memories.search("Porto tip", now=NOON)) == ["Porto tip red.", "Porto tip blue."]
     later = MONDAY + timedelta(days=10)
-    assert said(reader.memories.search("Porto tip", now=later)) == ["Porto tip two.", "Porto tip one."]
+    assert said(reader.memories.search("Porto tip", now=later)) == ["Porto tip blue.", "Porto tip red."]
 
 
 def test_an_embedder_that_fails_leaves_words(lake: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.ranking import K1, NEARBY, RELATED, WEIGHTS, Question, Weights
+from memory_pipeline.domain.ranking import NEARBY, RELATED, WEIGHTS, Named, Question, Weights, Window
 from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
 from memory_pipeline.reader.segment import Segment
@@ -27,7 +28,9 @@ WORDS = [
 ENDS = ["", ".", "?", "? [photo]", '?"', "? Yes.", "？"]
 SPEAKERS = ["Anna Lee", "Ben", "Clara Ben", None]
 NEAR = [[0.6, 0.8, 0, 0, 0, 0, 0, 0], [0, 0.6, 0.8, 0, 0, 0, 0, 0], axis(0), axis(3), [-1.0] + [0.0] * 7, None]
-QUERIES = st.lists(st.sampled_from([*WORDS, "when", "how many", "Clara", "Lee", "unheard"]), max_size=5).map(" ".join)
+QUERIES = st.lists(
+    st.sampled_from([*WORDS, "how many", "you said", "suggest", "Clara", "Lee", "unheard"]), max_size=5
+).map(" ".join)
 
 
 @st.composite
@@ -49,6 +52,8 @@ def memories(draw: st.DrawFn, most: int = 12) -> list[Row]:
                     turn=draw(st.integers(0, 3)),
                     position=draw(st.integers(0, 2)),
                     speaker=draw(st.sampled_from(SPEAKERS)),
+                    role=draw(st.sampled_from(["user", "assistant"])),
+                    kind=draw(st.sampled_from(["turn", "instruction", "preference"])),
                     importance=importance,
                     mentioned=draw(st.sampled_from([None, NOON])),
                     vector=vector,
@@ -152,7 +157,7 @@ def test_signals_stay_within_what_their_description_says(
     [found] = score(question(query, rows), [part], array(vector), [None], 10)
     given_by = dict(zip(SIGNALS, found.signals, strict=True))
     assert np.isfinite(found.totals).all()
-    for name in ("coverage", "talk", "importance", "asks", "dated", "counted"):
+    for name in ("coverage", "words", "talk", "importance", "replies", "instructs", "prefers", "counted"):
         assert (given_by[name] >= 0).all()
         assert (given_by[name] <= 1 + 1e-6).all()
     assert (given_by["nearby"] >= 0).all()
@@ -199,7 +204,6 @@ def test_the_answer_to_a_question_that_holds_the_words_is_lifted() -> None:
     found = signals("violin", rows)
     assert found["Yes, from Cremona."]["answers"] == pytest.approx(found["Is it a violin?"]["words"]) != 0
     assert found["It rains."]["answers"] == 0
-    assert [found[row["content"]]["asks"] for row in rows] == [1, 0, 0]
 
 
 def test_what_follows_a_statement_answers_nothing() -> None:
@@ -233,12 +237,49 @@ def test_who_speaks_alone_in_the_tail_is_preferred_as_in_the_index() -> None:
     assert scores("Anna", index, tail) == pytest.approx(scores("Anna", [*index, *tail]), abs=2e-5)
 
 
-def test_dates_count_where_the_question_asks_when_and_numbers_where_it_asks_how_many() -> None:
-    rows = [fact("dated", mentioned=NOON), fact("half of it", 1), fact("3 of them", 2), fact("plain", 3)]
-    found = signals("when was it, and how many", rows)
-    assert [found[row["content"]]["dated"] for row in rows] == [1, 0, 0, 0]
-    assert [found[row["content"]]["counted"] for row in rows] == [0, 1, 1, 0]
-    assert not any(each["dated"] or each["counted"] for each in signals("what", rows).values())
+def test_numbers_count_where_the_question_asks_how_many() -> None:
+    rows = [fact("half of it", 1), fact("3 of them", 2), fact("plain", 3)]
+    found = signals("how many were there", rows)
+    assert [found[row["content"]]["counted"] for row in rows] == [1, 1, 0]
+    assert not any(each["counted"] for each in signals("what", rows).values())
+
+
+def test_a_long_reply_counts_less_unless_the_question_asks_what_the_assistant_said() -> None:
+    long = " ".join(["tea"] * 60)
+    rows = [fact(long, role="assistant", speaker="Agent"), fact("tea", 1), fact("Yes.", 2, role="assistant")]
+    found = signals("tea", rows)
+    assert [found[row["content"]]["replies"] > 0 for row in rows] == [True, False, False]
+    asked = signals("what did you say of tea", rows)
+    assert not any(each["replies"] for each in asked.values())
+
+
+def test_standing_instructions_and_preferences_of_users_count() -> None:
+    rows = [
+        fact("Always add milk.", kind="instruction", importance=0.75),
+        fact("Add milk.", 100, kind="instruction", importance=0.5),
+        fact("I like milk.", 200, kind="preference"),
+        fact("I like milk too.", 300, kind="preference", role="assistant"),
+    ]
+    found = signals("Which drink would you suggest?", rows)
+    assert [found[row["content"]]["instructs"] for row in rows] == [1, 0, 0, 0]
+    assert [found[row["content"]]["prefers"] for row in rows] == [0, 0, 1, 0]
+    assert not any(each["prefers"] for each in signals("Which drink is it?", rows).values())
+
+
+def test_a_time_that_the_question_names_lifts_what_was_said_then_or_speaks_of_it() -> None:
+    rows = [
+        fact("It rained.", 0, conversation="then"),
+        fact("It snowed.", 60 * 24 * 40, conversation="later"),
+        fact("It hailed.", 60 * 24 * 50, conversation="looking back", mentioned=datetime(2024, 1, 15, tzinfo=UTC)),
+    ]
+    day = Window(date(2024, 1, 15), date(2024, 1, 15), NOON - timedelta(hours=12), NOON + timedelta(hours=11))
+    part = segment(rows)
+    asked = Question.of("on 15 January", [], times=[Named(day, 3, 13)])
+    assert (asked.terms, asked.windows) == ((), (day,))
+    [found] = score(asked, [part], None, [None], 10)
+    contents = part.rows["content"].take(found.rows).to_pylist()
+    covered = dict(zip(contents, found.signals[SIGNALS.index("coverage")].tolist(), strict=True))
+    assert covered == {"It rained.": 1, "It snowed.": 0, "It hailed.": 1}
 
 
 def test_a_row_without_a_vector_is_as_near_as_usual() -> None:
@@ -363,8 +404,8 @@ def test_the_oracle_agrees_with_itself_on_a_case_worked_by_hand() -> None:
     rows = [fact("violin", id="a", importance=0, conversation="x"), fact("tea", id="b", importance=1, conversation="y")]
     found = exact_signals(rows, question("violin", rows), None)
     rarity = math.log(1 + 1.5 / 1.5)
-    # Each row has its word and the day's three; K1·(1 - B + B·1) = K1.
-    assert found["a"]["words"] == pytest.approx(rarity * (K1 + 1) / (1 + K1) / rarity)
+    # Each row has its word and the day's three: its length is 2.
+    assert found["a"]["words"] == pytest.approx(rarity / 2 / rarity)
     assert found["a"]["talk"] == found["a"]["coverage"] == 1
     assert found["b"] == {**dict.fromkeys(SIGNALS, 0.0), "importance": 1}
 

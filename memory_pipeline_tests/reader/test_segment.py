@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.reader.segment import Segment
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary, table
+from memory_pipeline_tests.memories import DIMENSION, Row, axis, fact, segment, summary, table
 
 DAY = 24 * 60
 
@@ -142,7 +142,8 @@ def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     one, other = Segment.of(whole, DIMENSION), Segment.of(pieces, DIMENSION)
     assert one.rows == other.rows
     assert one.speakers == other.speakers
-    for name in ("slot", "talk", "speaker", "message", "lengths", "asks", "counted", "dated", "slot_asks"):
+    by_row, by_slot = ("slot", "speaker", "message", "lengths", "norms", "counted"), ("talk", "brevity", "slot_asks")
+    for name in (*by_row, *by_slot):
         assert np.array_equal(getattr(one, name), getattr(other, name))
     assert all(np.array_equal(one.holding(word), other.holding(word)) for word in one.vocabulary)
 
@@ -152,12 +153,12 @@ def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     ["Tea?", "Tea? ", 'He said "tea?"', "(tea?)", "Tea? [sends a photo: of tea]", "お茶？", "شاي؟", "Tea?\n", "“Tea?”"],
 )
 def test_a_text_that_ends_with_a_question_mark_asks(content: str) -> None:
-    assert segment([fact(content)]).asks.tolist() == [True]
+    assert segment([fact(content)]).slot_asks.tolist() == [True]
 
 
 @pytest.mark.parametrize("content", ["Tea.", "Tea? Yes.", "", "Tea [green?].", "Tea? [a photo] Yes", "\\?x"])
 def test_other_texts_do_not(content: str) -> None:
-    assert segment([fact(content)]).asks.tolist() == [False]
+    assert segment([fact(content)]).slot_asks.tolist() == [False]
 
 
 @pytest.mark.parametrize("content", ["3 cups", "Twice.", "A DOZEN cups", "half a cup", "room B12", "one-way"])
@@ -173,11 +174,6 @@ def test_parts_of_other_words_are_not(content: str) -> None:
 def test_a_message_asks_if_one_of_its_rows_does() -> None:
     part = segment([fact("Hm. Tea?"), fact("Hm.", position=1), fact("No.", 1)])
     assert part.slot_asks.tolist() == [True, False]
-
-
-def test_a_row_that_names_a_date_is_dated() -> None:
-    part = segment([fact("a"), fact("b", 1, mentioned=NOON)])
-    assert part.dated.tolist() == [False, True]
 
 
 def test_summaries_are_talks_of_their_own() -> None:

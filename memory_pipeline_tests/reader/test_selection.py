@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.ranking import WEIGHTS, Weights
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.scoring import SIGNALS, Scored
+from memory_pipeline.reader.selection import Choice, with_later
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import Row, fact, segment
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.reader.segment import Segment
-    from memory_pipeline.reader.selection import Choice
 
 STILL = Weights(repeats=0)
 
@@ -155,7 +155,8 @@ def test_parts_are_given_where_they_are_asked_for_and_tell_what_repeats_took() -
     part = segment([fact("x", n, id=str(n)) for n in range(3)])
     found = scored(part, {"0": 3.0, "1": 2.0, "2": 1.0})
     explained = selection.best([part], [found], 3, WEIGHTS, explain=True)
-    assert [choice.parts and choice.parts["repeats"] for choice in explained] == pytest.approx([0, -0.1, -0.2])
+    taken = [0, WEIGHTS.repeats, 2 * WEIGHTS.repeats]
+    assert [choice.parts and choice.parts["repeats"] for choice in explained] == pytest.approx(taken)
     assert all(choice.parts is None for choice in selection.best([part], [found], 3, WEIGHTS))
 
 
@@ -230,3 +231,25 @@ def test_messages_are_counted_once_whatever_rests_on_them() -> None:
 def test_a_message_in_the_tail_and_in_the_index_is_counted_once() -> None:
     parts = [segment([fact("x", id="by rules", sources=["m"])]), segment([fact("x", id="extracted", sources=["m"])])]
     assert selection.total(parts, everything(*parts)) == 1
+
+
+def test_what_was_said_anew_with_other_numbers_is_told() -> None:
+    rows = [
+        fact("Anna: The budget is 400 euros.", 0),
+        fact("Anna: The budget is 450 euros now.", 60),
+        fact("Anna: The budget is 500 euros.", 120),
+        fact("Agent: So the budget is 600 euros.", 180, role="assistant"),
+        fact("Anna: We have 7 cats.", 240),
+        fact("Anna: The budget is tight.", 300),
+    ]
+    found = with_later([Choice(row, 1.0) for row in rows], held)
+    assert [one.later and one.later["content"] for one in found] == [rows[2]["content"]] * 2 + [None] * 4
+
+
+def test_the_same_number_said_again_is_no_news() -> None:
+    rows = [fact("Anna: The budget is 400 euros.", 0), fact("Anna: The budget is 400 euros.", 60)]
+    assert [one.later for one in with_later([Choice(row, 1.0) for row in rows], held)] == [None, None]
+
+
+def held(text: str) -> dict[int, float]:
+    return {number: 1.0 for number, word in enumerate(("budget", "euros")) if word in text}

@@ -34,7 +34,7 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-3"
+_NAME: Final = "deterministic-4"
 #: Of a message so many sentences are read: more is no conversation. The turn holds the rest, too.
 MOST_SENTENCES: Final = 1_000
 #: Importance of a turn in which nothing was asserted.

@@ -30,6 +30,25 @@ _WORD = re.compile(r"[^\W_]++(?:['’\-][^\W_]++|[.,:]\d++)*+")
 _QUOTES = '"“”„«»'
 _EMOJI_EDGE = re.compile(rf"^[\s{_EMOJI}]++")
 
+#: Where a question begins that follows a statement after a comma: "I have 300 euros a month, can you help me plan?"
+_REQUEST = re.compile(
+    r"(?:,|;|\s[-–—])\s+(?:(?:so|and|but|then|now)\s+)?(?=(?:"
+    r"(?:can|could|would|will|do|does|did|is|are|should|shall|have)\s+"
+    r"(?:you|i|we|it|he|she|they|there|this|that|these|someone|anyone|my|the)\b"
+    r"|what\b"
+    r"|how\s+(?:is|are|do|does|did|can|could|should|would|will|much|many|long|often)\b"
+    r"|which\s+\w+\s+(?:is|are|do|does|did|can|could|should|would|will)\b"
+    r"|(?:who|why|when|where)\s+(?:do|does|did|can|could|should|would)\b"
+    r"|any\s+(?:advice|ideas?|recommendations?|suggestions?|thoughts?|tips?)\b))",
+    re.IGNORECASE,
+)
+#: A sentence that begins so states nothing before its question.
+_SUPPOSES = word_set("if when whenever whether unless suppose supposing what how who which why where") | word_set(
+    "can could would will do does did is are was were should shall have has had"
+)
+#: A statement before a question has so many words at least.
+_LEAST_STATED = 4
+
 #: After these a full stop ends no sentence.
 _ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf")
 #: After these only if a number follows.
@@ -83,7 +102,8 @@ def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
         piece
         for paragraph in _paragraphs(text)
         for sentence in _split(paragraph)
-        for piece in _pieces(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
+        for part in _stated_and_asked(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
+        for piece in _pieces(part)
     )
     return list(map(Sentence.of, islice(pieces, most)))
 
@@ -145,6 +165,18 @@ def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
     is_initial = last.isupper() and last != "I" and all(len(letter) == 1 for letter in last.split("."))
     last = last.lower()
     return not (last in _ABBREVIATIONS or is_initial or (last in _BEFORE_NUMBERS and after.isdigit()))
+
+
+def _stated_and_asked(sentence: str) -> Iterator[str]:
+    """Cut a question where it follows a statement, which would else count as asked and not as said."""
+    if "?" in sentence[-4:] and sentence.partition(" ")[0].lower() not in _SUPPOSES:
+        for match in _REQUEST.finditer(sentence):
+            stated = sentence[: match.start()]
+            if stated.count(" ") + 1 >= _LEAST_STATED:
+                yield stated
+                yield sentence[match.end() :]
+                return
+    yield sentence
 
 
 def _unquoted(sentence: str) -> str:

@@ -134,3 +134,26 @@ def test_a_long_message_of_anything_ends(unit: str) -> None:
     assert len(sentences_of(text)) <= LONG
     assert len(sentences_of(text + "a")) <= LONG
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I have 300 euros a month, can you help me plan?", ["I have 300 euros a month", "can you help me plan?"]),
+        (
+            "My son Ben is 21 and studies, what would suit him??",
+            ["My son Ben is 21 and studies", "what would suit him??"],
+        ),
+        (
+            "We agreed on a budget of $500 - how do I keep to it?",
+            ["We agreed on a budget of $500", "how do I keep to it?"],
+        ),
+        ("I moved to Porto last week, so any tips?", ["I moved to Porto last week", "any tips?"]),
+        ("I live in Porto, which is near the sea.", ["I live in Porto, which is near the sea."]),
+        ("If I move to Porto, can you help me?", ["If I move to Porto, can you help me?"]),
+        ("Hey Anna, can you come?", ["Hey Anna, can you come?"]),
+        ("Do you know Porto, and is it nice?", ["Do you know Porto, and is it nice?"]),
+    ],
+)
+def test_a_statement_before_a_question_is_a_sentence_of_its_own(text: str, expected: list[str]) -> None:
+    assert [sentence.text for sentence in sentences_of(text)] == expected

@@ -1,0 +1,154 @@
+"""Long texts cut into passages of about 60 words: what is shown of a message that answers a question.
+
+A passage ends where a sentence or a line does. A block of code between fences stays whole up to 120 words, and so does
+a table.
+The work is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Words of a passage, and of a block that stays whole.
+PASSAGE_WORDS: Final = 60
+BLOCK_WORDS: Final = 120
+#: A text of so many words is shown whole.
+WHOLE_WORDS: Final = 80
+#: So many characters of a script without blanks count as a word.
+_CHARACTERS: Final = 2
+#: And so many characters of any other text, however few blanks it has.
+_LONG: Final = 12
+_FENCE: Final = re.compile(r"[ \t]*(```|~~~)")
+_TABLE: Final = re.compile(r"[ \t]*\|")
+_UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
+#: What is longer than this is no word, and is cut.
+_WORD: Final = re.compile(r"\S{1,100}+")
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+#: A sentence with what ends it: marks before a blank, marks of Chinese and Japanese, or the end of the line.
+_SENTENCE: Final = re.compile(r"(?:[^.!?…。！？]++|[.!?…]++(?!\s|$))*+(?:[.!?…]++|[。！？]++[」』”’]*+)?+\s*+")
+
+
+class Passage(NamedTuple):
+    """Where a passage begins and ends in its text."""
+
+    start: int
+    end: int
+
+
+def word_count(text: str) -> int:
+    """Return the number of words; of scripts without blanks, half the number of characters."""
+    unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text))
+    spaced = _UNSPACED.sub(" ", text) if unspaced else text
+    # Signs and addresses without blanks are long, and take as much room as words.
+    return -(-unspaced // _CHARACTERS) + max(len(spaced.split()), (len(text) - unspaced) // _LONG)
+
+
+def passages(text: str) -> list[Passage]:
+    """Cut a text into passages, in order; together they hold all of it but blanks between them."""
+    found: list[Passage] = []
+    start = end = size = 0
+    for first, last, is_block in _pieces(text):
+        words = word_count(text[first:last])
+        if not words:
+            continue
+        if size and (is_block or size + words > PASSAGE_WORDS):
+            found.append(Passage(start, end))
+            size = 0
+        if not size:
+            start = first
+        end, size = last, size + words
+        if is_block:
+            found.append(Passage(start, end))
+            size = 0
+    if size:
+        found.append(Passage(start, end))
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield sentences, and blocks of code or of a table: where each begins and ends, and whether it is a block."""
+    block: int | None = None  # where it began
+    fence = ""  # what ends it; nothing ends a table but another line
+    for line in _LINE.finditer(text):
+        start, end = line.span()
+        opening = _FENCE.match(line.group())
+        if fence:
+            if opening and opening[1] == fence:
+                yield from _block(text, block or 0, end)
+                block, fence = None, ""
+            continue
+        is_table = _TABLE.match(line.group()) is not None
+        if block is not None and not is_table:
+            yield from _block(text, block, start)
+            block = None
+        if opening:
+            block, fence = start, opening[1]
+        elif is_table:
+            block = start if block is None else block
+        else:
+            for sentence in _SENTENCE.finditer(line.group()):
+                yield from _chunks(text, start + sentence.start(), start + sentence.end(), PASSAGE_WORDS)
+    if block is not None:
+        yield from _block(text, block, len(text))
+
+
+def _block(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield a block whole, or cut at ends of lines if it is long."""
+    size = 0
+    first = start
+    for line in _LINE.finditer(text, start, end):
+        words = word_count(line.group())
+        if size and size + words > BLOCK_WORDS:
+            yield first, line.start(), True
+            first, size = line.start(), 0
+        size += words
+        if size > BLOCK_WORDS:  # one line
+            yield from ((begin, stop, True) for begin, stop, _ in _chunks(text, first, line.end(), BLOCK_WORDS))
+            first, size = line.end(), 0
+    if size:
+        yield first, end, True
+
+
+def _chunks(text: str, start: int, end: int, limit: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield a sentence whole, or cut at blanks, or anywhere in a word without an end, if it is long."""
+    if end - start <= limit:
+        yield start, end, False
+        return
+    first, size = start, 0
+    for match in _WORD.finditer(text, start, end):
+        words = word_count(match.group())
+        if size and size + words > limit:
+            yield first, match.start(), False
+            first, size = match.start(), 0
+        size += words
+    if size:
+        yield first, end, False
+
+
+def excerpt(text: str, worth: Callable[[str], float]) -> str:
+    """Return the part of a text that is worth most: a passage, with its neighbours where it is short.
+
+    Args:
+        text: the text; one of little more than a passage is returned whole.
+        worth: tells how well a passage answers, 0 or more; of equals the first is taken.
+
+    Returns:
+        The part, with "…" where the text goes on before or after it.
+    """
+    if word_count(text) <= WHOLE_WORDS:
+        return text
+    parts = passages(text)
+    best = max(range(len(parts)), key=lambda place: (worth(text[slice(*parts[place])]), -place))
+    first = last = best
+    size = word_count(text[slice(*parts[best])])
+    for place in (best + 1, best - 1):
+        if 0 <= place < len(parts):
+            words = word_count(text[slice(*parts[place])])
+            if size + words <= PASSAGE_WORDS:
+                first, last, size = min(first, place), max(last, place), size + words
+    begin, end = parts[first].start, parts[last].end
+    return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if last + 1 < len(parts) else ''}"
