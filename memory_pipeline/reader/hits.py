@@ -40,7 +40,8 @@ class Hit:
         parts: what each signal adds to the score (:class:`memory_pipeline.domain.ranking.Weights`), if it was asked
             for; they add up to it.
         is_excerpt: whether the content is a passage of a longer text.
-        later: the newest of the ten best hits in which a user names other numbers for the same; None if there is none.
+        later: of the ten best hits, a later one in which a user names other numbers for what is asked; None if there
+            is none.
     """
 
     id: str
@@ -60,13 +61,13 @@ class Hit:
 
     @property
     def line(self) -> str:
-        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``; and when more was said on the same."""
+        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``; and the day of a later hit."""
         return f"[{self.date}] {self.content}{f' ({self.later_note})' if self.later else ''}"
 
     @property
     def later_note(self) -> str:
-        """When other numbers were named for the same: ``said anew on 2024-02-01``; empty if they were not."""
-        return f"said anew on {self.later.date}" if self.later else ""
+        """The day of the later hit: ``later: 2024-02-01``; empty if there is none."""
+        return f"later: {self.later.date}" if self.later else ""
 
     def __str__(self) -> str:
         """Return the line, marked as recalled: ``⁍ [2024-01-15] Anna: I moved to Porto.``."""

@@ -38,7 +38,7 @@ class Choice:
         score: what it was chosen by.
         parts: what each signal adds to the score, if that was asked for.
         is_excerpt: whether the content is cut to the passage that answers.
-        later: the row of the newest of the others that says something else of the same.
+        later: the row of another that was said later and names other numbers for what is sought.
     """
 
     row: dict[str, Any]
@@ -60,12 +60,12 @@ class Choice:
 
 
 #: So many of the best facts are compared. Two speak of the same if they share this much of what the best one holds.
-COMPARED, _SAME = 10, 0.5
+COMPARED, _SAME = 10, 0.7
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
-    """Return facts, those with what was said later on the same where a user names other numbers there."""
+    """Return facts, each with the later one that shares most of what is sought, where a user names other numbers."""
     said = [
         (place, one.row, numbers, held(one.row["content"]))
         for place, one in enumerate(facts[:COMPARED])
@@ -73,15 +73,15 @@ def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) 
     ]
     enough = _SAME * max((sum(words.values()) for _, _, _, words in said), default=0.0)
     found = list(facts)
-    newest_first = sorted(said, key=lambda each: each[1]["starts_at"], reverse=True)
     for place, row, numbers, words in said:
-        for _, other, others, there in newest_first:
-            if other["starts_at"] <= row["starts_at"]:
-                break
-            shared = sum(words[word] for word in words.keys() & there.keys())
-            if shared >= enough > 0 and numbers - others and others - numbers:
-                found[place] = replace(found[place], later=other)
-                break
+        others = [
+            (sum(words[word] for word in words.keys() & there.keys()), other["starts_at"], other)
+            for _, other, named, there in said
+            if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
+        ]
+        shared, _, later = max(others, key=lambda each: each[:2], default=(0.0, None, None))
+        if shared >= enough > 0:
+            found[place] = replace(found[place], later=later)
     return found
 
 

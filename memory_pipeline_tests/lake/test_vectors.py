@@ -233,7 +233,7 @@ def test_rows_are_counted_that_pass(index: VectorIndex) -> None:
     assert index.count(ACME, Grain.WORKING, Filter(tag="none")) == 0
 
 
-@pytest.mark.parametrize("written", [{}, {"format": 1}, {"format": 2}, {"format": 4}, {"format": "3"}, {"format": None}])
+@pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}, {"format": "3"}, {"format": None}])
 def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, written: dict[str, object]) -> None:
     embedder = HashingEmbedder(64)
     storage = Storage(root)
