@@ -18,6 +18,8 @@ PASSAGE_WORDS: Final = 60
 BLOCK_WORDS: Final = 120
 #: A text of so many words is shown whole.
 WHOLE_WORDS: Final = 80
+#: Of a longer text so many characters are read.
+_READ: Final = 50_000
 #: So many characters of a script without blanks count as a word.
 _CHARACTERS: Final = 2
 #: And so many characters of any other text, however few blanks it has.
@@ -133,14 +135,15 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
     """Return the part of a text that is worth most: a passage, with its neighbours where it is short.
 
     Args:
-        text: the text; one of little more than a passage is returned whole.
+        text: the text; one of little more than a passage is returned whole. Of a longer one 50,000 characters are read.
         worth: tells how well a passage answers, 0 or more; of equals the first is taken.
 
     Returns:
         The part, with "…" where the text goes on before or after it.
     """
+    whole, text = text, text[:_READ]
     if word_count(text) <= WHOLE_WORDS:
-        return text
+        return whole
     parts = passages(text)
     best = max(range(len(parts)), key=lambda place: (worth(text[slice(*parts[place])]), -place))
     first = last = best
@@ -151,4 +154,5 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
             if size + words <= PASSAGE_WORDS:
                 first, last, size = min(first, place), max(last, place), size + words
     begin, end = parts[first].start, parts[last].end
-    return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if last + 1 < len(parts) else ''}"
+    goes_on = last + 1 < len(parts) or len(text) < len(whole)
+    return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if goes_on else ''}"

@@ -11,6 +11,7 @@ import unicodedata
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.thesaurus import related
@@ -285,6 +286,8 @@ def _without(query: str, times: Iterable[Named]) -> str:
 _ALIKE, _LONG_NAME, _ALIKE_IF_SHORT = 0.7, 5, 0.8
 #: A shorter word is no short form of a name.
 _LEAST_NAME = 3
+#: Of a query so many words with a capital are compared with names.
+_MOST_NAMES = 30
 
 
 def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool]) -> dict[str, str]:
@@ -296,9 +299,10 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
         if len(part) >= _LEAST_NAME and len(words := terms(part)) == 1
     }
     found: dict[str, str] = {}
-    for token in map(_spoken, _TOKEN.finditer(query)):
+    capital = (token for match in _TOKEN.finditer(query) if parts and (token := _spoken(match))[:1].isupper())
+    for token in islice(dict.fromkeys(capital), _MOST_NAMES):
         name = plain(token)
-        words = terms(token) if parts and token[:1].isupper() and len(name) >= _LEAST_NAME else []
+        words = terms(token) if len(name) >= _LEAST_NAME else []
         if len(words) != 1 or name in parts:
             continue
         longer = [part for part in parts if part.startswith(name)]
