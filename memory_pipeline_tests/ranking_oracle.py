@@ -35,6 +35,7 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
     speakers = {row["speaker"] for row in rows} - {None}
     found: dict[str, Signals] = {}
     for talk in talks:
+        with_assistant = any(map(_is_reply, (row for moment in talk for row in moment)))
         for place, moment in enumerate(talk):
             before = talk[place - 1] if place else []
             around = [
@@ -44,6 +45,8 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
                 if 0 <= other < len(talk)
             ]
             is_reply = any(map(_is_reply, moment))
+            tells = with_assistant and not is_reply
+            asked = bool(before) and any(map(_asks, before)) and not is_reply
             for row in moment:
                 found[row["id"]] = {
                     "coverage": words.coverage(moment, around),
@@ -53,10 +56,10 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
                     "talk": words.of_talk(talk) / best_talk,
                     "speaker": _agreement(row["speaker"], question.about, speakers),
                     "importance": row["importance"],
-                    "answers": max(map(words.of_row, before)) if any(map(_asks, before)) and not is_reply else 0.0,
+                    "answers": max(map(words.of_row, before)) * _brevity(before) if asked else 0.0,
                     "replies": 1 - _brevity(moment) if is_reply and not question.asks_the_assistant else 0.0,
-                    "instructs": float(any(map(_instructs, moment)) and not is_reply),
-                    "prefers": float(question.seeks_advice and not is_reply and any(map(_prefers, moment))),
+                    "instructs": float(tells and any(map(_instructs, moment))),
+                    "prefers": float(question.seeks_advice and tells and any(map(_prefers, moment))),
                     "counted": float(question.asks_how_many and bool(_NUMBER.search(row["content"]))),
                 }
     return found

@@ -49,27 +49,27 @@ class Weights:
         speaker: 1 where the question names who said it, -1 where it names somebody else who speaks here; half of
             that where it names all who speak here, and the one whom it names first is meant.
         importance: as extracted, 0 to 1.
-        answers: `words` of the message before, where that ends with a question and a user answers it.
+        answers: `words` of the message before, less if that is long, where it ends with a question and a user answers.
         replies: 0, or up to 1 the longer an assistant's reply is, which mostly repeats what a user has said; 0 where
             the question asks what the assistant said.
-        instructs: 1 where a user says what is always to be done.
-        prefers: 1 where the question seeks advice, and a user says what they like.
+        instructs: 1 where a user tells an assistant what is always to be done.
+        prefers: 1 where the question seeks advice, and a user has told an assistant what they like.
         counted: 1 where the question asks how many, and the memory holds a number.
         repeats: for each better hit of the same talk, so that what several talks tell comes together.
     """
 
-    coverage: float = 7.2
-    words: float = 6.7
+    coverage: float = 7.1
+    words: float = 6.8
     vector: float = 1.0
     nearby: float = 0.6
     talk: float = 2.0
     speaker: float = 1.2
-    importance: float = 2.7
-    answers: float = 4.3
-    replies: float = -4.7
-    instructs: float = 1.7
-    prefers: float = 2.6
-    counted: float = 1.4
+    importance: float = 2.6
+    answers: float = 5.5
+    replies: float = -4.9
+    instructs: float = 1.9
+    prefers: float = 2.7
+    counted: float = 1.5
     repeats: float = -0.15
 
 

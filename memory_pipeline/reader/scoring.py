@@ -389,7 +389,7 @@ class _SegmentScorer:
         asked = asked[segment.slot_asks[slots[asked] - 1]]
         if len(asked):
             rows, bounds = segment.rows_of(slots[asked] - 1)
-            found[asked] = np.maximum.reduceat(self.words[rows], bounds)
+            found[asked] = np.maximum.reduceat(self.words[rows], bounds) * segment.brevity[slots[asked] - 1]
         return found
 
     def _agreement(self) -> NDArray[np.float32]:

@@ -61,8 +61,8 @@ class Segment:
         counted: whether a row holds a number.
         slot_is_reply: of each slot, whether an assistant said it.
         brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
-        slot_instructs: of each slot, whether a user gives an instruction there.
-        slot_prefers: of each slot, whether a user states a preference there.
+        slot_instructs: of each slot, whether a user gives an assistant a standing instruction there.
+        slot_prefers: of each slot, whether a user tells an assistant a preference there.
         slot_asks: of each slot, whether the text ends with a question.
         ids: of the rows.
         message: a number that rows share which rest on the same messages; below `messages`.
@@ -110,8 +110,11 @@ class Segment:
         self._first_start, self._first_end, self._last_end = map(int, times)
         self.slot_asks = self._any_in_slot(asks)
         self.slot_is_reply = self._any_in_slot(is_reply)
-        self.slot_instructs = self._any_in_slot(instructs) & ~self.slot_is_reply
-        self.slot_prefers = self._any_in_slot(prefers) & ~self.slot_is_reply
+        with_assistant = np.zeros(self.talks, np.bool_)
+        with_assistant[self.talk[self.slot_is_reply]] = True
+        tells_assistant = with_assistant[self.talk] & ~self.slot_is_reply
+        self.slot_instructs = self._any_in_slot(instructs) & tells_assistant
+        self.slot_prefers = self._any_in_slot(prefers) & tells_assistant
         self.ids = self.rows["id"].combine_chunks()
         self.message = _codes(pc.binary_join(self.rows["source_ids"], "\n"))
         self.messages = int(self.message.max(initial=-1)) + 1
