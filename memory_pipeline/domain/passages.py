@@ -117,7 +117,7 @@ def _block(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
 
 def _chunks(text: str, start: int, end: int, limit: int) -> Iterator[tuple[int, int, bool]]:
     """Yield a sentence whole, or cut at blanks, or anywhere in a word without an end, if it is long."""
-    if end - start <= limit:
+    if word_count(text[start:end]) <= limit:
         yield start, end, False
         return
     first, size = start, 0
