@@ -27,7 +27,7 @@ _LONG: Final = 12
 _FENCE: Final = re.compile(r"[ \t]*(```|~~~)")
 _TABLE: Final = re.compile(r"[ \t]*\|")
 _UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
-#: What is longer than this is no word, and is cut.
+#: A word has 100 characters at most; a longer run without blanks is cut.
 _WORD: Final = re.compile(r"\S{1,100}+")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 #: A sentence with what ends it: marks before a blank, marks of Chinese and Japanese, or the end of the line.

@@ -89,7 +89,8 @@ _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
 _ASSISTANT_SAID = re.compile(
     r"(?<!can )(?<!could )(?<!will )(?<!would )\b(?:you|assistant|agent|ai|bot)\b[^.?!]{0,30}"
-    r"\b(?:advi[sc]ed?|answer(?:ed)?|describe[ds]?|explain(?:ed)?|gave|give|list(?:ed)?|mention(?:ed)?|propose[ds]?|provide[ds]?|recommend(?:ed)?|said|say|suggest(?:ed)?|tell|told)\b"
+    r"\b(?:advi[sc]ed?|answer(?:ed)?|describe[ds]?|explain(?:ed)?|gave|give|list(?:ed)?|mention(?:ed)?"
+    r"|propose[ds]?|provide[ds]?|recommend(?:ed)?|said|say|suggest(?:ed)?|tell|told)\b"
     r"|\byour (?:advice|answer|explanation|list|recommendations?|reply|suggestions?)\b"
     r"|(?:[你您]|AI|助手)[^。？]{0,8}(?:推荐|建议|告诉|说|提到|介绍|回答|解释)"
     r"|\b(?:du|sie)\b[^.?!]{0,40}\b(?:empfohlen|erklärt|erwähnt|geantwortet|geraten|gesagt|genannt|vorgeschlagen)\b",

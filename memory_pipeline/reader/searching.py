@@ -97,7 +97,10 @@ class Searching:
                     chosen.setdefault(tuple(choice.row["source_ids"]), choice)
             if at_once >= wanted or len(chosen) >= total:
                 found = list(chosen.values())[: max(wanted, selection.COMPARED)]
-                return (_excerpted(found, words) if grain is Grain.WORKING else found)[:wanted], total
+                if grain is Grain.WORKING:
+                    held = sought(words)
+                    found = selection.with_later([choice.excerpted(held) for choice in found], held)
+                return found[:wanted], total
             at_once *= 2
 
     def recalled(
@@ -133,7 +136,8 @@ class Searching:
         found = selection.best(facts, ranking[: len(facts)], wanted, self._weights, explain=True)
         fitting = [choice for choice in found if self._fits(choice)]
         # Whether it may be told is decided by all of a message.
-        passages = {one.row["id"]: one for one in _excerpted(fitting or found, words)}
+        held = sought(words)
+        passages = {one.row["id"]: one.excerpted(held) for one in fitting or found}
         said = recalled(Grain.WORKING, fitting or found, self._calendar)
         points = [
             recalled(grain, selection.best([segment], [scored], POINTS, self._weights), self._calendar)
@@ -189,12 +193,6 @@ class Searching:
         wanted: int,
     ) -> list[Scored]:
         return score(question, segments, vector, masks, wanted, self._weights, words)
-
-
-def _excerpted(facts: list[Choice], words: Sequence[Word]) -> list[Choice]:
-    """Return facts with the passages that answer in place of long texts, and with what was said later on the same."""
-    held = sought(words)
-    return selection.with_later([choice.excerpted(held) for choice in facts], held)
 
 
 def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) -> list[Form]:

@@ -52,11 +52,13 @@ class Choice:
         content = self.row["content"]
         if len(content) <= WHOLE_WORDS:  # of one letter each
             return self
-        speaker, colon, text = content.partition(": ") if self.row["speaker"] else ("", "", content)
+        # A fact that a model wrote need not begin with its speaker.
+        speaker = f"{self.row['speaker']}: " if content.startswith(f"{self.row['speaker']}: ") else ""
+        text = content.removeprefix(speaker)
         part = excerpt(text, lambda passage: sum(held(passage).values()))
         if part == text:
             return self
-        return replace(self, row=self.row | {"content": f"{speaker}{colon}{part}"}, is_excerpt=True)
+        return replace(self, row=self.row | {"content": f"{speaker}{part}"}, is_excerpt=True)
 
 
 #: So many of the best facts are compared. Two speak of the same if they share this much of what the best one holds.

@@ -253,3 +253,12 @@ def test_the_same_number_said_again_is_no_news() -> None:
 
 def held(text: str) -> dict[int, float]:
     return {number: 1.0 for number, word in enumerate(("budget", "euros")) if word in text}
+
+
+def test_a_passage_keeps_the_speaker_and_nothing_else_before_it() -> None:
+    long = "The oven needs a new door. " * 60
+    said = Choice(fact(f"Anna: {long}The budget is tight."), 1.0).excerpted(held).row["content"]
+    assert said.startswith("Anna: … ")
+    assert "The budget is tight." in said
+    written = Choice(fact(f"{long}Note: the budget is tight."), 1.0).excerpted(held).row["content"]
+    assert len(written) < len(long) / 2
