@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from memory_pipeline.checks.check import Offences, Scan
-from memory_pipeline.checks.tables import FOUND, REMEMBERED, SUMMARIZED, agent_names
+from memory_pipeline.checks.check import FOUND, REMEMBERED, SUMMARIZED, Offences, Scan, agent_names
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
 from memory_pipeline.steps.guard import RECALLED_NAME, is_recalled
 
 if TYPE_CHECKING:
-    from memory_pipeline.checks.check import Look
-    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.checks.check import Look, Place
     from memory_pipeline.domain.grains import Grain
 
 _AGENT = ["workspace_id", "agent_id"]

@@ -10,13 +10,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.checks.check import Offences, Scan
-from memory_pipeline.checks.tables import (
+from memory_pipeline.checks.check import (
     FOUND,
     OPERATIONS,
     REMEMBERED,
     SAID,
     SUMMARIZED,
+    Offences,
+    Scan,
     agent_names,
     parts_of,
 )
@@ -30,8 +31,7 @@ from memory_pipeline.steps.plan import grain_status
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from memory_pipeline.checks.check import Look
-    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.checks.check import Look, Place
 
 _AGENT = ["workspace_id", "agent_id"]
 #: What a citation of a summary's point has behind the summary's id.

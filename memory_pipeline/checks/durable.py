@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from memory_pipeline.checks.check import SAMPLE, Offences, Scan
-from memory_pipeline.checks.tables import DECIDED, DURABLE, agent_names
+from memory_pipeline.checks.check import DECIDED, DURABLE, SAMPLE, Offences, Scan, agent_names
 from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.contradictions import RIVALS

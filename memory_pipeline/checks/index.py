@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from memory_pipeline.checks.check import Offences, Scan
-from memory_pipeline.checks.tables import REMEMBERED
+from memory_pipeline.checks.check import REMEMBERED, Offences, Scan
 from memory_pipeline.domain.conversations import Scope
 
 if TYPE_CHECKING:

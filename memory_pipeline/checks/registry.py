@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import models_of
 from memory_pipeline.checks import content, coverage, durable, index, rows, upkeep
-from memory_pipeline.checks.check import SAMPLE, Check, Offences, Severity
-from memory_pipeline.checks.tables import (
+from memory_pipeline.checks.check import (
     DECIDED,
     DURABLE,
     FOUND,
@@ -18,7 +17,11 @@ from memory_pipeline.checks.tables import (
     OPERATIONS,
     REMEMBERED,
     SAID,
+    SAMPLE,
     SUMMARIZED,
+    Check,
+    Offences,
+    Severity,
 )
 from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.analytics import Model
-    from memory_pipeline.checks.check import Look
-    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.checks.check import Look, Place
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 #: The asset that shows what models cost.

@@ -19,8 +19,7 @@ from memory_pipeline.checks.check import SAMPLE, Offences, Scan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from memory_pipeline.checks.check import Look
-    from memory_pipeline.checks.tables import Place
+    from memory_pipeline.checks.check import Look, Place
     from memory_pipeline.lake.schemas import TableSpec
 
 #: Rows that are looked at together for missing values.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.checks.check import Scan
-from memory_pipeline.checks.tables import parts_of
+from memory_pipeline.checks.check import Scan, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from ulid import ULID
 
-from memory_pipeline.checks.check import SAMPLE, Offences, Scan
-from memory_pipeline.checks.tables import FOUND, OPERATIONS, REMEMBERED, SAID, Place, parts_of
+from memory_pipeline.checks.check import FOUND, OPERATIONS, REMEMBERED, SAID, SAMPLE, Offences, Place, Scan, parts_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.periods import FIRST_YEAR

@@ -13,7 +13,6 @@ A collection is a table of its own in the workspace's database, beside the agent
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,14 +24,15 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.lake.items import SAME_ITEM, id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.lake import Lake
+from memory_pipeline.lake.layout import COLLECTION_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.lake.items import Row, Value, Vector, VectorItem
-    from memory_pipeline.lake.storage import Storage
+
 
 _Result = TypeVar("_Result")
 
@@ -40,7 +40,6 @@ _Result = TypeVar("_Result")
 BATCH, _DELETED_AT_ONCE = 100, 1_000
 #: Most numbers in a vector, and most matches of a search.
 MAX_DIMENSION, MAX_TOP_K = 65_536, 1_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 #: The columns that a search returns.
 _FOUND = ("id", "content", "metadata")
 #: Similarities are told apart to so many decimals: float32 knows no more.
@@ -95,7 +94,7 @@ class VectorCollection:
         # A heavy import, which those who use no collection do without.
         from memory_pipeline.lake.lance import Databases, EventLoop
 
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
             raise InputError(
                 f"name {shown(name)} is not accepted; expected 1 to 100 ASCII letters, digits, '_', '-', beginning "
                 "with a letter or digit"
@@ -263,15 +262,6 @@ class VectorCollection:
             return CollectionStats(found["num_rows"], self._dimension, found["total_bytes"], await table.version())
 
         return await self._read(stats, CollectionStats(0, self._dimension, 0, 0))
-
-
-def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:
-    """Yield the tables of a workspace that hold collections: whose, and the name."""
-    for folder in storage.folders(f"vectordb/{workspace_id}"):
-        table, _, kind = folder.rpartition(".")
-        agent_id, _, name = table.removeprefix("_").rpartition(".")
-        if kind == "lance" and table.startswith("_") and _NAME.fullmatch(name):
-            yield Scope(workspace_id, agent_id), table
 
 
 async def _is_there(table: Any) -> bool:

@@ -306,7 +306,7 @@ class VectorIndex:
         Raises:
             CommitConflictError: others kept writing into a table. Safe to try again.
         """
-        from memory_pipeline.lake.collection import collections_of  # it needs the lake, which needs this module
+        from memory_pipeline.lake.layout import collections_of  # it needs the lake, which needs this module
 
         names = [name for owner, name in index_tables(self._storage, scope.workspace_id) if owner == scope]
         names += [name for owner, name in collections_of(self._storage, scope.workspace_id) if owner == scope]
@@ -333,7 +333,7 @@ class VectorIndex:
 
     def agents(self, workspace_id: str) -> list[Scope]:
         """Return the agents of a workspace that have tables or collections, sorted."""
-        from memory_pipeline.lake.collection import collections_of
+        from memory_pipeline.lake.layout import collections_of
 
         owned = [*index_tables(self._storage, workspace_id), *collections_of(self._storage, workspace_id)]
         return sorted({scope for scope, _ in owned}, key=lambda scope: scope.agent_id)

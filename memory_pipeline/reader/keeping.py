@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.durable.memory import Memory, Status, Temperature
 from memory_pipeline.domain.ranking import Question, terms, weights_for
 from memory_pipeline.durable.memories import HEADERS, until_of
-from memory_pipeline.reader.recall import speaker_of
 from memory_pipeline.reader.scoring import SIGNALS, score
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import Segment, speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -28,7 +28,7 @@ from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, label_of, query_of
 from memory_pipeline.reader.keeping import Found, Keeping, Pool, Ranked, Wanted
-from memory_pipeline.reader.recall import speaker_of
+from memory_pipeline.reader.segment import speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

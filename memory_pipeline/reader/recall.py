@@ -13,28 +13,22 @@ their share.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, Literal
 
 from memory_pipeline.domain.calls import BYTES_PER_TOKEN, count_tokens
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.domain.ranking import terms
 from memory_pipeline.domain.recalled import mark_lines
-from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from datetime import date
 
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph import GraphFact
@@ -53,12 +47,6 @@ _FACTS_FIRST: Final = 0.75
 _LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
 #: What is shorter takes the place of a fact that is too long only if it fits the question nearly as well.
 _AS_GOOD: Final = 0.7
-TIME: Final = pa.timestamp("us", tz="UTC")
-#: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
-_POINT: Final = re.compile(
-    r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
-)
-_SPEAKER: Final = re.compile(r"([^\W\d_][^:\n]{0,60}): ")
 #: A fact takes at least so many tokens, with its date: no more of them are considered than could be told.
 _LEAST_TOKENS: Final = 10
 #: So many points of each grain are considered.
@@ -336,67 +324,6 @@ def kept(
                     score=found.score,
                 )
     return list(items.values())
-
-
-def speaker_of(content: str) -> str | None:
-    """Return who says something that begins with a name and a colon; None where nobody does."""
-    match = _SPEAKER.match(content)
-    return None if match is None else match[1]
-
-
-class _Point(NamedTuple):
-    """A line of a summary: the summary's row, its own number, its text, when it was said and by whom, if it tells."""
-
-    place: int
-    number: int
-    text: str
-    day: date | None
-    speaker: str | None
-
-    @classmethod
-    def read(cls, place: int, number: int, line: str) -> _Point:
-        match = _POINT.fullmatch(line)
-        assert match is not None, line  # noqa: S101  # every part may be missing
-        return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
-
-
-def _day(text: str | None) -> date | None:
-    try:
-        return date.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-
-
-def points_of(summaries: Segment, calendar: Calendar) -> Segment:
-    """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
-    rows = summaries.rows
-    lines = [
-        _Point.read(place, number, line)
-        for place, content in enumerate(rows["content"].to_pylist())
-        for number, line in enumerate(content.splitlines())
-        if line.strip()
-    ]
-    places = pa.array([line.place for line in lines], pa.int64())
-    ids = rows["id"].take(places)
-    own = [f"{summary}#{line.number}" for summary, line in zip(ids.to_pylist(), lines, strict=True)]
-    whole = zip(rows["starts_at"].take(places).to_pylist(), rows["ends_at"].take(places).to_pylist(), strict=True)
-    times = [
-        bounds if line.day is None else calendar.bounds(Period.containing(Grain.DAILY, line.day))
-        for bounds, line in zip(whole, lines, strict=True)
-    ]
-    columns = {name: rows[name].take(places) for name in rows.column_names}
-    columns |= {
-        "id": pa.array(own, pa.string()),
-        "conversation_id": ids,
-        "speaker": pa.array([line.speaker for line in lines], pa.string()),
-        "turn": pa.array([line.number for line in lines], pa.int32()),
-        "content": pa.array([line.text for line in lines], pa.string()),
-        "starts_at": pa.array([start for start, _ in times], TIME),
-        "ends_at": pa.array([end for _, end in times], TIME),
-        "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
-        "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
-    }
-    return Segment(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
 
 
 def together(*lists: Sequence[Recalled]) -> list[Recalled]:

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.lake.lance import is_of_one_table
-from memory_pipeline.reader.recall import points_of
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import Segment, points_of
 from memory_pipeline.reader.similarity import SKETCHED_FROM
 
 if TYPE_CHECKING:

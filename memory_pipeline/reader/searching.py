@@ -17,9 +17,10 @@ from memory_pipeline.domain.triples import name_key
 from memory_pipeline.models.deterministic.windows import date_ranges
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
-from memory_pipeline.reader.recall import POINTS, TIME, choose, considered, excerpted, kept, recalled, together
+from memory_pipeline.reader.recall import POINTS, choose, considered, excerpted, kept, recalled, together
 from memory_pipeline.reader.retelling import Form
 from memory_pipeline.reader.scoring import score, sought, words_of
+from memory_pipeline.reader.segment import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

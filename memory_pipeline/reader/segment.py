@@ -7,9 +7,10 @@ those before and after it in the same arrays. A summary is a talk of its own.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+import re
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.ranking import terms
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors
 
@@ -25,8 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ranking import Window
     from memory_pipeline.lake.filters import Filter
+
 
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
 #: So many terms a text may have before its length counts against it, about 60 words; and how much it then does.
@@ -280,3 +286,76 @@ def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:
     for column in columns:
         changed[1:] |= column[1:] != column[:-1]
     return changed
+
+
+#: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
+_POINT: Final = re.compile(
+    r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
+)
+
+
+_SPEAKER: Final = re.compile(r"([^\W\d_][^:\n]{0,60}): ")
+
+
+def speaker_of(content: str) -> str | None:
+    """Return who says something that begins with a name and a colon; None where nobody does."""
+    match = _SPEAKER.match(content)
+    return None if match is None else match[1]
+
+
+class _Point(NamedTuple):
+    """A line of a summary: the summary's row, its own number, its text, when it was said and by whom, if it tells."""
+
+    place: int
+    number: int
+    text: str
+    day: date | None
+    speaker: str | None
+
+    @classmethod
+    def read(cls, place: int, number: int, line: str) -> _Point:
+        match = _POINT.fullmatch(line)
+        assert match is not None, line  # noqa: S101  # every part may be missing
+        return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def points_of(summaries: Segment, calendar: Calendar) -> Segment:
+    """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
+    rows = summaries.rows
+    lines = [
+        _Point.read(place, number, line)
+        for place, content in enumerate(rows["content"].to_pylist())
+        for number, line in enumerate(content.splitlines())
+        if line.strip()
+    ]
+    places = pa.array([line.place for line in lines], pa.int64())
+    ids = rows["id"].take(places)
+    own = [f"{summary}#{line.number}" for summary, line in zip(ids.to_pylist(), lines, strict=True)]
+    whole = zip(rows["starts_at"].take(places).to_pylist(), rows["ends_at"].take(places).to_pylist(), strict=True)
+    times = [
+        bounds if line.day is None else calendar.bounds(Period.containing(Grain.DAILY, line.day))
+        for bounds, line in zip(whole, lines, strict=True)
+    ]
+    columns = {name: rows[name].take(places) for name in rows.column_names}
+    columns |= {
+        "id": pa.array(own, pa.string()),
+        "conversation_id": ids,
+        "speaker": pa.array([line.speaker for line in lines], pa.string()),
+        "turn": pa.array([line.number for line in lines], pa.int32()),
+        "content": pa.array([line.text for line in lines], pa.string()),
+        "starts_at": pa.array([start for start, _ in times], TIME),
+        "ends_at": pa.array([end for _, end in times], TIME),
+        "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
+        "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
+    }
+    return Segment(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+
+
+TIME: Final = pa.timestamp("us", tz="UTC")

@@ -20,7 +20,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader, Recalled, Recollection
-from memory_pipeline.reader.recall import choose, considered, points_of
+from memory_pipeline.reader.recall import choose, considered
+from memory_pipeline.reader.segment import points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.memories import segment, summary
 
