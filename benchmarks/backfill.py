@@ -31,7 +31,7 @@ from benchmarks.generator import START, WORKSPACE, agent_name, sparse
 from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.defs import runs
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models, default_models
 from memory_pipeline.settings import Settings

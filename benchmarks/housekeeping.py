@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation
 from benchmarks.measure import Cell, Table, p50, progress
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lance_files import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES

@@ -23,7 +23,7 @@ from unittest.mock import patch
 from benchmarks.generator import START, WORKSPACE, busy
 from benchmarks.measure import Stopwatch, Table, progress
 from memory_pipeline.defs.runs import run_all
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import Ledger
 from memory_pipeline.lake.schemas import FACTS
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.generator import Conversation
-    from memory_pipeline.domain.calls import Use
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.ports import Embedder
 

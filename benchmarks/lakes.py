@@ -19,9 +19,8 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, sentence
 from benchmarks.measure import progress
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import digest, digest_of_all, make_id
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index

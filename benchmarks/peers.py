@@ -41,8 +41,7 @@ import lancedb
 
 from benchmarks.measure import Cell, Table, p50, p95, progress
 from benchmarks.search import AGENT, RESULTS, SCOPE, Growing, StandIn, nearest, open_reader, queries
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import vectors_of
 

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from benchmarks.measure import Cell, Table, progress
-from memory_pipeline.domain.calls import count_tokens
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.ranking import Weights, weights_for
 from memory_pipeline.evaluation.formats import read_jsonl_set, read_locomo_set
 from memory_pipeline.evaluation.harness import evaluate

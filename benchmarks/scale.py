@@ -44,8 +44,7 @@ import numpy as np
 from benchmarks.generator import START, agent_name, conversation
 from benchmarks.measure import Table, memory, progress, versions
 from memory_pipeline.domain.conversations import Admission, read_messages
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 
 if TYPE_CHECKING:

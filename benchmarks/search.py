@@ -52,7 +52,7 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query, sentence
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake, vectors
 from memory_pipeline.lake.rows import facts_to_index, facts_to_rows, messages_to_rows, vectors_of
 from memory_pipeline.lake.schemas import MESSAGES
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.calls import Use
+    from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.reader import Hits
 

@@ -27,7 +27,7 @@ from benchmarks.generator import START, WORKSPACE, busy, sparse
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, bytes_below, progress
 from memory_pipeline.defs.runs import run_all
-from memory_pipeline.domain.grains import SUMMARY_GRAINS
+from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 from memory_pipeline.models.selection import default_models

@@ -29,8 +29,7 @@ from benchmarks.measure import Cell, Table, milliseconds, p50, p95, progress, ve
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.memory_rows import events_to_rows
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, owner_of

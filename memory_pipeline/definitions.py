@@ -18,7 +18,7 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.retention import retention_job, retention_schedule
 from memory_pipeline.defs.sensors import journal_sensor, utc_now
 from memory_pipeline.defs.upkeep import upkeep_schedule
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models  # noqa: TC001  # Dagster reads it at run time
 from memory_pipeline.settings import PLANS_RANGES, Settings

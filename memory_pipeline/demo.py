@@ -11,7 +11,7 @@ import click
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.durable.memory import shortened
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES

@@ -64,7 +64,7 @@ class QualityError(_PartitionsError):
 
 
 class ModelError(MemoryPipelineError):
-    """A model did not help; `trouble` says why in one word (:class:`memory_pipeline.domain.calls.Trouble`).
+    """A model did not help; `trouble` says why in one word (:class:`memory_pipeline.domain.model_calls.Trouble`).
 
     Its message holds no key.
     """

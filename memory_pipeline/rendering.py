@@ -9,7 +9,7 @@ import textwrap
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.ranking import terms
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status

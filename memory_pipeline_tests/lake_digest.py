@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.cutting import index_tables
 from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER, TABLES

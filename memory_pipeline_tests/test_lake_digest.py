@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, LEDGER
 from memory_pipeline.steps.make import make

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory_pipeline.domain.conversations import Rejection, Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.reader import Hit
 from memory_pipeline.rendering import hit_lines, status_lines, to_json, upkeep_line, upkeep_lines
 from memory_pipeline.steps.nights import NightStatus

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import NOTHING, digest, digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import FOREVER, Unit
 from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, MODEL_CALLS, SUMMARIES, TABLES

@@ -15,7 +15,7 @@ from memory_pipeline.steps.guard import RECALLED_NAME, is_recalled
 
 if TYPE_CHECKING:
     from memory_pipeline.checks.check import Look, Place
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
 
 _AGENT = ["workspace_id", "agent_id"]
 #: An agent repeats itself if more than this share of its facts of an hour, and at least so many, say what another of

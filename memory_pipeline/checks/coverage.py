@@ -21,8 +21,7 @@ from memory_pipeline.checks.check import (
     agent_names,
     parts_of,
 )
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import FIRST_YEAR, Period
+from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.schemas import SUMMARIES

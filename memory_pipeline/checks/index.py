@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from memory_pipeline.checks.check import Look
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
 
 #: An agent's index is a table of its own, which takes some milliseconds to open. Of more agents than this every n-th
 #: is looked at, another n-th each day, so that all have been looked at after n days.

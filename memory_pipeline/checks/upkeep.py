@@ -11,8 +11,7 @@ from ulid import ULID
 
 from memory_pipeline.checks.check import FOUND, OPERATIONS, REMEMBERED, SAID, SAMPLE, Offences, Place, Scan, parts_of
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import FIRST_YEAR
+from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.checks.check import Look
     from memory_pipeline.configuration.endpoints import Budget
-    from memory_pipeline.domain.calls import Usage
+    from memory_pipeline.domain.model_calls import Usage
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.journal import JournalFile
 

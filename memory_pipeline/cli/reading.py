@@ -10,7 +10,7 @@ import click
 from memory_pipeline.cli.options import Day, common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import hit_lines, plain, to_json
 

@@ -12,8 +12,7 @@ import click
 
 from memory_pipeline.cli.options import common, lake_of, models_of, now_option, settings_of, show_progress
 from memory_pipeline.cli.root import cli
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import LakeError
 from memory_pipeline.rendering import plain, to_json
 

@@ -11,7 +11,7 @@ import click
 
 from memory_pipeline.cli.options import Time, common, lake_of, models_of, now_option, settings_of, show_progress
 from memory_pipeline.cli.root import cli
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import estimate_lines, housekeeping_lines, run_line, status_lines, to_json, upkeep_line
 from memory_pipeline.settings import Settings

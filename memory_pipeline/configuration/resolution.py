@@ -17,7 +17,7 @@ from memory_pipeline.configuration.inheritance import Inherited, Keys
 from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.configuration.retention import resolve_retention
 from memory_pipeline.configuration.sections import given
-from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.retention import Retention
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.faults import Path
     from memory_pipeline.configuration.sections import Document, WorkspaceSection
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.triples import Vocabulary
 
 #: Tokens that a question needs beside its answer and a prompt of its own: built-in words, and a little to read.

@@ -12,7 +12,7 @@ from memory_pipeline.configuration.endpoints import TextModel
 from memory_pipeline.configuration.faults import Fault, faults_of, line_of, refusal
 from memory_pipeline.configuration.resolution import Resolution
 from memory_pipeline.configuration.sections import Document
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from memory_pipeline.defs.requests import (
 )
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.sensors import utc_now
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.steps.attempts import MOST_PERIODS

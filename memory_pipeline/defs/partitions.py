@@ -11,8 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.errors import ConfigurationError
 
 _FORMATS = {

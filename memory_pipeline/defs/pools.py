@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 
 #: Of hours, and of whatever else writes what hours write: nights of upkeep, and retention.
 AGENTS_POOL: Final = f"memory_{Grain.WORKING}"

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES

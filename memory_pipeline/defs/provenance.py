@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import dagster as dg
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.made import Made
 

@@ -15,8 +15,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.steps.attempts import Change, Outcome, Outcomes, Request, Setback

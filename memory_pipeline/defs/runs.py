@@ -18,8 +18,7 @@ from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.assets.upkeep import OP, upkeep_assets
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset

@@ -15,8 +15,7 @@ from memory_pipeline.defs.cursors import read_cursor, written_cursor
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import failing_lines, observations, outcomes_of, run_request, under_way
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import EARLIEST, Period
+from memory_pipeline.domain.periods import EARLIEST, Grain, Period
 from memory_pipeline.steps.attempts import MOST_PERIODS
 from memory_pipeline.steps.plan import journal_hours
 from memory_pipeline.steps.schedule import Hours

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, make_id
+from memory_pipeline.domain.periods import Grain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

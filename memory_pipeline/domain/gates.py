@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.calls import Use
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.periods import Period
 
 

@@ -18,8 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import FIRST_YEAR, Calendar, Period
+from memory_pipeline.domain.periods import FIRST_YEAR, SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:

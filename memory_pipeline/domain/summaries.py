@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.grains import Grain
-    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.periods import Grain, Period
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.events import memory_reference
 from memory_pipeline.domain.durable.hot_index import HotEntry, hot_entries
 from memory_pipeline.domain.durable.memory import MemoryKind, Status, Temperature
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.triples import name_key
 from memory_pipeline.domain.words import is_unicode
@@ -46,7 +46,7 @@ class HotIndex(list[HotEntry]):
     """The table of contents of what an agent keeps; as a text, a line each.
 
     Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.calls.count_tokens` does.
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
     """
 
     def __str__(self) -> str:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.derivation import events_of
 from memory_pipeline.domain.durable.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.durable.fold import Memories, fold
+from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
 from memory_pipeline.lake.memory_rows import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.finding import AT_ONCE, hex_of
 from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, Removed, content_mark

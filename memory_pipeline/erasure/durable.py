@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.derivation import events_of
 from memory_pipeline.domain.erasure import without_note
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import FIRST_YEAR, Period
+from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.heirs import resettled
 from memory_pipeline.erasure.removing import drop

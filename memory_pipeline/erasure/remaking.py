@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.account import sentences_of
 from memory_pipeline.lake.expirations import Marks

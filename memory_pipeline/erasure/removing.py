@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Purpose
 from memory_pipeline.domain.erasure import SubjectKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.model_calls import Purpose
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.account import sentences_of
 from memory_pipeline.lake.pending import PendingCalls
 from memory_pipeline.lake.schemas import (

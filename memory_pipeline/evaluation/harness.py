@@ -10,8 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from memory_pipeline.defs.runs import run_all
-from memory_pipeline.domain.calls import count_tokens
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile

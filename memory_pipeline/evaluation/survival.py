@@ -17,8 +17,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Purpose, Usage
+from memory_pipeline.domain.model_calls import Purpose, Usage
 from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.pending import Kept, PendingCalls
@@ -25,7 +25,7 @@ from memory_pipeline.lake.spending import Spending
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from memory_pipeline.domain.calls import Answer, Call, Kind
+    from memory_pipeline.domain.model_calls import Answer, Call, Kind
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.schemas import TableSpec
     from memory_pipeline.lake.storage import Storage
@@ -46,7 +46,7 @@ class _Vectors:
 
 
 class Calls:
-    """Remembers answers and calls; implements :class:`memory_pipeline.domain.calls.CallStore`.
+    """Remembers answers and calls; implements :class:`memory_pipeline.domain.model_calls.CallStore`.
 
     Safe to use from many threads and processes. Answers and calls that :meth:`keep` took survive the process, and stay
     in files of their own until :meth:`settle` moves them into the tables.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.lance import FTS, BTree
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import EARLIEST, Calendar, start_for
+from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.journal import Journal, parse_json
 from memory_pipeline.lake.storage import MANIFEST, Storage

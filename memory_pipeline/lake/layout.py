@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.storage import Storage
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:

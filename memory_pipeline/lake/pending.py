@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ulid import ULID
 
-from memory_pipeline.domain.calls import Answer, Call, Purpose
+from memory_pipeline.domain.model_calls import Answer, Call, Purpose
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer, row_to_call, time_of
 from memory_pipeline.lake.journal import parse_json

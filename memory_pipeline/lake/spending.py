@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Kind, Purpose, Usage
+from memory_pipeline.domain.model_calls import Kind, Purpose, Usage
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.lake.schemas import MODEL_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.calls import Call
+    from memory_pipeline.domain.model_calls import Call
     from memory_pipeline.lake.tables import Tables
 
 #: For what is added up: for each workspace by its id, and for each kind of question.

@@ -4,7 +4,7 @@ What agents write is hostile until proven otherwise, and DuckDB cannot be held i
 `list_distinct` or `quantile_cont` runs for minutes without looking at an interrupt, what `repeat` builds is counted by
 no memory limit, and a thread cannot be ended. So a :class:`Session` runs its queries in a process of its own, which
 the operating system holds to its limits, and which is ended when it does not answer.
-See :mod:`memory_pipeline.lake.sql_process` for its limits, and :mod:`memory_pipeline.domain.sql_rules` for what is
+See :mod:`memory_pipeline.lake.sql_process` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for what is
 accepted.
 """
 

@@ -10,7 +10,7 @@ Three layers, each of which would do alone against most of what an attacker can 
    is bounded, and an alarm that no code can put off ends a query that does not end itself;
 2. DuckDB's settings: no external access, no extensions, no changes of settings, no spilling to disk;
 3. the parsed tree: one SELECT, made of the nodes, tables, functions and types that
-   :mod:`memory_pipeline.domain.sql_rules` lists.
+   :mod:`memory_pipeline.domain.sql_guard` lists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any, BinaryIO
 import duckdb
 import pyarrow as pa
 
-from memory_pipeline.domain.sql_rules import Rules
+from memory_pipeline.domain.sql_guard import Rules
 from memory_pipeline.errors import InputError
 
 #: What DuckDB may hold for a query, in bytes. What its scalar functions build is not counted by it, hence the second

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
 from memory_pipeline.lake.cutting import (
     INDICES,

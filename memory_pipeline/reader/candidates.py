@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.resident import Part, Resident
 from memory_pipeline.reader.segment import Segment

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date, datetime
 
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
 
 
 class Later(NamedTuple):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.durable.state import DurableState
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph

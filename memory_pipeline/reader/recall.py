@@ -19,11 +19,10 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
-from memory_pipeline.domain.calls import BYTES_PER_TOKEN, count_tokens
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import Reference
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.recalled import mark_lines
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Recollection(list[Recalled]):
     """What was recalled, best first; as a text, a line each.
 
     Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.calls.count_tokens` does.
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
     """
 
     def __str__(self) -> str:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.grains import Grain
-    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.periods import Calendar, Grain
     from memory_pipeline.lake.vectors import Loaded, VectorIndex
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import MEMORY
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.ranking import Named, Question, Window, weights_for
 from memory_pipeline.domain.triples import name_key
 from memory_pipeline.models.deterministic.windows import date_ranges

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.edits import Edit
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.lake.expirations import Marks

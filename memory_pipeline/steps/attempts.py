@@ -16,9 +16,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.shares import WHOLE, cut

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.durable.fold import Memories, fold
 from memory_pipeline.domain.durable.memory import Temperature
 from memory_pipeline.domain.durable.upkeep import due, keep
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.steps.kept import Kept, spans
 from memory_pipeline.steps.kept import night as night_of
 

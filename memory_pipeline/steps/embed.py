@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.calls import Use
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.model_calls import Use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

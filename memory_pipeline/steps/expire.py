@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.expirations import Marks, raise_marks
 from memory_pipeline.lake.schemas import (

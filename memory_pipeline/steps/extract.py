@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import Extraction, Passage
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.damage import REMEDY

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.triples import fold
 from memory_pipeline.graph.refolding import names_of, refold_changed

@@ -20,7 +20,7 @@ from memory_pipeline.errors import QualityError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
 
 #: What every block of recalled memory has in its delimiters.
 RECALLED_NAME = mark("").partition(" ")[0].removeprefix("<")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.ledger import index_asset
 from memory_pipeline.lake.rows import facts_to_index, summaries_to_index

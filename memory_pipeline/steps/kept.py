@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import UPKEEP, owner_of
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Usage
+from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.lake.ledger import Entry
 from memory_pipeline.steps.digests import Digests, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from memory_pipeline.domain.grains import Grain
-    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.periods import Grain, Period
     from memory_pipeline.domain.retention import Expiry
 
 

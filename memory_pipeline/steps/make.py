@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Usage
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.domain.model_calls import Usage
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import (

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.calls import Use
-from memory_pipeline.domain.durable.derivation import events_of
 from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import WORKING_CLASSES
 from memory_pipeline.lake.expirations import Marks

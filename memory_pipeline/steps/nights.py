@@ -11,9 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.ledger import MEMORIES_ASSET
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.expirations import Marks

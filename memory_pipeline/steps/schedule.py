@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.gates import has_passed, last_gate, settled_at
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.steps.attempts import START_WITHIN, Attempts, Outcome, Request, Setback, read_periods, written
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_pipeline.domain.calls import Use
+from memory_pipeline.domain.model_calls import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.summaries import Assignment, Material, Summarizer, Summary, summary_id
 from memory_pipeline.errors import QualityError

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from memory_pipeline.domain.grains import Grain
-    from memory_pipeline.domain.periods import Calendar, Period
+    from memory_pipeline.domain.periods import Calendar, Grain, Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share

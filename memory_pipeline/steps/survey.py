@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, Kept, plan_expiry
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.calls import Usage
 from memory_pipeline.domain.durable.hot_index import hot_lines
+from memory_pipeline.domain.model_calls import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memory_pipeline.domain.durable.freshness import warning
 from memory_pipeline.domain.durable.memory import Status
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import InputError, shown
 

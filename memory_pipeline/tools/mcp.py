@@ -12,8 +12,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.tools.access import Access, Tool, perform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 

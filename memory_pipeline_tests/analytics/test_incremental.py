@@ -11,8 +11,7 @@ import pytest
 from memory_pipeline.analytics import Warehouse, catalogue, models_of, stale_marts
 from memory_pipeline.analytics.sources import Sources
 from memory_pipeline.analytics.state import State
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.retention import FOREVER, Kept, Retention, parse_duration
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

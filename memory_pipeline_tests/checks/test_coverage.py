@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.edits import Edit
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.expirations import raise_marks
 from memory_pipeline.lake.ledger import Entry

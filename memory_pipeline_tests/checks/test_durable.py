@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.hot_index import hot_entries
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.memory_rows import row_to_memory
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS

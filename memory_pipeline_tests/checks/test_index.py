@@ -8,7 +8,7 @@ import pytest
 
 from memory_pipeline.checks import index
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.checks.planting import look, plant

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from memory_pipeline.domain.calls import Answer, Call, Purpose, Usage, Use
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.edits import Edit
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Usage, Use
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.handles import turn_at

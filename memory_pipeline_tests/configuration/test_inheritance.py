@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration.inheritance import ABOUT_A_MODEL, Inherited
 from memory_pipeline.configuration.sections import Level
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.operations import snake_case
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.triples import Vocabulary
 
 

@@ -16,7 +16,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.checks import WORKING_MEMORY
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import index_asset, table_asset

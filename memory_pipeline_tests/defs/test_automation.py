@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline.analytics import stale_marts
 from memory_pipeline.defs.requests import ATTEMPT_TAG, REQUEST_TAG
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests import oracle

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.errors import ConfigurationError
 
 START = date(2018, 1, 1)

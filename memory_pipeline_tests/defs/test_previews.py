@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.defs.previews import MOST_CHARACTERS, MOST_PREVIEWS, markdown, previews_of, with_previews
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make

@@ -10,8 +10,7 @@ import dagster as dg
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import run_request, under_way
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.requests import ATTEMPT_TAG, RANGE_START, REQUEST_TAG
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter

@@ -13,8 +13,7 @@ from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import RANGE_END, RANGE_START
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.make import make

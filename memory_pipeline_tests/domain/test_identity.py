@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import Reference, digest, digest_of_all, make_id
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 
 WEEK = Period.parse("weekly", "2024-W03")

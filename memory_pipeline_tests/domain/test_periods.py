@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Calendar, Period, start_for
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, start_for
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.settings import Settings
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.durable import DurableMemories, DurableState
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake.memory_rows import (

@@ -10,7 +10,7 @@ from memory_pipeline.domain.durable.events import AGENT, Changes, MemoryEvent, M
 from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import verify
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights

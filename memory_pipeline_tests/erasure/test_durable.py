@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import Receipt, forget, survey
 from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought

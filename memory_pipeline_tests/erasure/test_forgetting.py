@@ -14,8 +14,8 @@ import pytest
 from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.erasure import Subject, without_note
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure import forget, forgetting, survey
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem

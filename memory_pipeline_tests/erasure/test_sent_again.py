@@ -10,7 +10,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.evaluation.harness import Evaluation, Outcome
 from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet, Question

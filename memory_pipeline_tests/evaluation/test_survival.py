@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.evaluation.survival import Memory, Remains, Span, Values, remains, survival
 from memory_pipeline.lake import Lake

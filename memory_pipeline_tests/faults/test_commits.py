@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.collection import VectorCollection
 from memory_pipeline.lake.items import VectorItem
 from memory_pipeline.lake.lake import Lake

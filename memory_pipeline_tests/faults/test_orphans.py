@@ -16,8 +16,7 @@ from click.testing import CliRunner
 
 from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.schemas import LEDGER

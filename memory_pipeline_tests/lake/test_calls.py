@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from memory_pipeline.domain.calls import Answer, Call, Kind, Purpose, Usage, Use
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import Answer, Call, Kind, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch, lance
 from memory_pipeline.lake.schemas import index_schema

@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.cutting import condition
 from memory_pipeline.lake.filters import Filter

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.filters import Filter, folded
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex

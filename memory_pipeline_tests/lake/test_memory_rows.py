@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.durable.fold import Memories, fold
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import make_id
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.memory_rows import (
     events_digest,
     events_to_rows,

@@ -14,8 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lance_files import lance_table, lance_tables

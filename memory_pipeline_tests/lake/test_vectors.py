@@ -14,8 +14,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.schemas import index_schema

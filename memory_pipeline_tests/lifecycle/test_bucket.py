@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES

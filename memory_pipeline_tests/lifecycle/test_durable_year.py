@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.durable.hot_index import hot_lines
 from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status, Temperature, match_key, triple_key
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.memory_rows import rows_to_events, rows_to_memories
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS

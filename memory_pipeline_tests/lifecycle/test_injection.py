@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.recalled import LINE
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES

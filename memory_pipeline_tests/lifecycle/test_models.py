@@ -17,7 +17,7 @@ import pytest
 
 from memory_pipeline.cli import main
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rehearsal import RehearsalLake

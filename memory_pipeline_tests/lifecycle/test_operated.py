@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure import forget, verify
 from memory_pipeline.lake.expirations import Marks

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.gates import settled_at
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import digest, digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.filters import Filter

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.recalled import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

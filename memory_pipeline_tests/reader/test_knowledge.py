@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.reader.injection import document_parts

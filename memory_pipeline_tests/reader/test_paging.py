@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.ranking import WEIGHTS, Weights
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.calls import count_tokens
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject, Tombstone
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.admit import admit

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (

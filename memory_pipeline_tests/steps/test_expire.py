@@ -12,8 +12,7 @@ import pytest
 
 from memory_pipeline.checks import Look, all_checks, run_checks
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.lake import CONFIGURATION, Lake

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.triples import fold
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import (

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.checks import Look, all_checks, run_checks
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.domain.summaries import KeyPoint
 from memory_pipeline.errors import QualityError

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import parse_json

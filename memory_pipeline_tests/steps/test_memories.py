@@ -16,8 +16,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Extraction, FactKind
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.ledger import MEMORIES_ASSET, Ledger

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.steps.attempts import START_WITHIN, Outcome
 from memory_pipeline.steps.plan import GrainStatus
 from memory_pipeline.steps.schedule import HEAL_EVERY, PATIENCE, Marts, RollUps

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest_of_all
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import CommitConflictError, LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.parts import Parts, Spool

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.recalled import without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.recalled import LINE, without_recalled
 from memory_pipeline.tools.texts import Entry, line, lines, told
 

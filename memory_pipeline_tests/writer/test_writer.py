@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake

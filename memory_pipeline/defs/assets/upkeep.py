@@ -15,8 +15,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import MEMORIES_ASSET, Entry
 from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS

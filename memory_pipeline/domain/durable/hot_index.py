@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.events import MemoryVerb
 from memory_pipeline.domain.durable.memory import MAX_HOOK, MemoryKind, Temperature, shortened
 from memory_pipeline.domain.durable.scores import KEPT_PER_DAY, days_between
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.recalled import mark_lines
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.words import word_set
 from memory_pipeline.models.deterministic.verbs import Tense, tense_of
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.calls import Use
+    from memory_pipeline.domain.model_calls import Use
 
 DEFAULT_DIMENSION: Final = 384
 

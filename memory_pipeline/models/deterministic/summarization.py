@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memory_pipeline.domain.calls import count_tokens
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.ranking import terms
 from memory_pipeline.domain.summaries import Condensation, KeyPoint, Material
 from memory_pipeline.domain.words import stem, word_set

@@ -11,8 +11,7 @@ from calendar import monthrange
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic.dates import dates_in
 from memory_pipeline.models.deterministic.sentences import Sentence

@@ -1,7 +1,7 @@
 """Asks models: each question once, many at a time, again when it failed, within a budget.
 
 A question that any process has had answered is not asked again, and of two that ask the same at once one waits for the
-other. Whatever was sent is remembered with its tokens and cost (:class:`memory_pipeline.domain.calls.CallStore`).
+other. Whatever was sent is remembered with its tokens and cost (:class:`memory_pipeline.domain.model_calls.CallStore`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import tenacity
 
-from memory_pipeline.domain.calls import Kind, Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.failures import CallError
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.configuration.endpoints import Embedding, Endpoint
-    from memory_pipeline.domain.calls import CallStore
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.models.hosted.questions import Question
 

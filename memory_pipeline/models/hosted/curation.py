@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.configuration.endpoints import Completion, TextModel
-from memory_pipeline.domain.calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.durable.duplicates import figures
 from memory_pipeline.domain.durable.memory import shortened
+from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.models.hosted import prompts

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from memory_pipeline.configuration.endpoints import DETERMINISTIC, LOCAL, Price
-from memory_pipeline.domain.calls import Trouble, count_tokens
+from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.models.hosted.failures import CallError, failure_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_pipeline.domain.calls import Trouble, Use, count_tokens
+from memory_pipeline.domain.model_calls import Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted.questions import identity_of
 

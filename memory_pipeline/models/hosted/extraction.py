@@ -14,9 +14,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.domain.calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.triples import Triple, about, fold, standing

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from memory_pipeline.domain.calls import Trouble
+from memory_pipeline.domain.model_calls import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.calls import Trouble
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import door
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Budget, Configuration
     from memory_pipeline.configuration.endpoints import Endpoint
-    from memory_pipeline.domain.calls import CallStore, Kind, Usage
+    from memory_pipeline.domain.model_calls import CallStore, Kind, Usage
 
 #: So many questions in a row that failed for good: the server is taken for down …
 _FAILURES = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.grains import Grain
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import count_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
-    from memory_pipeline.domain.calls import Purpose, Use
+    from memory_pipeline.domain.model_calls import Purpose, Use
 
 _Value = TypeVar("_Value")
 

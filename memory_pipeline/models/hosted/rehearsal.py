@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from memory_pipeline.domain.calls import Purpose, Usage, Use, count_tokens
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import Purpose, Usage, Use, count_tokens
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.questions import Answered, embedding_key
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration.endpoints import Embedding, Endpoint
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.models.hosted.questions import Question
 
 _Value = TypeVar("_Value")

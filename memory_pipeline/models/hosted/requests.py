@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ulid import ULID
 
-from memory_pipeline.domain.calls import Answer, Call, Use, count_tokens
+from memory_pipeline.domain.model_calls import Answer, Call, Use, count_tokens
 from memory_pipeline.models.hosted.questions import Answered
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration.endpoints import Endpoint
-    from memory_pipeline.domain.calls import CallStore, Purpose
+    from memory_pipeline.domain.model_calls import CallStore, Purpose
 
 _Value = TypeVar("_Value")
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.domain.calls import Purpose, Trouble, Use
+from memory_pipeline.domain.model_calls import Purpose, Trouble, Use
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.endpoints import Summarization as Settings
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.grains import Grain
+    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.summaries import Assignment, Material
     from memory_pipeline.models.hosted.asking import Asker
     from memory_pipeline.models.hosted.questions import Answered

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.calls import count_tokens
 from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.durable.fold import Memories, fold
 from memory_pipeline.domain.durable.hot_index import HotEntry, choose_hot, hot_entries, hot_lines, is_eligible
 from memory_pipeline.domain.durable.memory import MAX_TITLE, MemoryKind, Temperature
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline_tests.domain.durable.histories import do, only, remember
 from memory_pipeline_tests.domain.durable.nights import SETTINGS, did, kept, night, nothing_alike
 from memory_pipeline_tests.effort import examples

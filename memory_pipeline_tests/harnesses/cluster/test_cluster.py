@@ -32,7 +32,7 @@ from dagster import DagsterRunStatus
 from memory_pipeline.defs.assets.upkeep import OP
 from memory_pipeline.defs.requests import PARTITION
 from memory_pipeline.defs.sensors import NAME as JOURNAL_SENSOR
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.nights import pending_nights

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from memory_pipeline.cli import cli
-from memory_pipeline.domain.grains import Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import MemoryPipelineError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import survival
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Material
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.endpoints import Extraction
-from memory_pipeline.domain.calls import count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
 
 _PART = re.compile(r"\A<\d+> \(part \d+ of \d+\) ")

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.calls import Purpose
 from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.durable.memory import MAX_CONTENT, Temperature
 from memory_pipeline.domain.durable.upkeep import UpkeepSettings
+from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted.answers import read_merge, read_stale

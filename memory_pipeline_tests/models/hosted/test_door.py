@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from memory_pipeline.configuration.endpoints import Completion, Embedding, Price
-from memory_pipeline.domain.calls import Trouble
+from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.door import Reply, Vectors
 from memory_pipeline.models.hosted.failures import CallError, plain

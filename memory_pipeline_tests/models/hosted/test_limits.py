@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.calls import Kind, Purpose, Trouble, Usage, Use
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Usage, Use
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import ModelError
@@ -32,7 +32,7 @@ from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.domain.calls import CallStore
+    from memory_pipeline.domain.model_calls import CallStore
 
 HOUR = Period.parse("working", "2024-01-15T08")
 MODEL = """

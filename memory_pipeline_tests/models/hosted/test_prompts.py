@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.endpoints import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
-from memory_pipeline.domain.grains import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, schema_of
 from memory_pipeline.models.hosted.prompts import (
     ENTITIES,

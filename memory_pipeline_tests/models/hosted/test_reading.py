@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.calls import Trouble, count_tokens
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.asking import Asker

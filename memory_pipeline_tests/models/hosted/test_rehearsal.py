@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.calls import Purpose, Usage, Use
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.facts import Passage
-from memory_pipeline.domain.grains import Grain
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.model_calls import Purpose, Usage, Use
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.embedding import HostedEmbedder

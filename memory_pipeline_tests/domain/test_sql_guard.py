@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain import sql_rules
-from memory_pipeline.domain.sql_rules import Rules
+from memory_pipeline.domain import sql_guard
+from memory_pipeline.domain.sql_guard import Rules
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.sql import connect
 
@@ -82,7 +82,7 @@ def test_no_function_listed_is_unsteady_or_reads_what_is_outside() -> None:
     found = connect().execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
     unsteady = {name for name, _, stability in found if stability not in {None, "CONSISTENT"}}
     assert len(unsteady) > 20
-    assert not unsteady & sql_rules._FUNCTIONS
+    assert not unsteady & sql_guard._FUNCTIONS
     tables = {name for name, kind, _ in found if kind in {"table", "table_macro", "pragma"}}
     # These are functions of values too.
-    assert tables & sql_rules._FUNCTIONS == {"generate_series", "range", "unnest", "repeat", "histogram"}
+    assert tables & sql_guard._FUNCTIONS == {"generate_series", "range", "unnest", "repeat", "histogram"}

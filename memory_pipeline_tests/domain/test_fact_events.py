@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration.memories import MemoriesSettings
 from memory_pipeline.domain.conversations import Message, Scope
-from memory_pipeline.domain.durable.derivation import events_of, triple_in_words
 from memory_pipeline.domain.durable.events import CONVERSATION, Changes, MemoryVerb
 from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.durable.memory import MAX_CONTENT, MAX_HOOK, MAX_TITLE, MemoryKind
+from memory_pipeline.domain.fact_events import events_of, triple_in_words
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.recalled import mark
 from memory_pipeline.domain.words import is_unicode
