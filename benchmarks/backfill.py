@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extraction, Passage
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.summaries import Assignment, Condensation
 
 _Row = dict[str, Cell]

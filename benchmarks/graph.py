@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from memory_pipeline.domain.edits import Edit
+    from memory_pipeline.domain.graph.operations import Edit
     from memory_pipeline.graph import Graph
 
 SCOPE = Scope("bench", "graph")

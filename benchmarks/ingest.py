@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from benchmarks.generator import Conversation
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.model_calls import Use
-    from memory_pipeline.domain.operations import Operation
     from memory_pipeline.domain.ports import Embedder
 
 _ROUNDS = 3

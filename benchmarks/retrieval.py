@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks.measure import Cell, Table, progress
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import Weights, weights_for
+from memory_pipeline.domain.text.ranking import Weights, weights_for
 from memory_pipeline.evaluation.formats import read_jsonl_set, read_locomo_set
 from memory_pipeline.evaluation.harness import evaluate
 from memory_pipeline.evaluation.labels import ADVERSARIAL

@@ -10,9 +10,9 @@ import click
 
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.durable.memory import shortened
+from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.selection import default_models

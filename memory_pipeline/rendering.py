@@ -10,7 +10,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

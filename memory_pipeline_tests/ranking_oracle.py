@@ -1,4 +1,4 @@
-"""The score of a memory as :class:`memory_pipeline.domain.ranking.Weights` describes it: slowly, in plain Python."""
+"""The score of a memory as ``domain.text.ranking.Weights`` describes it: slowly, in plain Python."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS
+from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.domain.ranking import Question, Weights
+    from memory_pipeline.domain.text.ranking import Question, Weights
     from memory_pipeline_tests.memories import Row
 
 Signals = dict[str, float]

@@ -10,13 +10,13 @@ import polars as pl
 
 from memory_pipeline.checks.check import DECIDED, DURABLE, SAMPLE, Offences, Scan, agent_names
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.contradictions import RIVALS
-from memory_pipeline.domain.durable.events import MemoryVerb
-from memory_pipeline.domain.durable.hot_index import HotEntry
-from memory_pipeline.domain.durable.memory import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.consolidation import RIVALS
+from memory_pipeline.domain.memories.events import MemoryVerb
+from memory_pipeline.domain.memories.hot_index import HotEntry
+from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.domain.triples import name_key
 from memory_pipeline.lake.memory_rows import events_digest
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.steps.nights import pending_nights

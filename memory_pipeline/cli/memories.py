@@ -9,17 +9,17 @@ import click
 
 from memory_pipeline.cli.options import common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.cli.root import cli
-from memory_pipeline.domain.durable.events import AGENT, STEP
-from memory_pipeline.domain.durable.memory import MemoryKind, Status
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
+from memory_pipeline.domain.memories.events import AGENT, STEP
+from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.writer import MemoryWriter
 

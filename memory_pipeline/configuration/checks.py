@@ -13,7 +13,7 @@ from string import Formatter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from memory_pipeline.domain.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.errors import shown
 from memory_pipeline.settings import REFERENCE_FORM, is_secret_reference
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.configuration.checks import DETERMINISTIC
 from memory_pipeline.configuration.sections import given
+from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.triples import Vocabulary
 
 if TYPE_CHECKING:
     from memory_pipeline.configuration.sections import Graph, Level

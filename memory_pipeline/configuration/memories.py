@@ -9,8 +9,8 @@ from pydantic import Field, field_serializer, field_validator
 
 from memory_pipeline.configuration.checks import described
 from memory_pipeline.configuration.endpoints import Record
-from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.durable.upkeep import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.record import MemoryKind
 
 _ALL = frozenset(MemoryKind)
 _KINDS_FORM = f"a list of kinds, or null for all of them: {', '.join(MemoryKind)}"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.faults import Path
     from memory_pipeline.configuration.sections import Document, WorkspaceSection
+    from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.periods import Grain
-    from memory_pipeline.domain.triples import Vocabulary
 
 #: Tokens that a question needs beside its answer and a prompt of its own: built-in words, and a little to read.
 _LEAST_QUESTION = 1_000

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.memories import MemoriesSettings
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.retention import Retention
-    from memory_pipeline.domain.triples import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ had: an id that was used before is refused with another time or text.
 Messages in the format of OpenAI's and LiteLLM's chat API are accepted as well
 (:mod:`memory_pipeline.domain.chat_messages`), given that each has its ``timestamp``.
 
-What memory itself gave to a prompt (:mod:`memory_pipeline.domain.recalled`) is dropped from every message, before
-anything else looks at its content. A message that holds nothing else is none.
+What memory itself gave to a prompt (:mod:`memory_pipeline.domain.text.recalled_text`) is dropped from every message,
+before anything else looks at its content. A message that holds nothing else is none.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
-from memory_pipeline.domain.recalled import without_recalled
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 #: Longest text of one message, in characters.

@@ -2,7 +2,7 @@
 
 A tombstone holds salted hashes, never an id or a name. What somebody writes is matched by hashing it likewise: its
 agent, its conversation, its user, and every run of as many words as a forgotten name has
-(:mod:`memory_pipeline.domain.mentions`).
+(:mod:`memory_pipeline.domain.text.words`).
 
 A tombstone reaches what was said up to the moment of forgetting. What is said later is somebody's new wish.
 """
@@ -17,11 +17,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from memory_pipeline.domain.conversations import MAX_ID, Message, Role, Scope
-from memory_pipeline.domain.durable.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.mentions import phrases_of, words_of, words_of_name
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.memories.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.text.words import is_unicode, phrases_of, words_of, words_of_name
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from memory_pipeline.domain.durable.events import CONVERSATION, Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.memory import ENDED, MAX_CONTENT, title_of
-from memory_pipeline.domain.operations import MAX_TERM, snake_case
-from memory_pipeline.domain.recalled import without_recalled
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.memories.events import CONVERSATION, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.record import ENDED, MAX_CONTENT, title_of
+from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.words import word_set
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import MemoryKind
     from memory_pipeline.domain.facts import Fact
+    from memory_pipeline.domain.memories.record import MemoryKind
 
 #: Predicates that are nouns: "Anna's email is …"; so are those that begin with one of the prefixes.
 _NOUNS: Final = word_set(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Message, Role, Scope
-    from memory_pipeline.domain.durable.memory import MemoryKind
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.periods import Period
 
 #: `extraction_method` of turns: no judgement was made.

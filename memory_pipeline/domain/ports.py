@@ -8,16 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import Memory
     from memory_pipeline.domain.model_calls import Use
-    from memory_pipeline.domain.periods import Period
 
 
 class Embedder(Protocol):
@@ -106,68 +102,6 @@ class Imaginer(Protocol):
         Args:
             messages: the last ones of a conversation, oldest first, each beginning with who says it.
             most: how many at most.
-
-        Raises:
-            ModelError: the model did not help.
-        """
-        ...
-
-
-class Similar(Protocol):
-    """Finds durable memories whose contents have near vectors."""
-
-    def __call__(
-        self, changed: Sequence[Memory], others: Sequence[Memory], least: float
-    ) -> Sequence[tuple[str, str, float]]:
-        """Return pairs whose cosine is at least `least`: id of one of `changed`, id of one of `others`, the cosine.
-
-        What comes out depends on the contents alone, also on those that were written a moment ago and whose vectors
-        nobody has stored. Pairs of a memory with itself, and pairs both ways round, do no harm.
-
-        Args:
-            changed: what is to be compared.
-            others: with what; holds `changed` too.
-            least: the smallest cosine, of 0 to 1.
-        """
-        ...
-
-
-class Curator(Protocol):
-    """Helps the nightly upkeep of durable memories where it takes an understanding of what they say."""
-
-    def name(self, scope: Scope) -> str:
-        """Return name and version of what helps an agent's upkeep, as reasons tell it to people."""
-        ...
-
-    def confirms(self, scope: Scope) -> bool:
-        """Tell whether a model looks at what may be stale.
-
-        If not, only observations and snapshots are ever shown to :meth:`stale`, and all of them are.
-        """
-        ...
-
-    def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
-        """Return one content that says all that two contents say which mean the same.
-
-        Args:
-            scope: whose memory.
-            newer: the one that counts where they differ.
-            older: the other.
-            day: the day after which it is done.
-
-        Raises:
-            ModelError: the model did not help.
-        """
-        ...
-
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> Mapping[str, str]:
-        """Return the ids of those memories that are stale, each with the reason in words.
-
-        Args:
-            scope: whose memories.
-            memories: what nobody has said for long.
-            at: the end of the day, UTC.
-            day: the day after which it is done.
 
         Raises:
             ModelError: the model did not help.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from memory_pipeline.domain.durable.events import memory_reference
-from memory_pipeline.domain.durable.hot_index import HotEntry, hot_entries
-from memory_pipeline.domain.durable.memory import MemoryKind, Status, Temperature
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.events import memory_reference
+from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries
+from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.operations import MAX_TERM, snake_case
-from memory_pipeline.domain.triples import name_key
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.durable.snapshot import Header, Rows
     from memory_pipeline.durable.state import DurableState

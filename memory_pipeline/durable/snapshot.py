@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.memory import MemoryKind, Status, Temperature
-from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
 from memory_pipeline.lake.memory_rows import row_to_memory
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.durable.fold import Memories
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.fold import Memories
+    from memory_pipeline.domain.memories.record import Memory
 
 #: What a header needs of the table, and what tells how relevant the memory is now.
 HEADER_COLUMNS = (
@@ -47,7 +47,7 @@ class Header:
         id: the memory's.
         version: the newest one.
         kind, title, hook, subject, predicate, object, user_id, key, importance, confidence: as of a
-            :class:`~memory_pipeline.domain.durable.memory.Memory`, and so are those that follow.
+            :class:`~memory_pipeline.domain.memories.record.Memory`, and so are those that follow.
     """
 
     id: str

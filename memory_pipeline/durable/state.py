@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.events import CONVERSATION, MemoryVerb, key_of
-from memory_pipeline.domain.durable.fold import Memories, fold
 from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
+from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
 from memory_pipeline.lake.memory_rows import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.events import Changes, MemoryEvent
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.events import Changes, MemoryEvent
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
     from memory_pipeline.domain.erasure import Forgotten, Subject
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.erasure.account import Account
     from memory_pipeline.erasure.finding import Found
     from memory_pipeline.lake import Lake

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
-from memory_pipeline.domain.mentions import Mentions, words_of
+from memory_pipeline.domain.text.words import Mentions, words_of
 from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought
 from memory_pipeline.lake.schemas import (
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Message
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.edits import Edit
     from memory_pipeline.domain.erasure import Forgotten, Subject
+    from memory_pipeline.domain.graph.operations import Edit
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schemas import TableSpec

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
-from memory_pipeline.domain.mentions import Mentions
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.account import Account
 from memory_pipeline.erasure.collections import forget_items
 from memory_pipeline.erasure.durable import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.durable.events import MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import Memories, apply
+from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import Memories, apply
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

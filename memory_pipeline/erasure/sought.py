@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import SubjectKind
-from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, content_mark
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.models.deterministic.dates import dates_in
@@ -127,7 +127,7 @@ class Memory:
         self._numbers, self._dates, self._days = numbers, dates, days
 
     def says(self, words: Sequence[str]) -> bool:
-        """Tell whether all `words`, folded as :func:`~memory_pipeline.domain.ranking.terms` does, stand in one text.
+        """Tell whether all `words`, as ``ranking.terms`` returns them, stand in one text.
 
         A text is a sentence of a summary, or a fact. Their order there does not matter, nor what stands between: "a
         dog and two cats" says "two cats and a dog".

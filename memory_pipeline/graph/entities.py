@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.ranking import terms
-from memory_pipeline.domain.triples import name_key
-from memory_pipeline.domain.words import STOP_WORDS
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.words import STOP_WORDS
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import sentences_of
 

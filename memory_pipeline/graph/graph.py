@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memory_pipeline.domain.operations import MAX_TERM, snake_case
-from memory_pipeline.domain.triples import Triple
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.graph.triples import Triple
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked
 from memory_pipeline.graph.results import Entity, Facts, GraphFact, Neighbor, Neighbors

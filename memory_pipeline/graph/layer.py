@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.triples import KIND
+from memory_pipeline.domain.graph.triples import KIND
 
 if TYPE_CHECKING:
     from datetime import datetime

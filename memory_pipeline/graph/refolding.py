@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.triples import ALIASES, Names, fold
+from memory_pipeline.domain.graph.triples import ALIASES, Names, fold
 from memory_pipeline.lake.graph_rows import triples_to_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.operations import Operation
-    from memory_pipeline.domain.triples import Vocabulary
+    from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.graph.triples import Vocabulary
 
 #: Sources and labels, as ids.
 Groups = set[tuple[str, str]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.recalled import mark_lines
-from memory_pipeline.domain.triples import Triple
+from memory_pipeline.domain.graph.triples import Triple
+from memory_pipeline.domain.text.recalled_text import mark_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

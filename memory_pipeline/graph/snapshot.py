@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.graph.layer import Codes, Layer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.triples import Names
+    from memory_pipeline.domain.graph.triples import Names
 
 _SPELLINGS = ("source", "target")
 _TIME = pa.timestamp("us", tz="UTC")

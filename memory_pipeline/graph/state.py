@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.triples import ALIASES, Names
+from memory_pipeline.domain.graph.triples import ALIASES, Names
 from memory_pipeline.graph.refolding import Groups, refold_changed
 from memory_pipeline.graph.snapshot import Snapshot
 from memory_pipeline.lake.graph_rows import rows_to_operations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.operations import Operation
-    from memory_pipeline.domain.triples import Vocabulary
+    from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
 

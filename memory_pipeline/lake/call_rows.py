@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.words import plain
+from memory_pipeline.domain.text.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.triples import Triple, name_key
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ulid import ULID
 
 from memory_pipeline.domain.conversations import Message, NothingSaidError, Rejection, Scope
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
+from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.errors import InputError, LakeError, shown
 

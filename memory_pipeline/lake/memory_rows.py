@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import Memories
-from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status, Temperature
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import Memories
+from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Message, Role, Scope
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Fact, FactKind
+from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.operations import Operation, Verb
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.domain.ranking import date_terms, terms
 from memory_pipeline.domain.summaries import KeyPoint, Summary
+from memory_pipeline.domain.text.ranking import date_terms, terms
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, index_schema
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.filters import Filter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from memory_pipeline.domain.recalled import mark_lines
+from memory_pipeline.domain.text.recalled_text import mark_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +37,8 @@ class Hit:
         source_ids: what it rests on: messages of a fact, facts or finer summaries of a summary.
         conversation_id: of a fact.
         score: how well it fits the query, to compare hits of one search; 0 where there was no query.
-        parts: what each signal adds to the score (:class:`memory_pipeline.domain.ranking.Weights`), if it was asked
+        parts: what each signal adds to the score (:class:`memory_pipeline.domain.text.ranking.Weights`), if it was
+        asked
             for; they add up to it.
         is_excerpt: whether the content is a passage of a longer text.
         later: of the ten best hits, a later one in which a user names other numbers for what is asked; None if there

@@ -10,10 +10,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.chat_messages import messages_in
-from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.ranking import Question, terms
-from memory_pipeline.domain.recalled import without_recalled
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.text.ranking import Question, terms
+from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import sentences_of

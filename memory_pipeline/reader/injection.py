@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.memory import Memory, Status, Temperature
-from memory_pipeline.domain.ranking import Question, terms, weights_for
+from memory_pipeline.domain.memories.record import Memory, Status, Temperature
+from memory_pipeline.domain.text.ranking import Question, terms, weights_for
 from memory_pipeline.durable.memories import HEADERS, until_of
 from memory_pipeline.reader.scoring import SIGNALS, score
 from memory_pipeline.reader.segment import Segment, speaker_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.durable.memory import MemoryKind
+    from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.durable.snapshot import Rows, Snapshot
     from memory_pipeline.durable.state import DurableState

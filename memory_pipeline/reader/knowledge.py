@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
-from memory_pipeline.domain.recalled import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from memory_pipeline.domain import identity
+from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.identity import Reference
-from memory_pipeline.domain.operations import Verb
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.schemas import (

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memory_pipeline.domain.durable.freshness import warning
-from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.ranking import Question
-from memory_pipeline.domain.recalled import mark_lines
-from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.text.ranking import Question
+from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.durable import DurableMemories
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.durable.snapshot import Snapshot

@@ -23,7 +23,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.recalled import mark_lines
+from memory_pipeline.domain.text.recalled_text import mark_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

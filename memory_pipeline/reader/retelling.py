@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.freshness import warning
-from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status, match_key
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY
+from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, match_key
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.triples import name_key
 from memory_pipeline.durable.memories import until_of
 from memory_pipeline.lake.memory_rows import row_to_memory
 from memory_pipeline.reader.keeping import resolved_in

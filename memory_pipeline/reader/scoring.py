@@ -1,4 +1,4 @@
-"""Scores rows for a question: the signals of :class:`memory_pipeline.domain.ranking.Weights`, added up.
+"""Scores rows for a question: the signals of :class:`memory_pipeline.domain.text.ranking.Weights`, added up.
 
 Two stages keep it fast while memory grows. Words, talks and signals that need only postings are worked out for all
 rows that share a word with the question; the best of these, and the rows nearest by vector, are the candidates, and
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memory_pipeline.domain.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
+from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.ranking import Question, Window
+    from memory_pipeline.domain.text.ranking import Question, Window
     from memory_pipeline.reader.segment import Segment
 
 #: Candidates by words, and by vector, at least.

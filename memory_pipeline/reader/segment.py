@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.domain.ranking import Window
+    from memory_pipeline.domain.text.ranking import Window
     from memory_pipeline.lake.filters import Filter
 
 

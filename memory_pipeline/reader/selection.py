@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.ranking import Weights
+    from memory_pipeline.domain.text.ranking import Weights
     from memory_pipeline.reader.scoring import Scored
     from memory_pipeline.reader.segment import Segment
 

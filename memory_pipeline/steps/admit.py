@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.unread import is_forgotten

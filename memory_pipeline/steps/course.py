@@ -14,9 +14,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.durable.fold import Memories, fold
-from memory_pipeline.domain.durable.memory import Temperature
-from memory_pipeline.domain.durable.upkeep import due, keep
+from memory_pipeline.domain.memories.consolidation import due, keep
+from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.steps.kept import Kept, spans
 from memory_pipeline.steps.kept import night as night_of
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.durable.upkeep import Night, UpkeepSettings
+    from memory_pipeline.domain.graph.triples import Vocabulary
+    from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings
+    from memory_pipeline.domain.memories.draft import Curator
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
-    from memory_pipeline.domain.ports import Curator
-    from memory_pipeline.domain.triples import Vocabulary
     from memory_pipeline.steps.similarity import Vectors
 
 _MOMENT = timedelta(microseconds=1)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.facts import Extractor
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake

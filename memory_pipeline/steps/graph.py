@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.domain.triples import fold
 from memory_pipeline.graph.refolding import names_of, refold_changed
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.graph_rows import (
@@ -38,10 +38,9 @@ from memory_pipeline.steps.shares import EVERYBODY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.edits import Edit
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Edit, Operation
+    from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.domain.triples import Vocabulary
     from memory_pipeline.graph.refolding import Groups
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share

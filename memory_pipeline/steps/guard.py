@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.recalled import mark, without_recalled
+from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import QualityError
 
 if TYPE_CHECKING:

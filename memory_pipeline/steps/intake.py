@@ -11,8 +11,8 @@ from memory_pipeline.steps.shares import EVERYBODY
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.edits import Edit
+    from memory_pipeline.domain.graph.operations import Edit
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile

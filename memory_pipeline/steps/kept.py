@@ -22,7 +22,7 @@ from memory_pipeline.lake.schemas import UPKEEP, owner_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake.tables import Tables
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import WORKING_CLASSES
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.durable.fold import Memories
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
 
@@ -79,7 +79,7 @@ class Vectors:
     def similar(
         self, changed: Sequence[Memory], others: Sequence[Memory], least: float, *, scope: Scope, day: Period
     ) -> list[tuple[str, str, float]]:
-        """Return pairs that are alike; see :class:`~memory_pipeline.domain.ports.Similar`.
+        """Return pairs that are alike; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
         Of two memories that are both among `changed` and `others` there is one pair. Of each of `changed` there are the
         :data:`NEAREST` others. A memory whose content has no vector is like none.

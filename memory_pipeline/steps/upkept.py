@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.durable.hot_index import hot_lines
+from memory_pipeline.domain.memories.hot_index import hot_lines
 from memory_pipeline.domain.model_calls import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.durable.upkeep import Night
+    from memory_pipeline.domain.memories.consolidation import Night
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.steps.course import Course
 

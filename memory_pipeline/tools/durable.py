@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.durable.freshness import warning
-from memory_pipeline.domain.durable.memory import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
 from memory_pipeline.domain.identity import MEMORY, MESSAGE
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.tools.access import Access, Tool, writer_of
 from memory_pipeline.tools.parameters import Parameter
@@ -17,7 +17,7 @@ from memory_pipeline.tools.texts import Entry, line, lines, told
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
 
 #: Longest reason that is kept with a change, and longest id that is looked at.
 _MOST_REASON, _MOST_ID = 500, 200

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.domain.durable.freshness import warning
-from memory_pipeline.domain.durable.memory import Status
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, shown
 
 try:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import MatchCondition, Op, Result
 
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader import Hit, MemoryReader
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
-from memory_pipeline.domain.ranking import terms
-from memory_pipeline.domain.recalled import FRAME_BYTES, LINE, mark
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark
 from memory_pipeline.rendering import plain
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memory_pipeline.domain.operations import MAX_TERM
+from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.tools.access import Access, Tool, writer_of
 from memory_pipeline.tools.durable import FORGET, REMEMBER, UPDATE
 from memory_pipeline.tools.parameters import Parameter

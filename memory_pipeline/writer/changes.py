@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from memory_pipeline.domain.conversations import timestamp_of
-from memory_pipeline.domain.durable.events import (
+from memory_pipeline.domain.graph.operations import MAX_TERM
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.events import (
     NOTHING_SAID,
     Changes,
     MemoryEvent,
@@ -17,9 +19,7 @@ from memory_pipeline.domain.durable.events import (
     check_terms,
     memory_reference,
 )
-from memory_pipeline.domain.durable.memory import MAX_VALUE, MemoryKind, Status, shortened
-from memory_pipeline.domain.operations import MAX_TERM
-from memory_pipeline.domain.triples import name_key
+from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import MAX_DEPTH, depth_of
 from memory_pipeline.writer.moments import moment_after
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.durable import DurableState, Header
     from memory_pipeline.durable.snapshot import Snapshot
 

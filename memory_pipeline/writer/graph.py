@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.edits import Edit
-from memory_pipeline.domain.operations import Verb
-from memory_pipeline.domain.triples import KIND
+from memory_pipeline.domain.graph.operations import Edit, Verb
+from memory_pipeline.domain.graph.triples import KIND
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.writer.moments import Moments
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.durable.events import AGENT, STEP, MemoryVerb, key_of
-from memory_pipeline.domain.durable.memory import MemoryKind, Status
+from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
+from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.writer.changes import Door, Filters, as_stored
 from memory_pipeline.writer.moments import Moments
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import When
     from memory_pipeline.durable import DurableState
     from memory_pipeline.durable.snapshot import Snapshot

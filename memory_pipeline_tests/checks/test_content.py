@@ -9,7 +9,7 @@ import yaml
 
 from memory_pipeline.checks.content import DUPLICATE_SHARE, FALLBACK_SHARE, FEWEST_DUPLICATES, LONGEST
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
 from memory_pipeline_tests.building import hours

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.expirations import raise_marks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.durable.hot_index import hot_entries
+from memory_pipeline.domain.memories.hot_index import hot_entries
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION

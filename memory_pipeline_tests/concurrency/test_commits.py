@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.triples import fold
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.marts import Marts

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration.inheritance import ABOUT_A_MODEL, Inherited
 from memory_pipeline.configuration.sections import Level
-from memory_pipeline.domain.operations import snake_case
+from memory_pipeline.domain.graph.operations import snake_case
+from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.triples import Vocabulary
 
 
 def resolved(*levels: dict[str, Any]) -> Inherited:

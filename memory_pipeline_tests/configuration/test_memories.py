@@ -6,8 +6,8 @@ import pytest
 
 from memory_pipeline.configuration import Configuration, MemoriesSettings
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.durable.upkeep import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.errors import ConfigurationError
 
 A, B, OTHER = Scope("w", "a"), Scope("w", "b"), Scope("x", "a")

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.graph.triples import Triple, Vocabulary
 from memory_pipeline.domain.identity import make_id
-from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.triples import Triple, Vocabulary
 
 #: Predicates that name their subject anew.
 NAMING = ["is_called", "also_known_as", "alias", "nickname"]

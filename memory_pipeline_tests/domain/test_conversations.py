@@ -21,7 +21,7 @@ from memory_pipeline.domain.conversations import (
     read_messages,
 )
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)

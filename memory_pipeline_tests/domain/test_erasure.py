@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message, Scope
-from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone, merged
-from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.errors import InputError
-from memory_pipeline_tests.domain.durable.histories import do, remember
+from memory_pipeline_tests.domain.memories.histories import do, remember
 
 ACME = Scope("acme", "support")
 SALES = Scope("acme", "sales")

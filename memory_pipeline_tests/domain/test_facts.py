@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from memory_pipeline.domain.conversations import Message, Role
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Fact, FactKind
+from memory_pipeline.domain.memories.record import MemoryKind
 
 AT = "2024-01-15T08:03:00+00:00"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.durable import DurableMemories, DurableState
 from memory_pipeline.graph.pending import Pending
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.fold import Memories
+    from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.lake import Lake
 
 #: When the first event of a test happens, unless it says otherwise.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.durable.keeping import (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.durable.events import MemoryEvent, MemoryVerb, new_memory_id
-from memory_pipeline.domain.durable.fold import Memories, fold
+from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb, new_memory_id
+from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.durable.keeping import (

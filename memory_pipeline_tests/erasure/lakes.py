@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
-from memory_pipeline.domain.durable.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
-from memory_pipeline.domain.durable.memory import MemoryKind
-from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import verify
 from memory_pipeline.steps.make import make

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Message
-from memory_pipeline.domain.durable.events import MemoryEvent
 from memory_pipeline.domain.erasure import Subject, without_note
-from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import forget, forgetting, survey
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.expirations import raise_marks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.durable.events import MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import fold
 from memory_pipeline.domain.erasure import without_note
+from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.erasure.heirs import resettled
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.erasure.lakes import done

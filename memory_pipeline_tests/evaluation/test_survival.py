@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.evaluation.survival import Memory, Remains, Span, Values, remains, survival
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.edits import Edit
 from memory_pipeline.domain.facts import Extraction, FactKind
-from memory_pipeline.domain.operations import Operation
-from memory_pipeline.domain.triples import Vocabulary
+from memory_pipeline.domain.graph.operations import Edit, Operation
+from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.pending import Pending, PendingFile
 from memory_pipeline.lake import Lake

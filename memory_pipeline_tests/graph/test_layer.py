@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.triples import fold
+from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.graph.layer import Codes, Layer
 from memory_pipeline.lake.graph_rows import triples_to_rows
 from memory_pipeline_tests.building import ACME

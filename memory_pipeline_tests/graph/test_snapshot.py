@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_pipeline.domain.triples import NOBODY, Names, fold
+from memory_pipeline.domain.graph.triples import NOBODY, Names, fold
 from memory_pipeline.graph.snapshot import Snapshot
 from memory_pipeline.lake.graph_rows import triples_to_rows
 from memory_pipeline_tests.building import ACME

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
 
 #: Histories that are compared in one test, which share two lakes.
 CHUNK = 25

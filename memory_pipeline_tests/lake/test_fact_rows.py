@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.lake.rows import facts_to_rows, rows_to_facts
 from memory_pipeline.lake.schemas import FACTS, TableSpec
 from memory_pipeline.lake.storage import Storage

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.triples import fold, name_key
+from memory_pipeline.domain.graph.triples import fold, name_key
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import (
     operations_to_rows,

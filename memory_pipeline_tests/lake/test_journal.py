@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message, Rejection, Scope
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.journal import Contents, Journal, parse_json
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import hours
-from memory_pipeline_tests.domain.durable.histories import do, histories, remember
+from memory_pipeline_tests.domain.memories.histories import do, histories, remember
 from memory_pipeline_tests.effort import examples
 
 SCOPE = Scope("acme", "support")

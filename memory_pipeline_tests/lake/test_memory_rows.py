@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.durable.fold import Memories, fold
 from memory_pipeline.domain.identity import make_id
+from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.memory_rows import (
     events_digest,
@@ -26,7 +26,7 @@ from memory_pipeline.lake.memory_rows import (
 )
 from memory_pipeline.lake.partitions import sorted_rows
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
-from memory_pipeline_tests.domain.durable.histories import ACME, NOON, at, do, histories, remember, stored
+from memory_pipeline_tests.domain.memories.histories import ACME, NOON, at, do, histories, remember, stored
 from memory_pipeline_tests.effort import examples
 
 TEA = remember("Anna likes tea.", tags=["drinks"], importance=0.8, evidence=["m1"], conversation="c1")

@@ -12,7 +12,7 @@ from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.rehearse import rehearse
 from memory_pipeline_tests.building import NOW, START, conversation, run, table_rows, versions, write
-from memory_pipeline_tests.domain.durable.histories import do, remember
+from memory_pipeline_tests.domain.memories.histories import do, remember
 from memory_pipeline_tests.steps.test_memories import Counting
 
 if TYPE_CHECKING:

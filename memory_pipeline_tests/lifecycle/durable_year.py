@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.lake import Lake, handles
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.models.selection import default_models

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.durable.hot_index import hot_lines
-from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status, Temperature, match_key, triple_key
+from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.hot_index import hot_lines
+from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature, match_key, triple_key
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake

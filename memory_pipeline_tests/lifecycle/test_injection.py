@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import LINE
+from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES
 from memory_pipeline.models.selection import configured_models

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration.endpoints import Injection
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.graph import Facts
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION

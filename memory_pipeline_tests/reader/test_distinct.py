@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.models.selection import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts

@@ -12,7 +12,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import mark, without_recalled
+from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models

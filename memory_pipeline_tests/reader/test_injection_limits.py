@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader

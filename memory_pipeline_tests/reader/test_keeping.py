@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.lake.tables import Tables
 from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, remember, write
 from memory_pipeline_tests.reader.test_kept import Choosing, helped, reading, said
@@ -15,7 +15,7 @@ from memory_pipeline_tests.reader.test_kept import Choosing, helped, reading, sa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.selection import Models
     from memory_pipeline.reader import MemoryReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables import Tables

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.recalled import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.reader.injection import document_parts
 from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to, size_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.ranking import WEIGHTS, Weights
+from memory_pipeline.domain.text.ranking import WEIGHTS, Weights
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.durable.events import MemoryVerb
+from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose

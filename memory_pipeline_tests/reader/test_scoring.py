@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.ranking import NEARBY, RELATED, WEIGHTS, Named, Question, Weights, Window
+from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Question, Weights, Window
 from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
 from memory_pipeline.reader.segment import Segment

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.ranking import WEIGHTS
+from memory_pipeline.domain.text.ranking import WEIGHTS
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk

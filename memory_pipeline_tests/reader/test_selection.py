@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.ranking import WEIGHTS, Weights
+from memory_pipeline.domain.text.ranking import WEIGHTS, Weights
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.scoring import SIGNALS, Scored
 from memory_pipeline.reader.selection import Choice, with_later

@@ -16,7 +16,7 @@ from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
-from memory_pipeline_tests.domain.durable.histories import remember
+from memory_pipeline_tests.domain.memories.histories import remember
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

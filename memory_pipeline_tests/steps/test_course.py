@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import Memories, fold
-from memory_pipeline.domain.durable.upkeep import UpkeepSettings, keep
+from memory_pipeline.domain.graph.triples import Vocabulary
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings, keep
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.triples import Vocabulary
 from memory_pipeline.models.deterministic import HashingEmbedder, RuleCurator
 from memory_pipeline.steps.course import Course, Rules, live
 from memory_pipeline.steps.kept import Kept, day_of, night

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.triples import fold
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import (
     operations_to_rows,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
     from pathlib import Path
 
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.conftest import SharedFolder
 

@@ -11,8 +11,8 @@ import pytest
 
 from memory_pipeline.checks import Look, all_checks, run_checks
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.recalled import mark
 from memory_pipeline.domain.summaries import KeyPoint
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.facts import Extraction, FactKind
+from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
@@ -31,16 +31,16 @@ from memory_pipeline.steps.make import make
 from memory_pipeline.steps.memories import land_events, refold
 from memory_pipeline.steps.plan import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
-from memory_pipeline_tests.domain.durable.histories import at, do, remember, stored
+from memory_pipeline_tests.domain.memories.histories import at, do, remember, stored
 from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.durable.events import MemoryEvent
     from memory_pipeline.domain.facts import Passage
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.conftest import SharedFolder
 

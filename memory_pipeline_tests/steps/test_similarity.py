@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import memory_pipeline.steps.similarity as module
-from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.durable.fold import fold
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.steps.kept import night
 from memory_pipeline.steps.similarity import NEAREST, Vectors
 from memory_pipeline_tests.building import ACME
@@ -18,7 +18,7 @@ from memory_pipeline_tests.lifecycle.durable_year import FIRST, at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
 
 DAY = night("2024-01-15")
 

@@ -16,9 +16,9 @@ import pytest
 import memory_pipeline.steps.memories as steps_memories
 import memory_pipeline.steps.upkeep as module
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.durable.memory import Temperature
 from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.identity import NOTHING
+from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake

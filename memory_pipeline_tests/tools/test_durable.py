@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain.durable.memory import Memory, MemoryKind, Status
+from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
@@ -131,7 +131,7 @@ def test_what_is_cold_is_found_in_the_archive_alone(root: str, tools: MemoryTool
 
 def supersede(root: str, loser: str, winner: str) -> None:
     """Land what is pending, and an event of the upkeep."""
-    from memory_pipeline.domain.durable.events import Changes, MemoryEvent, MemoryVerb
+    from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.memory_rows import upkeep_to_rows
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS, owner_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models

@@ -22,7 +22,7 @@ from langgraph.store.base import (
 )
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.recalled import mark, without_recalled
+from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.recalled import without_recalled
+from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader

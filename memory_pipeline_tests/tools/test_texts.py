@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.recalled import LINE, without_recalled
+from memory_pipeline.domain.text.recalled_text import LINE, without_recalled
 from memory_pipeline.tools.texts import Entry, line, lines, told
 
 _TEXT = st.text(max_size=2_000) | st.text("é漢𝄞a ", min_size=300, max_size=3_000)

@@ -12,7 +12,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Admission, Rejection
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import Contents, Journal, JournalFile

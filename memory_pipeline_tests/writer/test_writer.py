@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.recalled import mark
+from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rows import rows_to_messages

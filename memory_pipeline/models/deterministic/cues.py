@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from memory_pipeline.domain.words import stem, word_set
+from memory_pipeline.domain.text.words import stem, word_set
 
 
 def _anywhere(*alternatives: str) -> re.Pattern[str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.durable.duplicates import union
-from memory_pipeline.domain.durable.scores import days_between
+from memory_pipeline.domain.memories.decay import days_between
+from memory_pipeline.domain.memories.deduplication import union
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Period
 
 
 class RuleCurator:
-    """Helps the upkeep without a model; a :class:`memory_pipeline.domain.ports.Curator`."""
+    """Helps the upkeep without a model; a :class:`memory_pipeline.domain.memories.draft.Curator`."""
 
     def name(self, scope: Scope) -> str:
         """Return name and version."""

@@ -21,7 +21,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.text.words import word_set
 from memory_pipeline.models.deterministic.verbs import Tense, tense_of
 
 if TYPE_CHECKING:

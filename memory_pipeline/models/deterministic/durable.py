@@ -24,9 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.durable.memory import ENDED, MemoryKind
-from memory_pipeline.domain.operations import Verb
-from memory_pipeline.domain.triples import Vocabulary
+from memory_pipeline.domain.graph.operations import Verb
+from memory_pipeline.domain.graph.triples import Vocabulary
+from memory_pipeline.domain.memories.record import ENDED, MemoryKind
 from memory_pipeline.models.deterministic import durable_cues as cues
 from memory_pipeline.models.deterministic.cues import SECOND_PERSON
 from memory_pipeline.models.deterministic.sentences import Sentence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
 
 #: How sure the rules are of what is only supposed, or said by an assistant.
 SUPPOSED: Final = 0.4

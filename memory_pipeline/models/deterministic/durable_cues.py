@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.text.words import word_set
 
 
 def _start(*alternatives: str) -> re.Pattern[str]:

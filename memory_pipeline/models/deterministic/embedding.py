@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memory_pipeline.domain.words import STOP_WORDS, parts_of, stem
+from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, stem
 from memory_pipeline.errors import ConfigurationError
 
 if TYPE_CHECKING:

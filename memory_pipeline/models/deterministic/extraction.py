@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
-from memory_pipeline.domain.words import STOP_WORDS, stem
+from memory_pipeline.domain.text.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.durable import SUPPOSED, Durable, durable_in
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.facts import Passage
-    from memory_pipeline.domain.operations import Operation
+    from memory_pipeline.domain.graph.operations import Operation
 
 #: How sure the rules are of each kind; a guess, the same for every fact of a kind. A turn is what was written.
 CONFIDENCE: Final = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.words import STOP_WORDS, word_set
+from memory_pipeline.domain.text.words import STOP_WORDS, word_set
 from memory_pipeline.models.deterministic.cues import PHATIC
 from memory_pipeline.models.deterministic.sentences import sentences_of
 from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_plain_verb, is_regular_past, is_verb

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.words import parts_of, word_set
+from memory_pipeline.domain.text.words import parts_of, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ import numpy as np
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.ranking import terms
 from memory_pipeline.domain.summaries import Condensation, KeyPoint, Material
-from memory_pipeline.domain.words import stem, word_set
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.words import stem, word_set
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder

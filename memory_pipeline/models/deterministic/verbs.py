@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.text.words import word_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from memory_pipeline.domain.durable.memory import MAX_CONTENT, MemoryKind
-from memory_pipeline.domain.operations import MAX_TERM
-from memory_pipeline.domain.words import is_unicode
+from memory_pipeline.domain.graph.operations import MAX_TERM
+from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.models.hosted.prompts import object_in
 from memory_pipeline.models.hosted.questions import InvalidAnswerError
 

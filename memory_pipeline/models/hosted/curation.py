@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.configuration.endpoints import Completion, TextModel
-from memory_pipeline.domain.durable.duplicates import figures
-from memory_pipeline.domain.durable.memory import shortened
+from memory_pipeline.domain.memories.deduplication import figures
+from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.models.hosted.asking import Asker
 
@@ -40,7 +40,7 @@ _SHOWN = 600
 
 
 class HostedCurator:
-    """Helps the upkeep with the model of `completion`; a :class:`memory_pipeline.domain.ports.Curator`.
+    """Helps the upkeep with the model of `completion`; a :class:`memory_pipeline.domain.memories.draft.Curator`.
 
     Args:
         asker: asks the model.

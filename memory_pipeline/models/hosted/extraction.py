@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.graph.triples import Triple, about, fold, standing
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
-from memory_pipeline.domain.operations import Operation, Verb
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.triples import Triple, about, fold, standing
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.conversations import Message
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.mentions import Mentions
+from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import Receipt, verify
 from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.schemas import TABLES

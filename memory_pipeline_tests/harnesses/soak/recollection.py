@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Message, Scope
-from memory_pipeline.domain.durable.events import MemoryEvent
-from memory_pipeline.domain.edits import Edit
+from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES

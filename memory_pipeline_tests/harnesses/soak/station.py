@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memory_pipeline.domain.conversations import Message
-    from memory_pipeline.domain.durable.events import MemoryEvent
-    from memory_pipeline.domain.edits import Edit
+    from memory_pipeline.domain.graph.operations import Edit
+    from memory_pipeline.domain.memories.events import MemoryEvent
 
 
 @dataclass(frozen=True, slots=True)

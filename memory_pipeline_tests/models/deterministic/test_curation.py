@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from memory_pipeline.domain.durable.duplicates import union
+from memory_pipeline.domain.memories.deduplication import union
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.models.selection import default_models
-from memory_pipeline_tests.domain.durable.histories import ACME, NOON, only, remember
-from memory_pipeline_tests.domain.durable.nights import DAY
+from memory_pipeline_tests.domain.memories.histories import ACME, NOON, only, remember
+from memory_pipeline_tests.domain.memories.nights import DAY
 
 RULES = RuleCurator()
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.durable.duplicates import figures, union
-from memory_pipeline.domain.durable.memory import MemoryKind, hook_of, match_key, signs, title_of
-from memory_pipeline.domain.mentions import words_of
-from memory_pipeline.domain.operations import snake_case
+from memory_pipeline.domain.graph.operations import snake_case
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.deduplication import figures, union
+from memory_pipeline.domain.memories.record import MemoryKind, hook_of, match_key, signs, title_of
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.domain.ranking import Question, terms
-from memory_pipeline.domain.recalled import mark, without_recalled
 from memory_pipeline.domain.summaries import Material
-from memory_pipeline.domain.triples import name_key
-from memory_pipeline.domain.words import parts_of, plain, spaced
+from memory_pipeline.domain.text.ranking import Question, terms
+from memory_pipeline.domain.text.recalled_text import mark, without_recalled
+from memory_pipeline.domain.text.words import parts_of, plain, spaced, words_of
 from memory_pipeline.graph.entities import _names
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES, DeterministicExtractor

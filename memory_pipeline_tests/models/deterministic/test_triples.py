@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.operations import Operation, Verb
+from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.models.deterministic.names import names_in
 from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
 from memory_pipeline.models.deterministic.triples import Assertions, confidence_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.durable.memory import MemoryKind
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.models.hosted.answers import (
     MOST_NAMES,
     ExtractionAnswer,

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.durable.fold import fold
-from memory_pipeline.domain.durable.memory import MAX_CONTENT, Temperature
-from memory_pipeline.domain.durable.upkeep import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.record import MAX_CONTENT, Temperature
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ModelError
@@ -27,15 +27,15 @@ from memory_pipeline.models.hosted.questions import InvalidAnswerError
 from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
 from memory_pipeline.models.selection import configured_models
 from memory_pipeline_tests.building import NOW
-from memory_pipeline_tests.domain.durable.histories import ACME, only, remember
-from memory_pipeline_tests.domain.durable.nights import as_near_as, did, kept, night
+from memory_pipeline_tests.domain.memories.histories import ACME, only, remember
+from memory_pipeline_tests.domain.memories.nights import as_near_as, did, kept, night
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.domain.durable.memory import Memory
+    from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.lake import Lake
 
 Json = dict[str, Any]

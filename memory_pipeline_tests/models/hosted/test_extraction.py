@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.conversations import Admission, Role, Scope, read_messages
-from memory_pipeline.domain.durable.memory import MemoryKind
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.graph.operations import Operation
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
-from memory_pipeline.domain.operations import Operation
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.hosted.asking import Asker

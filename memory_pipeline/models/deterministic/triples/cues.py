@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.text.words import word_set
 
 
 def _by_first_word(phrases: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...], ...]]:

@@ -5,7 +5,7 @@ They are English, short enough to be read, and wrong at times; what they refuse 
 
 from __future__ import annotations
 
-from memory_pipeline.domain.words import word_set
+from memory_pipeline.domain.text.words import word_set
 
 #: Who one may be to somebody: ``has_sister``.
 RELATIONS = word_set(

@@ -21,7 +21,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.operations import MAX_TERM, Operation, snake_case
+from memory_pipeline.domain.graph.operations import MAX_TERM, Operation, snake_case
 from memory_pipeline.models.deterministic.sentences import MAX_LENGTH
 from memory_pipeline.models.deterministic.triples import cues
 from memory_pipeline.models.deterministic.triples.objects import Objects

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Final
 
-from memory_pipeline.domain.operations import Verb
+from memory_pipeline.domain.graph.operations import Verb
 
 
 class Form(Flag):

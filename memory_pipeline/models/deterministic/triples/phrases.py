@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from memory_pipeline.domain.words import parts_of
+from memory_pipeline.domain.text.words import parts_of
 from memory_pipeline.models.deterministic.triples import cues, nouns
 from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_regular_past
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.operations import Verb, snake_case
+from memory_pipeline.domain.graph.operations import Verb, snake_case
 from memory_pipeline.models.deterministic.triples import cues, nouns
 from memory_pipeline.models.deterministic.triples.patterns import OPPOSITES, PATTERNS, PROPERTIES, Form, Pattern, Takes
 from memory_pipeline.models.deterministic.triples.subjects import Subject, Triple, relation_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.operations import Verb, snake_case
+from memory_pipeline.domain.graph.operations import Verb, snake_case
 from memory_pipeline.models.deterministic.triples import cues, nouns
 
 if TYPE_CHECKING:

@@ -1,0 +1,264 @@
+"""Operations on what an agent knows: facts as (subject, predicate, object), asserted, replaced and withdrawn.
+
+What holds is a fold of operations in the order of what was said: :mod:`memory_pipeline.domain.graph.triples`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.domain.identity import EDIT, make_id
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.text.words import is_unicode, spaced
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.periods import Period
+
+
+#: Longest subject, predicate or object, in characters.
+MAX_TERM = 300
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SELF = {"user": "User", "the user": "User", "agent": "Agent", "assistant": "Agent", "the assistant": "Agent"}
+
+
+class Verb(StrEnum):
+    """What an operation does."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+    @classmethod
+    def parse(cls, text: str) -> Verb:
+        """Read a verb in any case; ADD is another word for INSERT.
+
+        Raises:
+            InputError: it is none of these.
+        """
+        word = text.strip().upper()
+        try:
+            return cls.INSERT if word == "ADD" else cls(word)
+        except ValueError:
+            raise InputError(f"operation {shown(text)} is unknown; accepted: INSERT, ADD, UPDATE, DELETE") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change of what an agent knows.
+
+    Attributes:
+        verb: INSERT and UPDATE assert, in place of another object where the predicate holds one only; DELETE withdraws.
+        subject: a canonical name: ``User``, ``Agent``, or a person's or thing's own.
+        predicate: in snake_case, such as ``lives_in``.
+        object: as text, numbers too; of a DELETE it may be empty, which withdraws whatever there is.
+        confidence: 0 to 1.
+        message_ids: the messages that it rests on.
+        event_at: when that was said, UTC.
+        weight: 0 to 1, how strong the relationship is, if somebody said so.
+        conversation_id: where it was said; None for what an agent did itself.
+        turn: position of its message in the conversation; tells apart what was said at one time.
+        place: its position in what the message says.
+    """
+
+    verb: Verb
+    subject: str
+    predicate: str
+    object: str
+    confidence: float
+    message_ids: tuple[str, ...]
+    event_at: datetime
+    weight: float | None = None
+    conversation_id: str | None = None
+    turn: int = 0
+    place: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        verb: str,
+        subject: str,
+        predicate: str,
+        object: str,  # noqa: A002  # the term's own name
+        *,
+        confidence: float,
+        message_ids: Sequence[str],
+        event_at: datetime,
+        weight: float | None = None,
+        conversation_id: str | None = None,
+    ) -> Operation:
+        """Make an operation of terms as a model writes them: trimmed, names canonical, the predicate in snake_case.
+
+        Raises:
+            InputError: a term is missing or too long, the verb is unknown, or confidence or weight is not between 0
+                and 1.
+        """
+        known = Verb.parse(verb)
+        terms = {"subject": _text(subject), "predicate": snake_case(predicate), "object": _text(object)}
+        for name, term in terms.items():
+            if (not term and not (name == "object" and known is Verb.DELETE)) or len(term) > MAX_TERM:
+                raise InputError(f"{name} {shown(term)} is not valid; expected a text of 1 to {MAX_TERM} characters")
+        _check_share("confidence", confidence)
+        if weight is not None:
+            _check_share("weight", weight)
+        return cls(
+            verb=known,
+            subject=_SELF.get(terms["subject"].casefold(), terms["subject"]),
+            predicate=terms["predicate"],
+            object=_SELF.get(terms["object"].casefold(), terms["object"]),
+            confidence=confidence,
+            message_ids=tuple(message_ids),
+            event_at=event_at,
+            weight=weight,
+            conversation_id=conversation_id,
+        )
+
+    def __str__(self) -> str:
+        """Return it as ``Anna lives_in Porto``."""
+        return f"{self.subject} {self.predicate} {self.object}"
+
+
+def snake_case(text: str) -> str:
+    """Return a predicate as ``lives_in``: its words in lower case, joined by underscores."""
+    return spaced(_CAMEL.sub(" ", unicodedata.normalize("NFC", text))).lower().replace(" ", "_")
+
+
+def _check_share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to 1")
+
+
+def _text(value: str) -> str:
+    return " ".join(value.split())
+
+
+# Edits: changes of the graph that an agent makes itself, rather than somebody saying something.
+#
+# In the journal an edit is a line as::
+#
+# {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
+# "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
+# "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
+
+
+_TERMS = ("subject", "predicate", "object", "replaces")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change, checked.
+
+    Attributes:
+        id: hash of scope, content and time; see :mod:`memory_pipeline.domain.identity`.
+        operations: what it does: one operation, or two where an UPDATE names what it replaces. They rest on the edit.
+        received_at: when the journal took it, UTC.
+    """
+
+    id: str
+    scope: Scope
+    operations: tuple[Operation, ...]
+    received_at: datetime
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object]) -> Edit:
+        """Read and check the form that :meth:`to_record` gives; the id is worked out, never believed.
+
+        Raises:
+            InputError: a field is missing or not acceptable; the message names it.
+        """
+        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
+        verb = record.get("edit")
+        if not isinstance(verb, str):
+            raise InputError(f"edit {shown(verb)} is unknown; accepted: INSERT, UPDATE, DELETE")
+        terms = {name: _term(name, record.get(name)) for name in _TERMS}
+        confidence, weight = record.get("confidence", 1.0), record.get("weight")
+        turn = record.get("turn", 0)
+        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
+            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
+        at = timestamp_of("timestamp", record.get("timestamp"))
+
+        def operation(what: str, value: str) -> Operation:
+            return Operation.of(
+                what,
+                terms["subject"],
+                terms["predicate"],
+                value,
+                confidence=confidence,  # type: ignore[arg-type]  # of() checks it
+                message_ids=(),
+                event_at=at,
+                weight=weight,  # type: ignore[arg-type]  # likewise
+            )
+
+        operations = [operation(verb, terms["object"])]
+        if terms["replaces"]:
+            if operations[0].verb is not Verb.UPDATE:
+                raise InputError(f"replaces {shown(terms['replaces'])} is for an UPDATE; {verb} replaces nothing")
+            operations.insert(0, operation(Verb.DELETE, terms["replaces"]))
+        changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
+        own = make_id(
+            EDIT,
+            Calendar().hour(at),
+            scope.workspace_id,
+            scope.agent_id,
+            changes,
+            confidence,
+            weight,
+            at.isoformat(),
+            turn,
+        )
+        received_at = timestamp_of("received_at", record.get("received_at"))
+        placed = [replace(one, message_ids=(own,), turn=turn, place=place) for place, one in enumerate(operations)]
+        return cls(own, scope, tuple(placed), received_at)
+
+    def to_record(self) -> dict[str, object]:
+        """Return the edit as a flat JSON object, the form in which the journal keeps it."""
+        *withdrawn, main = self.operations
+        return {
+            "edit": main.verb.value,
+            "workspace_id": self.scope.workspace_id,
+            "agent_id": self.scope.agent_id,
+            "subject": main.subject,
+            "predicate": main.predicate,
+            "object": main.object or None,
+            "replaces": withdrawn[0].object if withdrawn else None,
+            "confidence": main.confidence,
+            "weight": main.weight,
+            "turn": main.turn,
+            "timestamp": main.event_at.isoformat(),
+            "received_at": self.received_at.isoformat(),
+        }
+
+    @property
+    def event_at(self) -> datetime:
+        """When it was made."""
+        return self.operations[0].event_at
+
+    @property
+    def hour(self) -> Period:
+        """The partition that it belongs to."""
+        return Calendar().hour(self.event_at)
+
+
+def _term(name: str, value: object) -> str:
+    """Return a term as a text on one line; it must be one that can be stored, and be seen."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"{name} {shown(value)} is not a text")
+    if not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not valid Unicode text")
+    line = " ".join(value.split())
+    if not line and name in ("object", "replaces"):
+        raise InputError(f"{name} {shown(value)} is blank; leave it out, or name one")
+    if any(unicodedata.category(character) == "Cc" for character in line):
+        raise InputError(f"{name} {shown(value)} is not valid; control characters are not accepted")
+    return line

@@ -1,0 +1,364 @@
+"""Facts as (source, label, target) with the time that they hold: a fold of operations in the order of what was said.
+
+``fold`` is a pure function of the set of operations: whatever order they come in, and however often one comes, the same
+triples come out. The pipeline folds what has landed; readers call the same function for what has not.
+
+- An assertion (INSERT or UPDATE) opens a triple, or is further evidence for one that is open.
+- Where a predicate holds one object at a time (:class:`Vocabulary`), an assertion ends what the source had. Where
+  it holds many, nothing is replaced, but for an object that the same message withdraws.
+- DELETE ends a triple; without an object, all that the source has for the predicate.
+- What has ended stays, with its end and with what took its place.
+
+Names are compared without regard to case, and by alias: what somebody "is called" or is "also known as"
+(:data:`ALIASES`) is another name of the same thing, as long as only one thing claims it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.identity import GRAPH, digest_of_all, make_id
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.text.words import spaced, word_set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Period
+
+#: Predicates whose object is another name of the subject.
+ALIASES = word_set("is_called also_known_as alias nickname")
+
+#: The predicate whose object is the kind of the subject: ``Anna is_a person``. It relates no two things of a kind.
+KIND = "is_a"
+
+_NEVER_ALIASES = frozenset(["user", "agent"])
+
+#: Predicates that hold one object at a time, unless the configuration says otherwise …
+_SINGLE = word_set(
+    """
+    address age balance birth_date birth_place birthday birthplace born_in born_on costs current_job current_location
+    date_of_birth deadline due_on email employer engaged_to first_name full_name gender has_name has_status height
+    is_called is_married_to is_owned_by job_title last_name lives_in located_in marital_status married_to moved_to name
+    native_language owned_by phone phone_number price pronouns relationship_status reports_to spouse status studies_at
+    surname time_zone timezone version weight works_at works_for
+    """
+)
+#: … and what begins so: my favourite colour is one.
+_SINGLE_PREFIXES = ("favourite_", "favorite_", "current_", "main_", "primary_", "preferred_")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Which predicates hold one object at a time, and which hold many; those that nobody has declared hold many.
+
+    Attributes:
+        single, multi: predicates that are declared beside the built-in ones, in snake_case; `multi` goes first.
+    """
+
+    single: frozenset[str] = frozenset()
+    multi: frozenset[str] = frozenset()
+
+    def holds_one(self, predicate: str) -> bool:
+        """Tell whether a predicate holds one object at a time."""
+        if predicate in self.multi:
+            return False
+        return predicate in self.single or predicate in _SINGLE or predicate.startswith(_SINGLE_PREFIXES)
+
+    @property
+    def digest(self) -> str:
+        """Changes if what is declared does."""
+        return digest_of_all([*(f"one {name}" for name in self.single), *(f"many {name}" for name in self.multi)])
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A fact of the graph, and the time for which it held.
+
+    Attributes:
+        id: hash of scope, source, label, target, beginning, and where it was said first.
+        source_id, target_id: names in the form in which they are compared, aliases resolved.
+        source, label, target: as the newest evidence has them.
+        confidence: 0 to 1, the highest of its evidence.
+        weight: 0 to 1, how strong it is: as somebody said, or else 1 − 2⁻ⁿ for n messages that it rests on.
+        valid_from: when it was first said, UTC.
+        valid_to: when it ceased to hold; None if it holds.
+        superseded_by: id of what took its place, if something did.
+        evidence: ids of the messages, or of an agent's own edits, that assert it; oldest first.
+        conversation_id: of the newest evidence; None where that is an edit.
+        updated_at: when it was last said.
+    """
+
+    id: str
+    source_id: str
+    source: str
+    label: str
+    target_id: str
+    target: str
+    confidence: float
+    weight: float
+    valid_from: datetime
+    valid_to: datetime | None
+    superseded_by: str | None
+    evidence: tuple[str, ...]
+    conversation_id: str | None
+    updated_at: datetime
+
+    def __str__(self) -> str:
+        """Return it as ``Anna lives_in Porto``."""
+        return f"{self.source} {self.label} {self.target}"
+
+    def holds_at(self, instant: datetime) -> bool:
+        """Tell whether it held at an instant: from its beginning on, and at its end no longer."""
+        return self.valid_from <= instant and (self.valid_to is None or instant < self.valid_to)
+
+
+@lru_cache(maxsize=65_536)
+def name_key(name: str) -> str:
+    """Return a name as names are compared: without case and doubled blanks, in one form of Unicode (NFKC).
+
+    The two apostrophes are one.
+    """
+    if name.isascii():
+        return " ".join(name.lower().split())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).replace("’", "'")
+    return " ".join(folded.split()) or name
+
+
+class Names:
+    """Which names are other names of something else.
+
+    Attributes:
+        aliases: from an alias to what it stands for, both as :func:`name_key` has them.
+    """
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self.aliases = dict(aliases)
+        self._own: defaultdict[str, list[str]] = defaultdict(list)
+        for alias, own in self.aliases.items():
+            self._own[own].append(alias)
+
+    @classmethod
+    def of(cls, operations: Iterable[Operation], vocabulary: Vocabulary) -> Names:
+        """Return the names that stand after all `operations`.
+
+        An alias that several things claim is none, even if one of them is called so itself: to keep two apart is better
+        than to make them one. Neither are ``User`` and ``Agent``, nor what a boat or a project is called.
+        """
+        own = [operation for operation in operations if operation.predicate in ALIASES and not _is_of_a_kind(operation)]
+        return cls.claimed(
+            (span.target_id, source_id)
+            for (source_id, label), group in _groups(own, NOBODY).items()
+            for span in _spans(group, NOBODY, is_single=vocabulary.holds_one(label))
+            if span.valid_to is None
+        )
+
+    @classmethod
+    def claimed(cls, claims: Iterable[tuple[str, str]]) -> Names:
+        """Return the names that follow from who claims which alias, as (alias, source) pairs."""
+        sources: defaultdict[str, set[str]] = defaultdict(set)
+        for alias, source in claims:
+            if alias not in _NEVER_ALIASES:
+                sources[alias].add(source)
+        single = {alias: source for alias, (source, *others) in sources.items() if not others and source != alias}
+        return cls({alias: own for alias, own in _ends(single).items() if own != alias})
+
+    def key(self, name: str) -> str:
+        """Return the id of what a name stands for."""
+        own = name_key(name)
+        return self.aliases.get(own, own)
+
+    def all_of(self, identifiers: Collection[str]) -> set[str]:
+        """Return the names, as :func:`name_key` has them, of things by their ids."""
+        return {*identifiers, *(alias for own in identifiers for alias in self._own.get(own, ()))}
+
+
+def _is_of_a_kind(operation: Operation) -> bool:
+    """Tell whether "is called" names one thing of a kind ("the project is called Atlas"): there are others."""
+    return operation.predicate == "is_called" and operation.subject[:1].islower()
+
+
+#: No aliases at all.
+NOBODY = Names({})
+
+
+def _ends(steps: Mapping[str, str]) -> dict[str, str]:
+    """Return what each alias stands for at last; of names that stand for each other, the first in the alphabet."""
+    ends: dict[str, str] = {}
+    for alias in steps:
+        path = [alias]
+        seen = {alias: 0}
+        while (following := steps.get(path[-1])) is not None and following not in ends and following not in seen:
+            seen[following] = len(path)
+            path.append(following)
+        if following is None:
+            end = path[-1]
+        elif following in ends:
+            end = ends[following]
+        else:
+            end = min(path[seen[following] :])
+        ends |= dict.fromkeys(path, end)
+    return ends
+
+
+def fold(
+    scope: Scope,
+    operations: Iterable[Operation],
+    vocabulary: Vocabulary | None = None,
+    names: Names | None = None,
+) -> list[Triple]:
+    """Return all triples that `operations` of one agent make, those that have ended too.
+
+    They come sorted by source, label, beginning and target.
+
+    Args:
+        scope: whose.
+        operations: in any order.
+        vocabulary: which predicates hold one object; the built-in ones if not given.
+        names: the aliases, where `operations` are only some of the agent's: all on some sources and labels.
+    """
+    own = list(operations)
+    declared = vocabulary or Vocabulary()
+    names = names or Names.of(own, declared)
+    hours: dict[datetime, Period] = {}
+    triples: list[Triple] = []
+    for (source_id, label), group in sorted(_groups(own, names).items()):
+        spans = _spans(group, names, is_single=declared.holds_one(label))
+        ids = {}
+        for span in spans:
+            begins = span.valid_from
+            first = span.said[0]
+            identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
+            hour = begins.replace(minute=0, second=0, microsecond=0)
+            period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
+            ids[id(span)] = make_id(GRAPH, period, scope.workspace_id, scope.agent_id, *identity)
+        triples += [span.triple(source_id, label, ids) for span in spans]
+    return triples
+
+
+def standing(triples: Iterable[Triple]) -> list[Triple]:
+    """Return the triples that hold, in the order in which they were last said."""
+    return sorted((triple for triple in triples if triple.valid_to is None), key=lambda one: (one.updated_at, one.id))
+
+
+def about(triples: Sequence[Triple], text: str, most: int) -> list[Triple]:
+    """Return the last `most` of `triples` whose source or target is named in `text`, in their order."""
+    words = f" {spaced(name_key(text))} "
+    named = [
+        triple
+        for triple in triples
+        if any((term := spaced(name_key(name))) and f" {term} " in words for name in (triple.source, triple.target))
+    ]
+    return named[-most:] if most else []
+
+
+@dataclass(slots=True, eq=False)
+class _Span:
+    """A triple in the making."""
+
+    target_id: str
+    said: list[Operation] = field(default_factory=list)
+    valid_to: datetime | None = None
+    successor: _Span | None = None
+
+    @property
+    def valid_from(self) -> datetime:
+        return self.said[0].event_at
+
+    def triple(self, source_id: str, label: str, ids: Mapping[int, str]) -> Triple:
+        newest = self.said[-1]
+        evidence = tuple(dict.fromkeys(identifier for one in self.said for identifier in one.message_ids[:1]))
+        weights = [one.weight for one in self.said if one.weight is not None]
+        return Triple(
+            id=ids[id(self)],
+            source_id=source_id,
+            source=newest.subject,
+            label=label,
+            target_id=self.target_id,
+            target=newest.object,
+            confidence=max(one.confidence for one in self.said),
+            weight=weights[-1] if weights else 1 - 0.5 ** len(evidence),
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+            superseded_by=None if self.successor is None else ids[id(self.successor)],
+            evidence=evidence,
+            conversation_id=newest.conversation_id,
+            updated_at=newest.event_at,
+        )
+
+
+def _groups(operations: Iterable[Operation], names: Names) -> dict[tuple[str, str], list[Operation]]:
+    """Return operations by source and label."""
+    groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for operation in operations:
+        groups[names.key(operation.subject), operation.predicate].append(operation)
+    return groups
+
+
+def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list[_Span]:
+    """Return what operations on one source and label make, in the order of beginning and target."""
+    # What an alias names is not resolved: it is a name.
+    key = name_key if group[0].predicate in ALIASES else names.key
+    held: dict[str, _Span] = {}
+    ended: list[_Span] = []
+    withdrawn: list[_Span] = []  # by the message at hand; nothing has taken their place yet
+    at: tuple[object, ...] | None = None
+    for operation in sorted(group, key=lambda one: _order(one, key)) if len(group) > 1 else group:
+        moment = (operation.event_at, operation.message_ids[:1])
+        if moment != at:
+            at, withdrawn = moment, []
+        target_id = key(operation.object)
+        if operation.verb is Verb.DELETE:
+            gone = _end_spans(held, [target_id] if operation.object else list(held), operation, None)
+            withdrawn += gone
+            ended += gone
+            continue
+        span = held.get(target_id)
+        if span is None:
+            span = _Span(target_id)
+            for before in withdrawn:
+                before.successor = span if before.target_id != target_id else None
+            withdrawn = []
+        if is_single:
+            ended += _end_spans(held, [other for other in held if other != target_id], operation, span)
+        span.said.append(operation)
+        held[target_id] = span
+    return sorted(
+        [*ended, *held.values()], key=lambda one: (one.valid_from, one.target_id, one.said[0].message_ids[:1])
+    )
+
+
+def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...]:
+    # By the first message alone: tables keep an operation with the turn that it stands at. Of what is said in one
+    # breath the withdrawals come first: what is asserted as well, stands.
+    return (
+        operation.event_at,
+        operation.turn,
+        operation.message_ids[:1],
+        operation.place,
+        operation.verb is not Verb.DELETE,
+        key(operation.object),
+        operation.object,
+        operation.subject,
+        operation.verb,
+        operation.confidence,
+        -1 if operation.weight is None else operation.weight,
+        operation.conversation_id or "",
+    )
+
+
+def _end_spans(
+    held: dict[str, _Span], targets: Iterable[str], operation: Operation, successor: _Span | None
+) -> list[_Span]:
+    """Take what ends now out of `held`, and return it."""
+    gone = [held.pop(target) for target in targets if target in held]
+    for span in gone:
+        span.valid_to, span.successor = operation.event_at, successor
+    return gone

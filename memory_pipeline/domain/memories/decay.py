@@ -1,0 +1,113 @@
+"""The figures by which durable memories are judged: relevance, how importance fades, and context rot.
+
+All are worked out as of an instant, from what is stored once: nothing here compounds, however often it is asked for.
+Days are fractional; what lies ahead counts as now.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memory_pipeline.domain.memories.record import Memory
+
+
+#: A rot from which a memory should be looked at, and from which it is archived.
+REVIEW, ROTTEN = 0.7, 0.9
+#: What of its importance a memory keeps a day.
+KEPT_PER_DAY = 0.99
+
+_DAY = timedelta(days=1)
+#: Days in which half of a memory's youth is gone, and after which one that is not used counts as never used.
+_HALF_LIFE, _IDLE = 30.0, 60.0
+_NEVER_USED = 0.8
+
+
+def relevance(importance: float, confidence: float, decay_rate: float, days: float) -> float:
+    """Return importance × confidence × e^(−decay · days since it was last used)."""
+    return importance * confidence * math.exp(-decay_rate * max(days, 0.0))
+
+
+def faded(importance: float, days: float) -> float:
+    """Return what is left of an importance after days without use: 1 % less each day."""
+    return importance * math.pow(KEPT_PER_DAY, max(days, 0.0))
+
+
+def rot(age_days: float, days_since_access: float | None, importance: float) -> float:
+    """Return how rotten a memory is, 0 to 1: by its age, by how long nobody used it, by how little it matters.
+
+    Args:
+        age_days: since it was last said, updated or confirmed.
+        days_since_access: None if it was never used.
+        importance: 0 to 1, as it was set.
+    """
+    age = 1.0 - math.pow(0.5, max(age_days, 0.0) / _HALF_LIFE)
+    idle = _NEVER_USED if days_since_access is None else min(max(days_since_access, 0.0) / _IDLE, 1.0)
+    return 0.4 * age + 0.3 * idle + 0.3 * (1.0 - importance)
+
+
+def days_between(earlier: datetime, later: datetime) -> float:
+    """Return the days from one instant to another, negative if they are the other way round."""
+    return (later - earlier) / _DAY
+
+
+def relevance_at(memory: Memory, at: datetime) -> float:
+    """Return a memory's relevance at an instant."""
+    days = days_between(memory.last_used_at, at)
+    return relevance(memory.importance, memory.confidence, memory.decay_rate, days)
+
+
+def faded_at(memory: Memory, at: datetime) -> float:
+    """Return what is left of a memory's importance at an instant; it fades from when it was last used."""
+    return faded(memory.importance, days_between(memory.last_used_at, at))
+
+
+def rot_at(memory: Memory, at: datetime) -> float:
+    """Return how rotten a memory is at an instant."""
+    accessed = memory.last_accessed_at
+    since = None if accessed is None else days_between(accessed, at)
+    return rot(days_between(memory.updated_at, at), since, memory.importance)
+
+
+# Warnings, in words, of memories that may no longer be true, with what to do about it.
+
+
+_MINUTE, _HOUR, _FRESHNESS_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def warning(memory: Memory, now: datetime) -> str | None:
+    """Return what to tell whoever is shown a memory; None if nothing.
+
+    A snapshot of one moment is always warned of, everything else from the day after it was last said, updated or
+    confirmed. What holds until it is revoked does not grow old.
+
+    Args:
+        memory: what is shown.
+        now: the time, UTC.
+    """
+    age = now - memory.updated_at
+    if memory.is_point_in_time:
+        return f"a snapshot of {_ago(age)}: it says how things stood then; query the source again before relying on it"
+    if memory.kind.is_standing or age < _FRESHNESS_DAY:
+        return None
+    return f"last heard {_ago(age)}: it may have changed since; verify it before relying on it"
+
+
+def _ago(age: timedelta) -> str:
+    """Return an age in words: "3 hours ago", "yesterday", "12 days ago"."""
+    if age < _MINUTE:
+        return "a moment ago"
+    if age < _HOUR:
+        return _counted(age // _MINUTE, "minute")
+    if age < _FRESHNESS_DAY:
+        return _counted(age // _HOUR, "hour")
+    days = age // _FRESHNESS_DAY
+    return "yesterday" if days == 1 else _counted(days, "day")
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'} ago"

@@ -1,0 +1,290 @@
+"""Pass 2: memories of one kind that say the same become one, and nothing that only one of them says is lost."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.draft import named
+from memory_pipeline.domain.memories.events import NOTHING_SAID, Changes, MemoryVerb
+from memory_pipeline.domain.memories.record import (
+    MAX_CONTENT,
+    Memory,
+    hook_of,
+    match_key,
+    sentences,
+    signs,
+    title_of,
+)
+from memory_pipeline.domain.text.words import STOP_WORDS, plain, spaced, stem, word_set
+from memory_pipeline.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+    from datetime import datetime
+
+    from memory_pipeline.domain.memories.draft import Curator, Draft, Similar, UpkeepSettings
+    from memory_pipeline.domain.memories.record import MemoryKind
+
+_ARTICLES = frozenset(["a", "an", "the"])
+#: Words that tell numbers and dates, besides all that hold a digit.
+_NUMBER_WORDS = word_set(
+    """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion
+    first second third fourth fifth sixth seventh eighth ninth tenth last half quarter double twice once
+    monday tuesday wednesday thursday friday saturday sunday
+    january february march april may june july august september october november december
+    spring summer autumn winter morning noon afternoon evening night midnight
+    daily weekly monthly quarterly yearly today yesterday tomorrow am pm
+    """
+)
+_NUMBER_FORMS = frozenset(map(stem, _NUMBER_WORDS))
+#: Words after which a clause says the opposite.
+_NEGATIONS = word_set(
+    """
+    no not never none nobody nothing nowhere neither nor without cannot cant dont doesnt didnt isnt arent wasnt
+    werent wont wouldnt shouldnt mustnt hasnt havent hadnt couldnt except unless hardly rarely seldom
+    dislike dislikes disliked hate hates hated avoid avoids avoided refuse refuses refused stop stops stopped quit quits
+    forbid forbids forbidden ban bans banned unlike against former formerly
+    """
+)
+_TOKEN = re.compile(r"(?:(?<![^\W_])-(?=\d))?[^\W_]+(?:[.,:/-]\d+|'[^\W_]+)*|[.!?;,\n]")
+_DIGIT = re.compile(r"\d")
+_ENDS = frozenset(".!?;,\n")
+#: Figures of a cosine that count; what is beyond depends on how the machine adds.
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What can tell a memory from another that is near it."""
+
+    setting: tuple[str | None, str | None]
+    tells: tuple[frozenset[str], frozenset[str], frozenset[str]]
+    words: tuple[str, ...]
+    keys: frozenset[str]
+    subject: str | None
+    object: str | None
+
+
+def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Curator) -> None:
+    """Merge what changed on the day with what says the same; of each pair the newer stays.
+
+    Two say the same if they have one triple, or the same words, or vectors that are near enough, and nothing tells
+    them apart: another user or key, another subject or object, other numbers or dates, or what is denied. What was
+    merged is compared as it then stands, so that chains end as one memory, whatever the order in which they were said.
+    """
+    pool: defaultdict[MemoryKind, list[Memory]] = defaultdict(list)
+    for memory in draft.memories.newest.values():
+        if memory.is_recalled:
+            pool[memory.kind].append(memory)
+    looks = _Looks()
+    found: dict[tuple[str, str], float] = {}
+    for _, memories in sorted(pool.items()):
+        memories.sort(key=lambda memory: memory.id)
+        changed = [memory for memory in memories if memory.changed_at >= draft.since]
+        if not changed or len(memories) < 2:
+            continue
+        known = {memory.id: memory for memory in memories}
+        alike = ((one, other, 1.0) for one, other in _alike(changed, memories, looks))
+        for one, other, cosine in chain(similar(changed, memories, settings.similarity), alike):
+            pair, near = (min(one, other), max(one, other)), round(cosine, _DIGITS)
+            if one == other or not settings.similarity <= near > found.get(pair, 0.0):
+                continue
+            if pair in found or looks.agree(known[one], known[other]):
+                found[pair] = near
+    for (one, other), cosine in sorted(found.items(), key=lambda entry: (-entry[1], entry[0])):
+        _merge_pair(draft, one, other, cosine, curator, looks)
+
+
+def union(newer: str, older: str) -> str:
+    """Return a content with those sentences of an older one that it does not have; its own come first."""
+    known = {_words(sentence) for sentence in sentences(newer)}
+    unseen: dict[str, str] = {}
+    for sentence in sentences(older):
+        words = _words(sentence)
+        if words not in known:
+            unseen.setdefault(words, sentence)
+    if not unseen:
+        return newer
+    joint = " " if newer.rstrip().endswith((".", "!", "?")) else "\n"
+    return f"{newer.rstrip()}{joint}{_joined(unseen.values())}"
+
+
+def may_say_the_same(one: Memory, other: Memory) -> bool:
+    """Tell whether nothing tells two memories apart, however near their vectors are."""
+    return _Looks().agree(one, other)
+
+
+def figures(content: str) -> frozenset[str]:
+    """Return the words of a text that hold a digit, as they are compared."""
+    return frozenset(token for token in _tokens(content) if _DIGIT.search(token))
+
+
+class _Looks:
+    """What can tell memories apart, worked out once for each version."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], _Look] = {}
+
+    def at(self, memory: Memory) -> _Look:
+        """Return what can tell a memory from others."""
+        version = memory.id, memory.version
+        look = self._known.get(version)
+        if look is None:
+            keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
+            subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
+            look = _Look((memory.user_id, memory.key), _tells(memory.content), _own_words(memory), keys, subject, thing)
+            self._known[version] = look
+        return look
+
+    def agree(self, one: Memory, other: Memory) -> bool:
+        """Tell whether nothing tells two memories apart."""
+        first, second = self.at(one), self.at(other)
+        if first.setting != second.setting:
+            return False
+        if one.user_id is not None and one.key is not None:
+            return True  # One user has one preference of a name.
+        if first.tells != second.tells:
+            return False
+        if not first.keys.isdisjoint(second.keys):
+            return True
+        if one.kind.is_standing and not (_within(first.words, second.words) or _within(second.words, first.words)):
+            return False  # Who is to do what to whom: near vectors do not tell.
+        return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
+
+
+def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, looks: _Looks) -> None:
+    memories = draft.memories
+    one, other = memories.newest[memories.resolved(one_id)], memories.newest[memories.resolved(other_id)]
+    if one.id == other.id or not (one.is_recalled and other.is_recalled) or not looks.agree(one, other):
+        return
+    older, newer = sorted((one, other), key=_recency)
+    content, how = newer.content, "the newer one stays"
+    is_setting = newer.user_id is not None and newer.key is not None
+    if not is_setting and match_key(newer.kind, newer.content) != match_key(older.kind, older.content):
+        whole = union(newer.content, older.content)
+        if len(whole) > MAX_CONTENT:
+            return  # Neither of them is to lose anything.
+        content, how = _merged(draft, newer, older, whole, curator)
+    why = "the same words, triple or name" if cosine >= 1.0 else f"cosine {cosine:.4f}"
+    reason = f"{named(newer)} and {named(older)} say the same ({why}): {how}"
+    draft.act(MemoryVerb.MERGE, newer, reason, other=older, changes=_changes(newer, content))
+
+
+def _merged(draft: Draft, newer: Memory, older: Memory, whole: str, curator: Curator) -> tuple[str, str]:
+    """Return the content of both, and how it was made."""
+    how = "the newer one stays, with what only the older one said" if whole != newer.content else "the newer one stays"
+    try:
+        content = curator.merge(draft.scope, newer.content, older.content, draft.day)
+        content = Changes.of({"content": content}).content or whole
+    except ModelError as error:
+        return whole, f"{how} (the model did not help: {error.trouble})"
+    except InputError:
+        return whole, f"{how} (what the model wrote cannot be kept)"
+    if content == whole:
+        return whole, how
+    return content, f"the newer one stays, and {curator.name(draft.scope)} has put both into one text"
+
+
+def _changes(newer: Memory, content: str) -> Changes:
+    """Return what becomes of the newer one; a title and a hook that somebody gave it stay."""
+    if content == newer.content:
+        return NOTHING_SAID
+    return Changes(
+        content=content,
+        title=None if newer.title == title_of(newer.content) else newer.title,
+        hook=None if newer.hook == hook_of(newer.content) else newer.hook,
+    )
+
+
+def _alike(changed: Iterable[Memory], memories: Iterable[Memory], looks: _Looks) -> Iterator[tuple[str, str]]:
+    """Yield pairs that share a triple, all words, or a user's name of a preference, one of which changed.
+
+    Of those that could be merged, each is paired with the newest alone: in the end all of them are one.
+    """
+    since = {memory.id for memory in changed}
+    groups: dict[Hashable, list[Memory]] = {key: [] for memory in changed for key in _keys(memory)}
+    for memory in memories:
+        for key in _keys(memory):
+            if key in groups:
+                groups[key].append(memory)
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        parts: defaultdict[Hashable, list[Memory]] = defaultdict(list)
+        for memory in group:
+            look = looks.at(memory)
+            parts[look.setting if None not in look.setting else (look.setting, look.tells)].append(memory)
+        for part in parts.values():
+            newest = max(part, key=_recency)
+            for memory in part:
+                if memory.id in since or newest.id in since:
+                    yield memory.id, newest.id
+
+
+def _keys(memory: Memory) -> Iterator[Hashable]:
+    if memory.user_id is not None and memory.key is not None:
+        yield "preference", memory.user_id, memory.key
+        return
+    own = match_key(memory.kind, memory.content)
+    if own not in memory.match_keys:
+        yield own
+    yield from memory.match_keys
+    if memory.subject and memory.predicate and memory.object:
+        yield name_key(memory.subject), memory.predicate, name_key(memory.object)
+
+
+def _recency(memory: Memory) -> tuple[datetime, datetime, str]:
+    return memory.updated_at, memory.created_at, memory.id
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _own_words(memory: Memory) -> tuple[str, ...]:
+    return tuple(stem(word) for word in spaced(plain(memory.content)).split() if word not in STOP_WORDS)
+
+
+def _within(few: tuple[str, ...], many: tuple[str, ...]) -> bool:
+    """Tell whether all words of one text come in another, in their order."""
+    rest = iter(many)
+    return all(word in rest for word in few)
+
+
+def _words(text: str) -> str:
+    """Return the words of a text as they are compared."""
+    words = " ".join(word for word in spaced(plain(text)).split() if word not in _ARTICLES)
+    return " ".join((words, *signs(text))) if words else text
+
+
+def _tells(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the numbers and dates of a text, what it denies (the words after a negation), and its signs."""
+    numbers, denied = set[str](), set[str]()
+    denies = False
+    for token in _tokens(content):
+        if token in _ENDS:
+            denies = False
+        elif _DIGIT.search(token):
+            numbers.add(token)
+        elif token in _NEGATIONS or token.endswith("n't"):
+            denies = True
+        elif (form := stem(token.partition("'")[0])) in _NUMBER_FORMS:
+            numbers.add(form)
+        elif denies and token not in STOP_WORDS:
+            denied.add(form)
+    return frozenset(numbers), frozenset(denied), frozenset(signs(content))
+
+
+def _tokens(content: str) -> list[str]:
+    return _TOKEN.findall(plain(content).replace("’", "'").replace("−", "-"))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "".join(f"{text} " if text.endswith((".", "!", "?")) else f"{text}\n" for text in texts).rstrip()

@@ -1,0 +1,432 @@
+"""What changes durable memories: events, of agents, of conversations, and of the nightly upkeep.
+
+In the journal an event is a line as::
+
+    {"memory": "REMEMBER", "workspace_id": "acme", "agent_id": "support", "memory_id": null, "other_id": null,
+     "changes": {"kind": "fact", "content": "Anna lives in Porto."}, "editor": "agent", "reason": null, "turn": 0,
+     "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
+from memory_pipeline.domain.memories.record import (
+    MAX_CONTENT,
+    MAX_HOOK,
+    MAX_TITLE,
+    MAX_VALUE,
+    MemoryKind,
+    match_key,
+    preference_key,
+)
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.periods import Period
+
+#: `editor` of what conversations said, of the upkeep, and of an agent that gives no other name.
+CONVERSATION, UPKEEP, AGENT = "conversation", "upkeep", "agent"
+#: By how much a memory is boosted or reduced, if nobody says otherwise.
+STEP = 0.1
+
+_MAX_NAME, _MAX_TAGS, _MAX_REASON = 100, 50, 500
+#: What may run over several lines.
+_LONG = {"content": MAX_CONTENT, "value": MAX_VALUE}
+_SHORT = {
+    "title": MAX_TITLE,
+    "hook": MAX_HOOK,
+    "subject": MAX_TERM,
+    "predicate": MAX_TERM,
+    "object": MAX_TERM,
+    "user_id": _MAX_NAME,
+    "key": _MAX_NAME,
+}
+#: Highest decay per day: by then a memory has no relevance left after a few hours.
+_MAX_RATE = 100.0
+
+
+class MemoryVerb(StrEnum):
+    """What an event does. Those after ACCESS are the upkeep's, and are not accepted from anybody else."""
+
+    REMEMBER = "REMEMBER"
+    UPDATE = "UPDATE"
+    FORGET = "FORGET"
+    BOOST = "BOOST"
+    REDUCE = "REDUCE"
+    CONFIRM = "CONFIRM"
+    ACCESS = "ACCESS"
+    PROMOTE = "PROMOTE"
+    MERGE = "MERGE"
+    SUPERSEDE = "SUPERSEDE"
+    COOL = "COOL"
+    KEEP = "KEEP"
+    ARCHIVE = "ARCHIVE"
+    HEAT = "HEAT"
+    CHILL = "CHILL"
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether an agent may do it."""
+        return self in _OPEN
+
+
+_OPEN = frozenset(list(MemoryVerb)[:7])
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an event says of a memory; None leaves it as it is, or, of a new memory, to its default.
+
+    Attributes are those of :class:`~memory_pipeline.domain.memories.record.Memory`; `amount` is of BOOST and REDUCE,
+    and `value` is JSON.
+    """
+
+    kind: MemoryKind | None = None
+    title: str | None = None
+    hook: str | None = None
+    content: str | None = None
+    subject: str | None = None
+    predicate: str | None = None
+    object: str | None = None
+    user_id: str | None = None
+    key: str | None = None
+    value: str | None = None
+    importance: float | None = None
+    confidence: float | None = None
+    decay_rate: float | None = None
+    is_point_in_time: bool | None = None
+    tags: tuple[str, ...] | None = None
+    amount: float | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Changes:
+        """Read and check a mapping; what is None counts as left out. Recalled memory is dropped from the content.
+
+        Raises:
+            InputError: a key is unknown or a value is not acceptable; the message names it.
+        """
+        if not isinstance(given, Mapping):
+            raise InputError(f"changes {shown(given)} is not accepted; expected a mapping")
+        names = {field.name for field in fields(cls)}
+        unknown = sorted(str(name) for name in given.keys() - names)
+        if unknown:
+            raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
+        said = {name: _READ[name](name, value) for name, value in given.items() if value is not None}
+        return cls(**said)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what is said, as a JSON object."""
+        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in found.items()
+            if value is not None
+        }
+
+
+#: Nothing is said.
+NOTHING_SAID = Changes()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """One event, checked.
+
+    Attributes:
+        id: hash of scope, what it does and when; see :mod:`memory_pipeline.domain.identity`.
+        scope: whose memory.
+        verb: what it does.
+        memory_id: to which memory; of REMEMBER the one that it makes if none is said already to be so.
+        changes: what it says of the memory.
+        event_at: when, UTC; of the upkeep the end of its day.
+        turn, place: tell apart what happened at one time: position of its message in the conversation, or of the event
+            in its write, or number of the pass; then position in what the message says, or in the pass.
+        editor: who did it.
+        reason: why.
+        other_id: of MERGE the memory that is taken in, of SUPERSEDE the one that takes the place.
+        evidence: the messages that it rests on; none of what an agent did itself.
+        conversation_id: where it was said.
+        received_at: when the journal took it, UTC; None of what never was in it.
+    """
+
+    id: str
+    scope: Scope
+    verb: MemoryVerb
+    memory_id: str
+    changes: Changes
+    event_at: datetime
+    turn: int = 0
+    place: int = 0
+    editor: str = AGENT
+    reason: str | None = None
+    other_id: str | None = None
+    evidence: tuple[str, ...] = ()
+    conversation_id: str | None = None
+    received_at: datetime | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scope: Scope,
+        verb: MemoryVerb,
+        event_at: datetime,
+        changes: Changes = NOTHING_SAID,
+        *,
+        memory_id: str | None = None,
+        turn: int = 0,
+        place: int = 0,
+        editor: str = AGENT,
+        reason: str | None = None,
+        other_id: str | None = None,
+        evidence: Sequence[str] = (),
+        conversation_id: str | None = None,
+        received_at: datetime | None = None,
+    ) -> MemoryEvent:
+        """Make an event; its id, and that of a memory which it makes, are worked out."""
+        if memory_id is None:
+            memory_id = new_memory_id(scope, changes, event_at)
+        own = make_id(
+            EVENT, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, verb.value, memory_id, other_id,
+            changes.to_record(), event_at.isoformat(), turn, place, editor, reason, list(evidence),
+        )  # fmt: skip
+        return cls(
+            own, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
+            conversation_id, received_at,
+        )  # fmt: skip
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object]) -> MemoryEvent:
+        """Read and check the form that :meth:`to_record` gives; the ids are worked out, never believed.
+
+        Raises:
+            InputError: a field is missing or not acceptable; the message names it.
+        """
+        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
+        said = record.get("memory")
+        verb = next((one for one in _OPEN if one.value == said), None)
+        if verb is None:
+            accepted = ", ".join(one.value for one in MemoryVerb if one.is_open)
+            raise InputError(f"memory {shown(said)} is unknown; accepted: {accepted}")
+        said_of_it = record.get("changes")
+        changes = Changes.of({} if said_of_it is None else said_of_it)  # type: ignore[arg-type]  # of() checks it
+        memory_id = record.get("memory_id")
+        if verb is MemoryVerb.REMEMBER:
+            changes = _complete(changes)
+            memory_id = None
+        else:
+            memory_id = memory_reference(memory_id)
+        turn = record.get("turn", 0)
+        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
+            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
+        editor, reason = record.get("editor", AGENT), record.get("reason")
+        editor = _line("editor", editor, _MAX_NAME)
+        if editor in {UPKEEP, CONVERSATION}:
+            raise InputError(f"editor {shown(editor)} is the pipeline's own; choose another name")
+        return cls.of(
+            scope,
+            verb,
+            timestamp_of("timestamp", record.get("timestamp")),
+            changes,
+            memory_id=memory_id,
+            turn=turn,
+            editor=editor,
+            reason=None if reason is None else _line("reason", reason, _MAX_REASON),
+            received_at=timestamp_of("received_at", record.get("received_at")),
+        )
+
+    def to_record(self) -> dict[str, object]:
+        """Return the event of an agent as a flat JSON object, the form in which the journal keeps it."""
+        return {
+            "memory": self.verb.value,
+            "workspace_id": self.scope.workspace_id,
+            "agent_id": self.scope.agent_id,
+            "memory_id": self.memory_id,
+            "changes": self.changes.to_record(),
+            "editor": self.editor,
+            "reason": self.reason,
+            "turn": self.turn,
+            "timestamp": self.event_at.isoformat(),
+            "received_at": None if self.received_at is None else self.received_at.isoformat(),
+        }
+
+    @property
+    def hour(self) -> Period:
+        """The partition that it belongs to."""
+        return Calendar().hour(self.event_at)
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Tell whether the nightly upkeep did it."""
+        return not self.verb.is_open
+
+    @property
+    def order(self) -> tuple[datetime, bool, int, int, str]:
+        """What events are sorted by. A night comes before whatever happens at the instant that ends its day."""
+        return (self.event_at, not self.is_upkeep, self.turn, self.place, self.id)
+
+
+def memory_reference(text: object) -> str:
+    """Return the id of a memory, without the number of a version.
+
+    Raises:
+        InputError: it is no id of a memory.
+    """
+    reference = Reference.parse(text)
+    if reference.what != MEMORY:
+        raise InputError(f"id {shown(text)} is not a durable memory's; expected memory:2024-01-15T08:<32 hex digits>")
+    return reference.id
+
+
+def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
+    """Return the id of the memory that is made where nothing matches: a hash of scope, hour and match key."""
+    return make_id(MEMORY, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, key_of(changes))
+
+
+def key_of(changes: Changes) -> str:
+    """Return the match key of what is to be remembered."""
+    if changes.user_id is not None and changes.key is not None:
+        return preference_key(changes.user_id, changes.key)
+    return match_key(changes.kind or MemoryKind.FACT, changes.content or "")
+
+
+def _complete(changes: Changes) -> Changes:
+    """Check what a new memory needs."""
+    if changes.content is None:
+        raise InputError("content is missing; expected a text that says what to remember")
+    if (changes.user_id is None) != (changes.key is None):
+        raise InputError("user_id and key belong together; give both of a preference, or none")
+    if changes.key is not None and changes.value is None:
+        raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
+    if changes.amount is not None:
+        raise InputError("amount is for BOOST and REDUCE; give importance")
+    check_terms(changes.subject, changes.predicate, changes.object)
+    return changes
+
+
+def check_terms(subject: str | None, predicate: str | None, thing: str | None) -> None:
+    """Refuse a predicate without a subject, and an object without both. A subject may stand alone.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    if (predicate is not None and subject is None) or (thing is not None and predicate is None):
+        missing = "subject" if subject is None else "predicate"
+        raise InputError(f"{missing} is missing; a predicate belongs to a subject, and an object to both")
+
+
+def _text(name: str, value: object) -> str:
+    """Return a text that may run over several lines."""
+    longest = _LONG[name]
+    if not isinstance(value, str) or not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not a text")
+    if not value.strip() or len(value) > longest:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {longest:,} characters")
+    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in value):
+        raise InputError(f"{name} {shown(value)} is not valid; control characters are not accepted")
+    return value.strip()
+
+
+def _content(name: str, value: object) -> str:
+    content = without_recalled(_text(name, value)).strip()
+    if not content:
+        raise InputError(f"{name} {shown(value)} is nothing but recalled memory, which is remembered already")
+    return content
+
+
+def _json(name: str, value: object) -> str:
+    text = _text(name, value)
+    try:
+        read = json.dumps(json.loads(text, parse_constant=_no_number), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} {shown(value)} is not JSON: {shown(str(error))}") from None
+    if not is_unicode(read):
+        raise InputError(f"{name} {shown(value)} is not valid Unicode text")
+    return text
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _short(name: str, value: object) -> str:
+    return _line(name, value, _SHORT[name])
+
+
+def _predicate(name: str, value: object) -> str:
+    predicate = snake_case(_short(name, value))
+    if not predicate:
+        raise InputError(f"{name} {shown(value)} has no letter or digit")
+    return predicate
+
+
+def _line(name: str, value: object, longest: int) -> str:
+    """Return a text as one line."""
+    if not isinstance(value, str) or not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not a text")
+    line = " ".join(value.split())
+    if not line or len(line) > longest:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {longest:,} characters")
+    if any(unicodedata.category(character) == "Cc" for character in line):
+        raise InputError(f"{name} {shown(value)} is not valid; control characters are not accepted")
+    return line
+
+
+def _share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to 1")
+    return float(value)
+
+
+def _rate(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_RATE:
+        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to {_MAX_RATE:g} per day")
+    return float(value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected true or false")
+    return value
+
+
+def _kind(name: str, value: object) -> MemoryKind:
+    del name
+    return MemoryKind.parse(value)
+
+
+def _tags(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a list of texts")
+    if len(value) > _MAX_TAGS:
+        raise InputError(f"{name} has {len(value)} entries; expected at most {_MAX_TAGS}")
+    return tuple(sorted({_line(name, tag, _MAX_NAME) for tag in value}))
+
+
+_READ: dict[str, Callable[[str, object], Any]] = {
+    **dict.fromkeys(_SHORT, _short),
+    "kind": _kind,
+    "content": _content,
+    "value": _json,
+    "predicate": _predicate,
+    "importance": _share,
+    "confidence": _share,
+    "amount": _share,
+    "decay_rate": _rate,
+    "is_point_in_time": _flag,
+    "tags": _tags,
+}

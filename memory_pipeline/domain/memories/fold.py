@@ -1,0 +1,440 @@
+"""Events to durable memories: a fold in the order of what happened.
+
+``fold`` is a pure function of the set of events: whatever order they come in, and however often one comes, the same
+memories come out. The pipeline folds what has landed; readers go on from there with what has not.
+
+- REMEMBER makes a memory, or a further version of the one that is known by the same words (:func:`match_key`).
+- UPDATE changes what one says. Both make one that was revoked, superseded or archived count again.
+- FORGET revokes one: it stays in the history, and nothing finds it.
+- BOOST and REDUCE change its importance, CONFIRM its confidence; an observation that is confirmed becomes a fact, and
+  stays the same memory.
+- ACCESS counts that it was of use.
+- PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL are the upkeep's.
+
+What was merged goes on in the memory that took it in: whoever names the old id means that one. An id under which
+something was said that was known by another means that other, too: which of two is the first to say it may change, when
+something older comes late.
+
+Late, edited or forgotten conversations may leave events of the upkeep behind that no longer fit, until their nights are
+made again: these change nothing that does not count any more, and nothing in favour of what is not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.identity import MEMORY, make_id
+from memory_pipeline.domain.memories.events import STEP, Changes, MemoryEvent, MemoryVerb, key_of
+from memory_pipeline.domain.memories.record import (
+    CONFIDENCE,
+    DECAY_RATE,
+    IMPORTANCE,
+    MAX_SOURCES,
+    Memory,
+    MemoryKind,
+    Status,
+    Temperature,
+    hook_of,
+    match_key,
+    preference_key,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+_TERMS = ("subject", "predicate", "object", "user_id", "key", "value", "is_point_in_time")
+_DIGITS = 6
+
+
+@dataclass(slots=True)
+class Memories:
+    """All that one agent keeps.
+
+    Attributes:
+        newest: the newest version of each memory, by id.
+        earlier: its versions before, oldest first; as they stood when the next one was made.
+        matches: the memory that is known by a match key.
+        aliases: ids under which something was said that was known already, with those of the memories that say it.
+        ignored: events that had no effect, with the reason: they name a memory that is not there, say.
+        last: :attr:`MemoryEvent.order` of the last event.
+    """
+
+    newest: dict[str, Memory] = field(default_factory=dict)
+    earlier: dict[str, tuple[Memory, ...]] = field(default_factory=dict)
+    matches: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    last: tuple[datetime, bool, int, int, str] | None = None
+
+    def copy(self) -> Memories:
+        """Return what can be folded further without changing this one."""
+        return Memories(
+            dict(self.newest), dict(self.earlier), dict(self.matches), dict(self.aliases), dict(self.ignored), self.last
+        )
+
+    def resolved(self, memory_id: str) -> str:
+        """Return the id under which a memory goes on: its own, or that of the one that took it in."""
+        if memory_id not in self.newest:
+            memory_id = self.aliases.get(memory_id, memory_id)
+        seen = set[str]()
+        while (memory := self.newest.get(memory_id)) is not None and memory_id not in seen:
+            seen.add(memory_id)
+            into = memory.superseded_by
+            if into is None or into not in self.newest or memory_id not in self.newest[into].merged_ids:
+                break
+            memory_id = into
+        return memory_id
+
+    def find(self, changes: Changes) -> Memory | None:
+        """Return the memory that is known by the words of what is to be remembered."""
+        known = self.matches.get(key_of(changes))
+        return None if known is None else self.newest[known]
+
+    def said_of(self, event: MemoryEvent) -> str:
+        """Return the id of the memory that a REMEMBER makes, or makes a version of."""
+        known = self.matches.get(key_of(event.changes))
+        if known is not None:
+            return known
+        before = self.newest.get(event.memory_id)
+        if before is None or not before.is_active:
+            return event.memory_id
+        # It was said in this hour before, and changed to say something else, which goes on to be kept.
+        return make_id(MEMORY, event.hour, event.memory_id, event.id)
+
+    def history(self, memory_id: str) -> tuple[Memory, ...]:
+        """Return all versions of a memory, oldest first; none if there is no such memory."""
+        newest = self.newest.get(memory_id)
+        return () if newest is None else (*self.earlier.get(memory_id, ()), newest)
+
+
+def fold(events: Iterable[MemoryEvent], known: Memories | None = None) -> Memories:
+    """Return what events make of what is known.
+
+    Args:
+        events: in any order; one that comes twice counts once.
+        known: what was folded of earlier events, which is left as it is. No event may come before its last.
+    """
+    memories = Memories() if known is None else known.copy()
+    for event in sorted({event.id: event for event in events}.values(), key=lambda event: event.order):
+        apply(memories, event)
+    return memories
+
+
+def apply(memories: Memories, event: MemoryEvent) -> None:
+    """Change what is known by one event, which comes after all that were applied before."""
+    memories.last = event.order
+    if event.verb is MemoryVerb.REMEMBER:
+        _remember(memories, event)
+        return
+    memory_id = memories.resolved(event.memory_id)
+    memory = memories.newest.get(memory_id)
+    if memory is None:
+        memories.ignored[event.id] = f"{event.memory_id} is not known"
+        return
+    _APPLIED[event.verb](memories, memory, event)
+
+
+def _remember(memories: Memories, event: MemoryEvent) -> None:
+    changes = event.changes
+    memory_id = memories.said_of(event)
+    if memory_id != event.memory_id:
+        memories.aliases[event.memory_id] = memory_id
+    if memories.matches.get(key_of(changes)) == memory_id:
+        _say_again(memories, memories.newest[memory_id], event)
+        return
+    content = changes.content or ""
+    memory = Memory(
+        id=memory_id,
+        version=1,
+        kind=changes.kind or MemoryKind.FACT,
+        title=changes.title or title_of(content),
+        hook=changes.hook or hook_of(content),
+        content=content,
+        subject=changes.subject,
+        predicate=changes.predicate,
+        object=changes.object,
+        user_id=changes.user_id,
+        key=changes.key,
+        value=changes.value,
+        importance=IMPORTANCE if changes.importance is None else changes.importance,
+        confidence=CONFIDENCE if changes.confidence is None else changes.confidence,
+        decay_rate=DECAY_RATE if changes.decay_rate is None else changes.decay_rate,
+        access_count=0,
+        last_accessed_at=None,
+        is_point_in_time=bool(changes.is_point_in_time),
+        temperature=Temperature.WARM,
+        status=Status.ACTIVE,
+        status_reason=None,
+        superseded_by=None,
+        merged_ids=(),
+        source_ids=_newest((), event.evidence or (event.id,)),
+        conversation_ids=_newest((), [event.conversation_id] if event.conversation_id else []),
+        tags=changes.tags or (),
+        editor=event.editor,
+        event_id=event.id,
+        match_keys=(key_of(changes),),
+        created_at=event.event_at,
+        updated_at=event.event_at,
+        changed_at=event.event_at,
+    )
+    before = memories.newest.get(memory.id)
+    if before is not None:
+        # It was said in this hour, does not count any more, and is not known by these words.
+        memory = replace(memory, version=before.version + 1, created_at=before.created_at)
+        memories.earlier[memory.id] = (*memories.earlier.get(memory.id, ()), before)
+        _unmatch(memories, before)
+    _put(memories, memory)
+
+
+def _say_again(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    """Make a version that says what the event does, if that is all that the memory says, and rests on it too."""
+    changes = event.changes
+    is_all = _own_key(memory) == key_of(changes)
+    said = _restated(memory, changes) if is_all else memory
+    said = replace(
+        said,
+        importance=memory.importance if changes.importance is None else max(memory.importance, changes.importance),
+        confidence=memory.confidence if changes.confidence is None else max(memory.confidence, changes.confidence),
+        decay_rate=memory.decay_rate if changes.decay_rate is None else changes.decay_rate,
+        tags=tuple(sorted({*memory.tags, *(changes.tags or ())})),
+        source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
+        conversation_ids=_newest(memory.conversation_ids, [event.conversation_id] if event.conversation_id else []),
+    )
+    _next_version(memories, memory, _revived(said), event)
+
+
+def _restated(memory: Memory, changes: Changes) -> Memory:
+    content = changes.content or memory.content
+    is_new = content != memory.content
+    terms = {name: value for name in _TERMS if (value := getattr(changes, name)) is not None}
+    return replace(
+        memory,
+        content=content,
+        title=changes.title or (title_of(content) if is_new else memory.title),
+        hook=changes.hook or (hook_of(content) if is_new else memory.hook),
+        **terms,
+    )
+
+
+def _update(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    changes = event.changes
+    said = _restated(memory, changes)
+    if changes.content is not None and changes.content != memory.content:
+        # A triple that is not given with the new text may no longer be what it says.
+        gone = {name: getattr(changes, name) for name in ("subject", "predicate", "object")}
+        said = replace(said, **gone)
+    said = replace(
+        said,
+        kind=changes.kind or memory.kind,
+        tags=memory.tags if changes.tags is None else changes.tags,
+        source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
+        **{
+            name: value
+            for name in ("importance", "confidence", "decay_rate")
+            if (value := getattr(changes, name)) is not None
+        },
+    )
+    if _own_key(said) != _own_key(memory):
+        _unmatch(memories, memory)
+        said = replace(said, match_keys=(_own_key(said),))
+    _next_version(memories, memory, _revived(said), event)
+
+
+def _forget(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    reason = event.reason or f"forgotten by {event.editor}"
+    _stand(memories, memory, event, Status.DEPRECATED, Temperature.COLD, reason)
+
+
+def _boost(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    amount = STEP if event.changes.amount is None else event.changes.amount
+    amount = -amount if event.verb is MemoryVerb.REDUCE else amount
+    _put(memories, replace(memory, importance=_share(memory.importance + amount)))
+
+
+def _confirm(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    sure = replace(_revived(memory), confidence=_share(memory.confidence + STEP))
+    if memory.kind is MemoryKind.OBSERVATION:
+        _promoted(memories, sure, event, updated_at=event.event_at)
+    else:
+        changed = memory.changed_at if memory.is_recalled else event.event_at
+        _put(memories, replace(sure, updated_at=event.event_at, changed_at=changed))
+
+
+def _access(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    _put(memories, replace(memory, access_count=memory.access_count + 1, last_accessed_at=event.event_at))
+
+
+def _promote(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    if memory.kind is not MemoryKind.OBSERVATION or not _counts(memories, memory, event):
+        return
+    _promoted(memories, memory, event, updated_at=memory.updated_at)
+
+
+def _promoted(memories: Memories, memory: Memory, event: MemoryEvent, updated_at: datetime) -> None:
+    """Make an observation a fact; what it was known by as the one, it is known by still."""
+    fact = replace(memory, kind=MemoryKind.FACT, updated_at=updated_at)
+    fact = replace(fact, match_keys=_with(memory.match_keys, [_own_key(fact)]), status_reason=event.reason)
+    before = memories.newest[memory.id]
+    _next_version(memories, before, fact, event, updated_at=updated_at)
+
+
+def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    other = _other(memories, memory, event)
+    if other is None or not (_counts(memories, memory, event) and _counts(memories, other, event)):
+        return
+    accessed = [at for at in (memory.last_accessed_at, other.last_accessed_at) if at is not None]
+    _unmatch(memories, other)
+    whole = replace(
+        _restated(memory, event.changes),
+        subject=memory.subject or other.subject,
+        predicate=memory.predicate or other.predicate,
+        object=memory.object or other.object,
+        importance=max(memory.importance, other.importance),
+        confidence=max(memory.confidence, other.confidence),
+        access_count=memory.access_count + other.access_count,
+        last_accessed_at=max(accessed, default=None),
+        is_point_in_time=memory.is_point_in_time and other.is_point_in_time,
+        merged_ids=_with(memory.merged_ids, [*other.merged_ids, other.id]),
+        source_ids=_newest(other.source_ids, memory.source_ids),
+        conversation_ids=_newest(other.conversation_ids, memory.conversation_ids),
+        tags=tuple(sorted({*memory.tags, *other.tags})),
+        match_keys=_with(memory.match_keys, other.match_keys),
+        status_reason=event.reason,
+    )
+    whole = replace(whole, match_keys=_with(whole.match_keys, [_own_key(whole)]))
+    loser = replace(other, superseded_by=memory.id, match_keys=())
+    _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
+    _next_version(memories, memory, whole, event, updated_at=max(memory.updated_at, other.updated_at))
+
+
+def _supersede(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    winner = _other(memories, memory, event)
+    if winner is None or not _counts(memories, memory, event):
+        return
+    loser = replace(memory, superseded_by=winner.id)
+    _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
+
+
+def _cool(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    if _counts(memories, memory, event):
+        _stand(memories, memory, event, memory.status, Temperature.COLD, event.reason)
+
+
+def _archive(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    if _counts(memories, memory, event):
+        _stand(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
+
+
+def _keep(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    _put(memories, replace(memory, reviewed_at=event.event_at))
+
+
+def _heat(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+    temperature = Temperature.HOT if event.verb is MemoryVerb.HEAT else Temperature.WARM
+    if memory.is_recalled:
+        _put(memories, replace(memory, temperature=temperature))
+
+
+def _counts(memories: Memories, memory: Memory, event: MemoryEvent) -> bool:
+    """Tell whether the upkeep may change how a memory stands: what was revoked, say, stays revoked."""
+    if not memory.is_active:
+        memories.ignored[event.id] = f"{memory.id} is {memory.status} already"
+    return memory.is_active
+
+
+def _other(memories: Memories, memory: Memory, event: MemoryEvent) -> Memory | None:
+    """Return the other memory of an event; None if there is none, or it is the same by now."""
+    other = memories.newest.get(memories.resolved(event.other_id or ""))
+    if other is None:
+        memories.ignored[event.id] = f"{event.other_id} is not known"
+    elif other.id == memory.id:
+        memories.ignored[event.id] = f"{event.other_id} is {memory.id} already"
+        return None
+    return other
+
+
+def _stand(
+    memories: Memories, memory: Memory, event: MemoryEvent, status: Status, temperature: Temperature, reason: str | None
+) -> None:
+    """Change how a memory stands, not what it says."""
+    _put(
+        memories,
+        replace(memory, status=status, temperature=temperature, status_reason=reason, changed_at=event.event_at),
+    )
+
+
+def _revived(memory: Memory) -> Memory:
+    """Return a memory that counts, and is not cold."""
+    if memory.is_recalled:
+        return memory
+    return replace(memory, status=Status.ACTIVE, temperature=Temperature.WARM, status_reason=None, superseded_by=None)
+
+
+def _next_version(
+    memories: Memories, before: Memory, after: Memory, event: MemoryEvent, updated_at: datetime | None = None
+) -> None:
+    memories.earlier[before.id] = (*memories.earlier.get(before.id, ()), before)
+    _put(
+        memories,
+        replace(
+            after,
+            version=before.version + 1,
+            editor=event.editor,
+            event_id=event.id,
+            updated_at=event.event_at if updated_at is None else updated_at,
+            changed_at=event.event_at,
+        ),
+    )
+
+
+def _put(memories: Memories, memory: Memory) -> None:
+    # Of two memories that say the same since one was updated, what is said again is said of the older one.
+    own = tuple(key for key in memory.match_keys if memories.matches.setdefault(key, memory.id) == memory.id)
+    memories.newest[memory.id] = memory if own == memory.match_keys else replace(memory, match_keys=own)
+
+
+def _unmatch(memories: Memories, memory: Memory) -> None:
+    for key in memory.match_keys:
+        if memories.matches.get(key) == memory.id:
+            del memories.matches[key]
+
+
+def _own_key(memory: Memory) -> str:
+    """Return the match key of all that a memory says."""
+    if memory.user_id is not None and memory.key is not None:
+        return preference_key(memory.user_id, memory.key)
+    return match_key(memory.kind, memory.content)
+
+
+def _share(value: float) -> float:
+    """Return a value as one from 0 to 1, rounded: 0.1 and 0.2 make 0.3."""
+    return min(max(round(value, _DIGITS), 0.0), 1.0)
+
+
+def _with(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *new)))
+
+
+def _newest(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
+    return _with(known, new)[-MAX_SOURCES:]
+
+
+_APPLIED: dict[MemoryVerb, Callable[[Memories, Memory, MemoryEvent], None]] = {
+    MemoryVerb.UPDATE: _update,
+    MemoryVerb.FORGET: _forget,
+    MemoryVerb.BOOST: _boost,
+    MemoryVerb.REDUCE: _boost,
+    MemoryVerb.CONFIRM: _confirm,
+    MemoryVerb.ACCESS: _access,
+    MemoryVerb.PROMOTE: _promote,
+    MemoryVerb.MERGE: _merge,
+    MemoryVerb.SUPERSEDE: _supersede,
+    MemoryVerb.COOL: _cool,
+    MemoryVerb.KEEP: _keep,
+    MemoryVerb.ARCHIVE: _archive,
+    MemoryVerb.HEAT: _heat,
+    MemoryVerb.CHILL: _heat,
+}

@@ -1,0 +1,1 @@
+"""Words of texts: how they are cut, compared and ranked."""

@@ -1,0 +1,86 @@
+"""Nights of upkeep as tests make them: of any events, on any day, with vectors and a curator to order."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.graph.triples import Vocabulary
+from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, keep
+from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.text.words import plain, spaced
+from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline_tests.domain.memories.histories import ACME, NOON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.draft import Curator, Similar
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.record import Memory
+
+DAY = Period.parse("daily", "2024-01-15")
+SETTINGS, VOCABULARY, CALENDAR, RULES = UpkeepSettings(), Vocabulary(), Calendar(), RuleCurator()
+
+
+def night(days: float) -> Period:
+    """Return the night of the day so many days after the one of `NOON`."""
+    return CALENDAR.period(DAY.grain, NOON + timedelta(days=days))
+
+
+def end_of(day: Period) -> datetime:
+    """Return when a day ends."""
+    return CALENDAR.bounds(day)[1]
+
+
+def words_alike(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+    """Compare contents by the words that they share: a cosine of sets, which tests can work out by hand."""
+    found = []
+    for one in changed:
+        own = _words(one)
+        for other in others:
+            its = _words(other)
+            cosine = len(own & its) / ((len(own) * len(its)) ** 0.5 or 1)
+            if one.id != other.id and cosine >= least:
+                found.append((one.id, other.id, cosine))
+    return found
+
+
+def nothing_alike(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+    """Find no memories alike."""
+    return []
+
+
+def as_near_as(cosines: Mapping[tuple[str, str], float]) -> Similar:
+    """Return what finds pairs of contents as near as it is told; of others, the same ones only."""
+
+    def similar(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+        return [
+            (one.id, other.id, cosine)
+            for one in changed
+            for other in others
+            for pair in ((one.content, other.content), (other.content, one.content))
+            if (cosine := cosines.get(pair, -1.0)) >= least
+        ]
+
+    return similar
+
+
+def kept(
+    known: Memories | Iterable[MemoryEvent], day: Period = DAY, *, settings: UpkeepSettings = SETTINGS,
+    vocabulary: Vocabulary = VOCABULARY, similar: Similar = words_alike, curator: Curator = RULES, scope: Scope = ACME,
+) -> tuple[Night, Memories]:  # fmt: skip
+    """Make one night of what is remembered, or of what some events make."""
+    memories = known if isinstance(known, Memories) else fold(known)
+    return keep(memories, scope, day, CALENDAR.bounds(day), settings, vocabulary, similar, curator)
+
+
+def did(night: Night) -> list[tuple[str, str, str | None]]:
+    """Return what a night did: verb, memory, other memory."""
+    return [(event.verb.value, event.memory_id, event.other_id) for event in night.events]
+
+
+def _words(memory: Memory) -> frozenset[str]:
+    return frozenset(spaced(plain(memory.content)).split())

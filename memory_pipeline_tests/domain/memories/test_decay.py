@@ -1,0 +1,91 @@
+"""The figures of the requirements, to four digits, and what holds of them for all values."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.memories.decay import (
+    REVIEW,
+    ROTTEN,
+    days_between,
+    faded,
+    faded_at,
+    relevance,
+    relevance_at,
+    rot,
+    rot_at,
+)
+from memory_pipeline_tests.domain.memories.histories import NOON, do, only, remember
+
+SHARES = st.floats(0, 1)
+DAYS = st.floats(0, 10_000)
+
+
+def test_p6_relevance() -> None:
+    assert round(relevance(0.8, 0.9, 0.01, 30), 4) == 0.5334
+    assert relevance(0.5, 1.0, 0.0, 3_650) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("age", "access", "importance", "expected", "is_archived"),
+    [(120, None, 0.1, 0.885, False), (100, None, 0.0, 0.9003, True), (99, None, 0.0, 0.8994, False)],
+)
+def test_p12_context_rot(
+    age: float, access: float | None, importance: float, expected: float, is_archived: bool
+) -> None:
+    found = rot(age, access, importance)
+    assert round(found, 4) == expected
+    assert found >= REVIEW
+    assert (found >= ROTTEN) is is_archived
+
+
+def test_p12_counts_access_up_to_sixty_days() -> None:
+    assert round(rot(0, 0, 1), 4) == 0.0
+    assert round(rot(0, 30, 1), 4) == 0.15
+    assert rot(0, 60, 1) == rot(0, 600, 1) == pytest.approx(0.3)
+    assert round(rot(0, None, 1), 4) == 0.24
+    assert round(rot(30, None, 0.5), 4) == 0.59
+
+
+def test_p13_importance_fades_one_percent_a_day() -> None:
+    assert round(faded(0.5, 30), 4) == 0.3699
+    assert next(day for day in range(300) if faded(0.5, day) < 0.1) == 161
+
+
+@given(SHARES, SHARES, st.floats(0, 100), DAYS, DAYS)
+def test_all_figures_are_shares_and_only_ever_get_worse(
+    importance: float, confidence: float, rate: float, days: float, more: float
+) -> None:
+    for early, late in (
+        (relevance(importance, confidence, rate, days), relevance(importance, confidence, rate, days + more)),
+        (faded(importance, days), faded(importance, days + more)),
+        (1 - rot(days, days, importance), 1 - rot(days + more, days + more, importance)),
+        (1 - rot(days, None, importance), 1 - rot(days + more, None, importance)),
+    ):
+        assert 0 <= late <= early <= 1.0000001
+
+
+def test_what_lies_ahead_counts_as_now() -> None:
+    assert relevance(0.5, 1, 0.1, -3) == faded(0.5, -3) == 0.5
+    assert rot(-3, -3, 0.5) == rot(0, 0, 0.5)
+
+
+def test_days_are_fractional() -> None:
+    assert days_between(NOON, NOON + timedelta(hours=36)) == 1.5
+    assert days_between(NOON, NOON - timedelta(hours=12)) == -0.5
+
+
+def test_of_a_memory_age_counts_from_when_it_was_said_and_fading_from_when_it_was_used() -> None:
+    said = remember("Anna likes tea.", importance=0.8, confidence=0.9, decay_rate=0.01)
+    memory, now = only(said), NOON + timedelta(days=40)
+    assert round(relevance_at(memory, NOON + timedelta(days=30)), 4) == 0.5334
+    assert rot_at(memory, now) == rot(40, None, 0.8)
+    assert faded_at(memory, now) == faded(0.8, 40)
+    used = only(said, do("ACCESS", said, 240))
+    assert rot_at(used, now) == rot(40, 30, 0.8)
+    assert faded_at(used, now) == faded(0.8, 30)
+    assert relevance_at(used, now) == relevance(0.8, 0.9, 0.01, 30)

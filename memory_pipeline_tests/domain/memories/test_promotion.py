@@ -1,0 +1,69 @@
+"""Observations that become facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline_tests.domain.memories.histories import do, remember
+from memory_pipeline_tests.domain.memories.nights import SETTINGS, did, kept, night
+
+SAID = [
+    remember(
+        "The lift is slow.", n, kind="observation", conversation=f"c{n}", editor="conversation", evidence=[f"m{n}"]
+    )
+    for n in range(4)
+]
+OWN = SAID[0].memory_id
+
+
+def test_f1_an_observation_that_two_further_conversations_repeat_becomes_a_fact_and_stays_the_same_memory() -> None:
+    done, _ = kept(SAID[:2])
+    assert not did(done)
+    done, memories = kept(SAID[:3])
+    assert did(done)[0] == ("PROMOTE", OWN, None)
+    assert done.events[0].reason == "it was said in 3 conversations: an observation becomes a fact"
+    fact = memories.newest[OWN]
+    assert (fact.kind, fact.version) == (MemoryKind.FACT, 4)
+    assert fact.updated_at == SAID[2].event_at
+    assert [each.kind for each in memories.history(OWN)] == ["observation"] * 3 + ["fact"]
+
+
+def test_one_conversation_that_repeats_itself_is_one() -> None:
+    often = [remember("The lift is slow.", n, kind="observation", conversation="c") for n in range(9)]
+    assert not did(kept(often)[0])
+
+
+def test_what_was_said_again_is_said_of_the_fact() -> None:
+    _, memories = kept(SAID[:3])
+    known = memories.find(SAID[3].changes)
+    assert known is not None
+    assert (known.id, known.kind) == (OWN, MemoryKind.FACT)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MemoryKind if kind is not MemoryKind.OBSERVATION])
+def test_only_observations_are_promoted(kind: MemoryKind) -> None:
+    said = [remember("The lift is slow.", n, kind=kind, conversation=f"c{n}") for n in range(5)]
+    assert "PROMOTE" not in {event.verb for event in kept(said)[0].events}
+
+
+def test_what_was_forgotten_is_not_promoted_nor_what_an_agent_may_not_have() -> None:
+    assert not did(kept([*SAID, do("FORGET", OWN, 5)])[0])
+    observing = frozenset([MemoryKind.OBSERVATION])
+    assert not did(kept(SAID, settings=replace(SETTINGS, kinds=observing))[0])
+    assert did(kept(SAID, settings=replace(SETTINGS, kinds=observing | {MemoryKind.FACT}))[0])
+
+
+def test_conversations_that_only_a_merge_brings_together_count_in_the_same_night() -> None:
+    said = [
+        remember("The lift is slow.", 0, kind="observation", conversation="c0"),
+        remember("The lift is slow.", 1, kind="observation", conversation="c1"),
+        remember("the slow lift is", 2, kind="observation", conversation="c2"),
+    ]
+    done, memories = kept(said)
+    assert [event.verb.value for event in done.events] == ["MERGE", "PROMOTE", "HEAT"]
+    assert [event.turn for event in done.events] == [2, 6, 10]
+    assert not did(kept(memories)[0])
+    assert not did(kept(memories, night(1))[0])

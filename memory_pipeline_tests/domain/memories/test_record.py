@@ -1,0 +1,135 @@
+"""The record: match keys, titles and hooks, and what its standing means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.memories.record import (
+    MAX_HOOK,
+    MemoryKind,
+    Status,
+    Temperature,
+    hook_of,
+    match_key,
+    preference_key,
+    sentences,
+    shortened,
+    title_of,
+    triple_key,
+)
+from memory_pipeline.errors import InputError
+from memory_pipeline_tests.domain.memories.histories import at, only, remember
+
+FACT, RULE = MemoryKind.FACT, MemoryKind.RULE
+TEA = only(remember("Anna likes tea. She drinks it cold."))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("Anna likes tea.", "anna LIKES tea", True),
+        ("Anna likes the tea", "Anna likes a tea", True),
+        ("Café au lait", "cafe  au\nlait!", True),
+        ("likes tea", "likes coffee", False),
+        ("Anna knows Omar", "Omar knows Anna", False),
+        ("Room 12", "Room 1 2", False),
+        ("+", "-", False),
+        ("", "", True),
+        ("the", "a", False),
+    ],
+)
+def test_what_is_near_identical(one: str, other: str, is_same: bool) -> None:
+    assert (match_key(FACT, one) == match_key(FACT, other)) is is_same
+    assert match_key(FACT, one) != match_key(RULE, one)
+
+
+def test_preferences_are_known_by_user_and_name_and_by_nothing_put_together() -> None:
+    keys = {preference_key(user, key) for user in ("a", "a named b", "b") for key in ("b", "c", "named b")}
+    assert len(keys) == 9
+
+
+@given(st.text(), st.integers(2, 200))
+def test_what_is_shortened_is_one_line_of_that_length(text: str, length: int) -> None:
+    line = shortened(text, length)
+    assert len(line) <= length
+    assert line == " ".join(line.split())
+    if len(" ".join(text.split())) <= length:
+        assert line == " ".join(text.split())
+    else:
+        assert line.endswith("…")
+
+
+def test_titles_and_hooks_of_what_has_none() -> None:
+    assert (TEA.title, TEA.hook) == ("Anna likes tea.", "Anna likes tea. She drinks it cold.")
+    long = "word " * 100
+    assert len(title_of(long)) <= 80
+    assert len(hook_of(long)) <= MAX_HOOK
+    assert hook_of(long).endswith("word…")
+    assert title_of("\n\n Tea \n time") == "Tea"
+    assert len(shortened("x" * 200, 20)) == 20
+
+
+def test_sentences_are_told_by_their_ends_and_by_lines() -> None:
+    assert sentences("One. Two! Three? 3.5 is a number\n\nfour") == [
+        "One.",
+        "Two!",
+        "Three?",
+        "3.5 is a number",
+        "four",
+    ]
+    assert sentences(" \n ") == []
+
+
+def test_kinds_are_read() -> None:
+    assert MemoryKind.parse("tool_output") is MemoryKind.TOOL_OUTPUT
+    assert [kind for kind in MemoryKind if kind.is_standing] == [
+        MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE
+    ]  # fmt: skip
+    wrong: list[Any] = ["FACT", "", None, 5, ["fact"], {}]
+    for text in wrong:
+        with pytest.raises(InputError, match=r"is unknown; accepted: fact, rule, instruction"):
+            MemoryKind.parse(text)
+
+
+def test_what_is_recalled_counts_and_is_not_cold() -> None:
+    assert TEA.is_recalled
+    assert not replace(TEA, temperature=Temperature.COLD).is_recalled
+    assert not replace(TEA, status=Status.ARCHIVED).is_recalled
+    assert replace(TEA, temperature=Temperature.HOT).is_recalled
+
+
+def test_when_it_was_last_used() -> None:
+    assert TEA.last_used_at == at(0)
+    assert replace(TEA, last_accessed_at=at(3)).last_used_at == at(3)
+    assert replace(TEA, last_accessed_at=at(3), updated_at=at(4)).last_used_at == at(4)
+
+
+def test_a_triple_is_compared_without_case() -> None:
+    assert triple_key(TEA) is None
+    homes = [
+        only(remember(f"{name} lives in Porto.", subject=name, predicate="lives in", object="Porto"))
+        for name in ("Anna", "ANNA")
+    ]
+    assert len({triple_key(home) for home in homes}) == 1
+    assert homes[0].version_id == f"{homes[0].id}#1"
+    assert str(homes[0]) == "⁍ Anna lives in Porto."
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Anna writes C++.", "Anna writes C#."),
+        ("It costs 100 $.", "It costs 100 €."),
+        ("Kept at -5 degrees.", "Kept at 5 degrees."),
+        ("An order is > 50.", "An order is < 50."),
+        ("A dose is 1.5 mg.", "A dose is 1 5 mg."),
+        ("Blood type A+.", "Blood type A-."),
+    ],
+)
+def test_f11_signs_tell_texts_apart(one: str, other: str) -> None:
+    assert match_key(MemoryKind.FACT, one) != match_key(MemoryKind.FACT, other)

@@ -1,0 +1,230 @@
+"""What goes cold, what is archived, and what never is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
+from memory_pipeline.errors import ModelError
+from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline_tests.domain.memories.histories import do, only, remember
+from memory_pipeline_tests.domain.memories.nights import DAY, SETTINGS, did, end_of, kept, night
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.periods import Period
+
+SEEN = remember("The lift is slow.", 12, kind="observation", importance=0.9)
+SNAPSHOT = remember("The queue has 40 jobs.", 12, is_point_in_time=True, importance=0.9)
+FACT = remember("The gate is green.", 12)
+#: The nights below come whole days after these.
+assert SEEN.event_at == end_of(DAY)
+#: Without an index nothing is hot.
+BARE = replace(SETTINGS, hot_entries=0)
+
+
+class Model(RuleCurator):
+    """A curator with a model, which finds stale what it is told to."""
+
+    def __init__(self, stale: Mapping[str, str] | None = None) -> None:
+        self.found = stale
+        self.shown: list[list[str]] = []
+
+    def name(self, scope: Scope) -> str:
+        return "a model"
+
+    def confirms(self, scope: Scope) -> bool:
+        return True
+
+    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> dict[str, str]:
+        self.shown.append([memory.id for memory in memories])
+        if self.found is None:
+            raise ModelError("unavailable", "it is down")
+        return dict(self.found)
+
+
+def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None) -> tuple[list[str], Memories]:
+    """Return what the night does, so many days after the end of the first day, and what is left."""
+    done, memories = kept(fold(events), night(days), settings=BARE, curator=curator or RuleCurator())
+    assert not done.troubles
+    return [event.verb.value for event in done.events], memories
+
+
+# --- stale ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "days", "expected"),
+    [
+        (SEEN, 30, []),
+        (SEEN, 31, ["COOL"]),
+        (SNAPSHOT, 3, []),
+        (SNAPSHOT, 4, ["COOL"]),
+        (FACT, 31, []),
+        (remember("Be brief.", 12, kind="instruction"), 400, []),
+        (remember("Be brief.", 12, kind="rule", is_point_in_time=True), 400, []),
+        (remember("Tea.", 12, kind="preference"), 400, []),
+    ],
+)
+def test_f8_what_is_stale_goes_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
+    verbs, memories = after(days, event)
+    assert verbs == expected
+    [memory] = memories.newest.values()
+    assert memory.is_active
+    assert (memory.temperature is Temperature.COLD) is bool(expected)
+
+
+def test_f8_strictly_older() -> None:
+    early = remember("The lift is slow.", 12 - 1 / 3600, kind="observation", importance=0.9)
+    assert after(30, early)[0] == ["COOL"]
+    assert after(30, SEEN)[0] == []
+
+
+def test_a_reason_is_given() -> None:
+    _, memories = after(31, SEEN, SNAPSHOT)
+    assert memories.newest[SEEN.memory_id].status_reason == "observation that nobody confirmed, last heard 31 days ago"
+    assert memories.newest[SNAPSHOT.memory_id].status_reason == "a snapshot of one moment, last heard 31 days ago"
+
+
+def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
+    assert after(31, SEEN, remember("The lift is slow.", 40, kind="observation"))[0] == []
+    assert after(31, SNAPSHOT, do("CONFIRM", SNAPSHOT, 31 * 24))[0] == []
+    assert after(31, SEEN, do("ACCESS", SEEN, 31 * 24))[0] == ["COOL"]
+
+
+def test_what_is_hot_or_cold_or_does_not_count_is_left_alone() -> None:
+    for verb in ("HEAT", "COOL", "FORGET"):
+        done, _ = kept(fold([FACT, do(verb, FACT, 13)]), night(100), settings=SETTINGS, curator=Model())
+        assert "COOL" not in {event.verb for event in done.events}
+
+
+def test_what_went_cold_is_warm_when_it_is_said_again() -> None:
+    _, memories = after(31, SEEN)
+    memories = fold([remember("The lift is slow.", 24 * 33, kind="observation")], memories)
+    assert memories.newest[SEEN.memory_id].temperature is Temperature.WARM
+    assert kept(memories, night(34), settings=BARE)[0].events == ()
+
+
+# --- with a model -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_shown_what_is_old_of_all_kinds_and_says_what_is_stale() -> None:
+    plan = remember("Anna plans a trip.", 12, kind="plan", importance=0.9)
+    young = remember("New.", 12 + 24 * 20, importance=0.9)
+    rule = remember("Be brief.", 12, kind="rule")
+    model = Model({plan.memory_id: "the trip is over", young.memory_id: "made up", "memory:none": "made up"})
+    verbs, memories = after(31, plan, FACT, SNAPSHOT, young, rule, curator=model)
+    assert model.shown == [sorted([plan.memory_id, FACT.memory_id, SNAPSHOT.memory_id])]
+    assert sorted(verbs) == ["COOL", "KEEP", "KEEP"]
+    assert memories.newest[plan.memory_id].status_reason == "the trip is over"
+    assert memories.newest[FACT.memory_id].reviewed_at == end_of(night(31))
+    assert memories.newest[young.memory_id].is_recalled
+
+
+def test_what_it_does_not_find_stale_it_is_not_asked_about_each_night() -> None:
+    model = Model({})
+    memories = fold([FACT])
+    for days in range(29, 95):
+        _, memories = kept(memories, night(days), settings=BARE, curator=model)
+    assert len(model.shown) == 3  # nights 31, 62, 93
+    assert memories.newest[FACT.memory_id].is_recalled
+
+
+def test_a_model_that_fails_fails_the_pass_alone() -> None:
+    weak = remember("Weak.", 12, importance=0.05)
+    tea, more = remember("tea hot.", 24 * 31 + 1), remember("hot tea!", 24 * 31 + 2)
+    done, memories = kept([FACT, weak, tea, more], night(31), curator=Model(None))
+    assert done.troubles == {"staleness": "ModelError: it is down"}
+    assert [event.verb.value for event in done.events if event.verb != "HEAT"] == ["MERGE"]
+    assert memories.newest[weak.memory_id].is_active
+
+
+# --- faded and rotten -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("importance", "days", "expected"),
+    [(0.5, 160, []), (0.5, 161, ["ARCHIVE"]), (0.05, 30, []), (0.05, 31, ["ARCHIVE"])],
+)
+def test_p13_what_has_faded_is_archived(importance: float, days: int, expected: list[str]) -> None:
+    used = remember("The gate is green.", 12, importance=importance)
+    # Being used on the day keeps it from rotting first; it fades from then on.
+    verbs, memories = after(days, used)
+    assert verbs == expected
+    memory = memories.newest[used.memory_id]
+    assert memory.status is (Status.ARCHIVED if expected else Status.ACTIVE)
+    assert memory.content == "The gate is green."
+
+
+def test_p13_it_fades_from_when_it_was_last_used() -> None:
+    assert after(161, FACT, do("ACCESS", FACT, 24 * 20))[0] == []
+    assert after(181, FACT, do("ACCESS", FACT, 12 + 24 * 20))[0] == ["ARCHIVE"]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(99, []), (100, ["ARCHIVE"])])
+def test_p12_what_is_rotten_is_archived(days: int, expected: list[str]) -> None:
+    worthless = remember("Who knows.", 12, importance=0)
+    settings = replace(BARE, archive_below=0)  # only rot decides
+    done, memories = kept([worthless], night(days), settings=settings)
+    assert [event.verb.value for event in done.events] == expected
+    if expected:
+        assert memories.newest[worthless.memory_id].status_reason == "its context rot is 0.9003, 0.9 or more"
+    else:
+        assert {own: round(rot, 4) for own, rot in done.review.items()} == {worthless.memory_id: 0.8994}
+
+
+def test_p12_review() -> None:
+    weak = remember("Weak.", 12, importance=0.1)
+    done, _ = kept([weak, FACT], night(120), settings=replace(BARE, archive_below=0))
+    assert {own: round(rot, 4) for own, rot in done.review.items()} == {
+        weak.memory_id: 0.885, FACT.memory_id: 0.765
+    }  # fmt: skip
+    assert not kept([FACT, do("FORGET", FACT, 13)], night(120))[0].review
+    assert not kept([remember("Be brief.", 12, kind="rule", importance=0.1)], night(300))[0].review
+
+
+def test_the_figures_stand_in_the_reason() -> None:
+    _, memories = after(161, FACT)
+    assert memories.newest[FACT.memory_id].status_reason == (
+        "its importance of 0.5 has faded to 0.0991, less than 0.1; it was last heard 161 days ago"
+    )
+
+
+def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> None:
+    _, memories = after(31, SEEN)
+    done, memories = kept(memories, night(300), settings=BARE)
+    assert [event.verb.value for event in done.events] == ["ARCHIVE"]
+    hot = only(FACT, do("HEAT", FACT, 13))
+    assert hot.temperature is Temperature.HOT
+    assert did(kept(fold([FACT, do("HEAT", FACT, 13)]), night(400))[0]) == []
+    for kind in MemoryKind:
+        if kind.is_standing:
+            assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
+
+
+def test_what_is_archived_is_found_again_when_it_is_said_again() -> None:
+    _, memories = after(161, FACT)
+    later = fold([remember("The gate is green.", 12 + 24 * 170)], memories)
+    assert later.newest[FACT.memory_id].is_recalled
+    assert later.newest[FACT.memory_id].version == 2
+
+
+def test_what_is_archived_is_not_shown_to_a_model() -> None:
+    model = Model({})
+    assert after(300, FACT, curator=model)[0] == ["ARCHIVE"]
+    assert model.shown == []
+
+
+def test_a_snapshot_is_stale_by_its_own_days() -> None:
+    settings = replace(BARE, snapshot_stale_after_days=timedelta(hours=6) / timedelta(days=1))
+    early = remember("The queue has 41 jobs.", 5, is_point_in_time=True)
+    late = remember("The queue has 42 jobs.", 7, is_point_in_time=True)
+    assert did(kept([early, late], settings=settings)[0]) == [("COOL", early.memory_id, None)]

@@ -1,0 +1,345 @@
+"""Words as they are compared, and what a question asks for."""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.text.ranking import WEIGHTS, Question, date_terms, kin, terms, weights_for
+from memory_pipeline.domain.text.words import STOP_WORDS
+
+names = st.text(alphabet="abnö.*+?()[]\\^$|'’ 日", min_size=1, max_size=8)
+words = st.text(alphabet="abcdef", min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Cities", "city"),
+        ("CAFÉ", "cafe"),
+        ("Curaçao", "curacao"),
+        ("cafe\u0301", "café"),
+        ("moved", "moving"),
+        ("Straße", "STRASSE"),
+        ("ﬁsh", "fish"),
+        ("２０２４", "2024"),
+        ("Anna's", "Anna"),
+        ("Anna’s", "ANNA"),
+        ("İstanbul", "istanbul"),
+        ("Zoe\u0308", "Zoë"),
+        ("Ａｎｎａ", "anna"),
+        ("Ελένη", "ΕΛΕΝΗ"),
+        ("Йод", "йод"),
+    ],
+)
+def test_words_are_compared_without_case_accents_and_endings(one: str, other: str) -> None:
+    assert terms(one) == terms(other) != []
+
+
+@pytest.mark.parametrize(("one", "other"), [("𝐀nna", "anna"), ("№", "no"), ("℃", "°c")])
+def test_letters_that_only_look_special_are_compared_without_case(one: str, other: str) -> None:
+    assert terms(one) == terms(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did you do there, and why?!",
+        "",
+        "  \n",
+        "I'll, don't, she's",
+        "...",
+        "'",
+        "_ __",
+        "’’",
+    ],
+)
+def test_stop_words_and_signs_are_no_terms(text: str) -> None:
+    assert terms(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "pictures"),
+    [("🚲", ["🚲"]), ("my🚲!🚲", ["🚲", "🚲"]), ("❤️ ❤", ["❤", "❤"]), ("👍🏽 👍", ["👍", "👍"]), ("👩‍👧", ["👩", "👧"])],
+)
+def test_a_picture_is_a_term(text: str, pictures: list[str]) -> None:
+    assert terms(text) == pictures
+
+
+def test_terms_stand_in_order_each_as_often_as_it_is_said() -> None:
+    assert terms("Porto, then Oslo, then Porto again: 3 days!") == ["porto", "oslo", "porto", "3", "day"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("日本語", ["日本", "本語"]),
+        ("日本", ["日本"]),
+        ("猫", ["猫"]),
+        ("私は東京に住む", ["私は", "は東", "東京", "京に", "に住", "住む"]),
+        ("日本語X線", ["日本", "本語", "x", "線"]),
+        ("iPhone15を買う", ["iphone15", "を買", "買う"]),
+        ("猫 cats 犬", ["猫", "cat", "犬"]),
+    ],
+)
+def test_scripts_without_blanks_are_cut_into_pairs(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+def test_scripts_with_blanks_keep_their_words() -> None:
+    assert len(terms("Я живу в Порту")) == 4
+    assert len(terms("한국어 공부")) == 2
+    assert terms("한국어") == terms(unicodedata.normalize("NFD", "한국어"))
+
+
+@given(st.text(max_size=40))
+def test_any_text_has_terms_and_none_of_them_is_empty(text: str) -> None:
+    assert all(terms(text))
+
+
+@given(st.lists(st.sampled_from(sorted(word for word in STOP_WORDS if "'" not in word)), max_size=9))
+def test_stop_words_are_no_terms_in_any_order(listed: list[str]) -> None:
+    assert terms(" ".join(listed)) == terms("; ".join(listed).upper()) == []
+
+
+@given(st.text(alphabet=string.ascii_letters + " .,'éüñß", max_size=40))
+def test_neither_case_nor_the_way_accents_are_written_matters(text: str) -> None:
+    assert terms(text) == terms(text.upper()) == terms(unicodedata.normalize("NFD", text))
+
+
+@given(one=st.text(max_size=20), other=st.text(max_size=20))
+def test_lines_have_their_terms_apart_from_others(one: str, other: str) -> None:
+    assert terms(f"{one}\n{other}") == terms(one) + terms(other)
+
+
+@pytest.mark.parametrize(
+    ("query", "day"),
+    [("July 2024", 4), ("7 july", 7), ("in 2024", 9), ("on 31 July, 2024", 31), ("JULY", 1)],
+)
+def test_a_day_is_found_by_its_month_year_and_number(query: str, day: int) -> None:
+    assert set(terms(query)) <= set(date_terms(datetime(2024, 7, day, 23, 59, tzinfo=UTC)))
+
+
+def test_each_month_has_a_name_of_its_own() -> None:
+    assert len({date_terms(datetime(2024, month, 1, tzinfo=UTC))[0] for month in range(1, 13)}) == 12
+
+
+def test_words_that_are_spelt_much_alike_are_kin() -> None:
+    vocabulary = sorted(["adopt", "adoption", "adoptive", "adorn", "adopts", "pottery", "potter", "potte", "zebra"])
+    assert kin("adopt", vocabulary) == ["adoption", "adoptive", "adopts"]
+    assert kin("adoption", vocabulary) == ["adopt", "adopts"]
+    assert kin("pottery", vocabulary) == ["potte", "potter"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("inter", "international"),  # less than three fifths of the longer
+        ("universe", "university" * 2),
+        ("contract", "contrary"),  # less than four fifths of the shorter
+        ("four", "fours"),  # too short
+        ("porto", "porto"),
+    ],
+)
+def test_other_words_are_not(one: str, other: str) -> None:
+    assert kin(one, [other]) == kin(other, [one]) == []
+
+
+@given(term=words, others=st.lists(words, max_size=30))
+def test_kin_are_found_wherever_they_stand_and_it_goes_both_ways(term: str, others: list[str]) -> None:
+    vocabulary = sorted({*others, term})
+    found = kin(term, vocabulary)
+    assert found == [word for word in vocabulary if kin(term, [word])]
+    assert all(term in kin(word, vocabulary) for word in found)
+    assert term not in found
+
+
+def test_nobody_has_kin_in_an_empty_vocabulary() -> None:
+    assert kin("adoption", []) == []
+
+
+def test_a_question_has_each_word_once_in_order() -> None:
+    assert Question.of("tea, milk, tea and sugar", []).terms == ("tea", "milk", "sugar")
+
+
+@pytest.mark.parametrize(
+    ("query", "about"),
+    [
+        ("What does Anna drink?", ("Anna Lee",)),
+        ("What does lee drink?", ("Anna Lee", "Bruce Lee")),
+        ("What does ANNA LEE drink?", ("Anna Lee", "Bruce Lee")),  # whoever shares a name is named too
+        ("Did Zoë meet Anna?", ("Zoë", "Anna Lee")),
+        ("Did Anna meet Zoe?", ("Anna Lee", "Zoë")),
+        ("Is this Zoe\u0308’s?", ("Zoë",)),
+        ("What is Anna's tea?", ("Anna Lee",)),
+        ("Who is Annabel?", ()),
+        ("田中さん", ()),
+        ("", ()),
+        ("?", ()),
+    ],
+)
+def test_speakers_are_named_by_a_part_of_their_name_in_the_order_of_naming(query: str, about: tuple[str, ...]) -> None:
+    assert Question.of(query, ["Zoë", "Bruce Lee", "Anna Lee", "Ben"]).about == about
+
+
+def test_speakers_named_by_the_same_word_are_in_the_order_of_their_names() -> None:
+    assert Question.of("Lee", ["B Lee", "C Lee", "A Lee"]).about == ("A Lee", "B Lee", "C Lee")
+
+
+def test_a_speaker_written_without_blanks_is_named_by_pairs() -> None:
+    assert Question.of("田中さんはどこ", ["田中", "鈴木"]).about == ("田中",)
+
+
+@pytest.mark.parametrize("query", ["What is O'Brien's dog called?", "What is O’Brien’s dog called?"])
+def test_a_name_with_an_apostrophe_is_named_in_the_possessive(query: str) -> None:
+    assert Question.of(query, ["O'Brien", "Ann"]).about == ("O'Brien",)
+
+
+def test_a_name_with_an_apostrophe_is_named() -> None:
+    assert Question.of("What does O’Brien drink?", ["O'Brien", "Ann"]).about == ("O'Brien",)
+
+
+@pytest.mark.parametrize("name", ["Will", "May"])
+def test_a_speaker_whose_name_is_a_common_word_is_named(name: str) -> None:
+    assert Question.of(f"What did {name} drink?", [name, "Ann"]).about == (name,)
+
+
+@pytest.mark.parametrize(
+    ("query", "bare"),
+    [
+        ("What is Anna's  dog called?", "What is dog called?"),
+        ("What is Anna’s dog called?", "What is dog called?"),
+        ("Did Anna Lee meet Ben?", "Did meet ?"),
+        ("Did ANNA adopt a dog?", "Did adopt a dog?"),
+        ("Annabel's dog", "Annabel's dog"),
+        ("a dog", "a dog"),
+        ("", ""),
+    ],
+)
+def test_names_are_cut_from_what_is_embedded(query: str, bare: str) -> None:
+    found = Question.of(query, ["Anna Lee", "Ben"]).bare
+    assert found == (bare if terms(bare) else query)
+
+
+def test_only_names_are_cut() -> None:
+    assert Question.of("Which film does Anna like?", ["Anna", "Ben"]).bare == "Which film does like?"
+
+
+@pytest.mark.parametrize("query", ["Anna", "Anna Lee?", "Who is Anna?", "Anna and Ben", "anna's"])
+def test_a_question_of_names_alone_keeps_its_text(query: str) -> None:
+    assert Question.of(query, ["Anna Lee", "Ben"]).bare == query
+
+
+def test_a_name_whose_accent_is_a_character_of_its_own_is_cut_too() -> None:
+    assert Question.of("Where does Ze\u0301lia live?", ["Zélia", "Ann"]).bare == "Where does live?"
+
+
+@given(query=st.text(max_size=30) | names, speakers=st.lists(names | st.text(max_size=6), max_size=4))
+def test_any_text_can_be_a_question_and_any_text_a_name(query: str, speakers: list[str]) -> None:
+    asked = Question.of(query, speakers)
+    assert set(asked.about) <= set(speakers)
+    assert len(set(asked.about)) == len(asked.about)
+    assert asked.terms == tuple(dict.fromkeys(terms(query)))
+    assert bool(terms(asked.bare)) == bool(terms(query))
+    for speaker in filter(terms, set(speakers)):
+        assert (speaker in asked.about) == bool(set(terms(speaker)) & set(asked.terms))
+
+
+@given(name=names)
+def test_characters_of_regular_expressions_in_names_mean_nothing(name: str) -> None:
+    asked = Question.of(f"tea {name} milk", [name, "(.*)+$", "[", "\\"])
+    assert asked.bare.startswith("tea")
+    assert asked.bare.endswith("milk")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "What did you recommend?",
+        "How did you suggest that I start?",
+        "What was your advice?",
+        "Summarize our talks",
+        "你推荐了什么？",
+        "Was hast du mir empfohlen?",
+    ],
+)
+def test_a_question_about_the_assistants_words_is_told(query: str) -> None:
+    assert Question.of(query, []).asks_the_assistant
+
+
+@pytest.mark.parametrize("query", ["What would you suggest?", "Can you recommend a book?", "What did Anna say?", ""])
+def test_a_request_for_advice_is_none_about_the_past(query: str) -> None:
+    asked = Question.of(query, [])
+    assert not asked.asks_the_assistant
+    assert asked.seeks_advice == ("you" in query)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Muhhamed", "Muhammad Ali"), ("Mohammed", "Muhammad Ali"), ("Faheem", "Fahim Khan"), ("Mel", "Melanie"),
+        ("Melani", "Melanie"), ("Jon", "John"),
+    ],
+)  # fmt: skip
+def test_a_speaker_is_known_by_another_spelling_and_a_short_form(name: str, meant: str) -> None:
+    asked = Question.of(f"Where does {name} live?", ["Muhammad Ali", "Fahim Khan", "Melanie", "John"], is_known=never)
+    assert asked.about == (meant,)
+    assert asked.bare == "Where does live?"
+
+
+@pytest.mark.parametrize("name", ["Peter", "Joan", "melanie's", "Mia", "Can"])
+def test_another_name_is_nobodys(name: str) -> None:
+    assert Question.of(f"{name} lives where?", ["Muhammad", "Candice B", "Candy", "John"], is_known=never).about == ()
+
+
+def test_a_name_that_memory_holds_is_not_taken_for_another() -> None:
+    assert Question.of("Where does Hannah live?", ["Hanna"], is_known=lambda word: word == "hannah").about == ()
+    assert Question.of("Where does Hannah live?", ["Hanna"], is_known=never).about == ("Hanna",)
+
+
+def never(word: str) -> bool:
+    del word
+    return False
+
+
+@pytest.mark.parametrize("query", ["How many?", "how much tea", "HOW OLD is she", "How often?", "Well, how far is it?"])
+def test_a_question_for_a_number_is_told(query: str) -> None:
+    assert Question.of(query, []).asks_how_many
+
+
+@pytest.mark.parametrize("query", ["How are you?", "many", "show many", "how manyfold", "how", ""])
+def test_another_question_does_not_ask_for_a_number(query: str) -> None:
+    assert not Question.of(query, []).asks_how_many
+
+
+def test_alternatives_are_related_words_and_kin_without_those_that_were_asked_for() -> None:
+    vocabulary = sorted(["adopt", "adoption", "movi"])
+    assert Question.of("film", []).alternatives("film", vocabulary)[:1] != []
+    assert "movi" in Question.of("film", []).alternatives("film", vocabulary)
+    assert "movi" not in Question.of("film or movie", []).alternatives("film", vocabulary)
+    assert Question.of("zadopt adopt", []).alternatives("adopt", vocabulary).count("adoption") == 1
+    assert "adopt" not in Question.of("adopt", []).alternatives("adopt", vocabulary)
+
+
+def test_alternatives_are_sorted_and_each_is_there_once() -> None:
+    found = Question.of("buy a home", []).alternatives("buy", sorted(["buyer", "buyers", "bought"]))
+    assert found == sorted(set(found))
+    assert "bought" in found
+
+
+def test_vectors_that_see_spelling_alone_count_less() -> None:
+    hashed, other = weights_for("hashed-ngrams-1"), weights_for("some/model")
+    assert 0 < hashed.vector < other.vector
+    assert other == WEIGHTS
+    changed = {name for name in WEIGHTS.__slots__ if getattr(hashed, name) != getattr(other, name)}
+    assert "vector" in changed <= {"vector", "nearby"}
+
+
+def test_what_is_less_welcome_takes_away_and_all_else_adds() -> None:
+    taken = {name for name in WEIGHTS.__slots__ if getattr(WEIGHTS, name) < 0}
+    assert taken == {"replies", "repeats"}

@@ -1,0 +1,110 @@
+"""Words that stand for others: how lines are read, and that the shipped ones are sound."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.text.ranking import parse, related, terms
+
+words = st.text(alphabet="abcdefgh", min_size=1, max_size=6)
+SHIPPED = files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8")
+
+
+def entries() -> list[list[str]]:
+    """Return the words and signs of each line of the shipped file."""
+    split = [line.partition("#")[0].split() for line in SHIPPED.splitlines()]
+    return [entry for entry in split if entry]
+
+
+def test_words_with_an_equals_sign_stand_for_each_other() -> None:
+    found = parse("tea = brew = cuppa")
+    assert found == {"tea": {"brew", "cuppa"}, "brew": {"tea", "cuppa"}, "cuppa": {"tea", "brew"}}
+
+
+def test_who_asks_for_the_general_word_may_mean_a_specific_one_and_not_the_other_way_round() -> None:
+    assert parse("pet > dog cat") == {"pet": {"dog", "cat"}}
+
+
+def test_words_are_known_by_their_stems() -> None:
+    assert parse("movies = filmed") == {"movi": {"film"}, "film": {"movi"}}
+    assert parse("pets > dogs walking") == {"pet": {"dog", "walk"}}
+
+
+def test_lines_add_up() -> None:
+    found = parse("tea = brew\ntea > oolong\n\nbrew = ale")
+    assert found == {"tea": {"brew", "oolong"}, "brew": {"tea", "ale"}, "ale": {"brew"}}
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# tea = brew", "   # x", "#"])
+def test_comments_and_blank_lines_say_nothing(text: str) -> None:
+    assert parse(text) == {}
+
+
+def test_a_comment_ends_a_line() -> None:
+    assert parse("tea = brew # = ale > x\n") == {"tea": {"brew"}, "brew": {"tea"}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tea", "tea brew", "tea =", "= tea", "tea = brew =", "tea = brew ale", "tea = = brew", "tea >", "> tea", ">",
+        "=", "tea > brew > ale", "tea > brew = ale", "tea = brew > ale", "tea brew = ale", "tea=brew", "tea>brew",
+        "tea == brew", "tea : brew", "tea, = brew ,", "tea > =", "tea > >", "tea = # brew",
+    ],
+)  # fmt: skip
+def test_a_malformed_line_is_refused_with_its_number(line: str) -> None:
+    with pytest.raises(ValueError, match=r"^line 3: .* is neither 'word = word' nor 'word > word word'$"):
+        parse(f"# comment\n\n{line}\nfilm = movie")
+
+
+@pytest.mark.parametrize("line", ["tea = >", "> = tea", "> > tea", "= > tea"])
+def test_a_sign_is_no_word(line: str) -> None:
+    with pytest.raises(ValueError, match="line 1"):
+        parse(line)
+
+
+@given(st.lists(words, min_size=2, max_size=5))
+def test_equals_goes_both_ways(listed: list[str]) -> None:
+    found = parse(" = ".join(listed))
+    assert all(term in found[other] for term, others in found.items() for other in others)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["=", ">"]), st.lists(words, min_size=2, max_size=5)), max_size=6))
+def test_no_word_is_related_to_itself(lines: list[tuple[str, list[str]]]) -> None:
+    text = "\n".join(
+        " = ".join(listed) if sign == "=" else f"{listed[0]} > {' '.join(listed[1:])}" for sign, listed in lines
+    )
+    assert all(term not in others for term, others in parse(text).items())
+
+
+def test_the_shipped_lines_are_read() -> None:
+    found = parse(SHIPPED)
+    assert len(found) > 1_000
+    assert all(others and term not in others for term, others in found.items())
+    assert {term: related(term) for term in found} == found
+
+
+def test_the_shipped_words_are_such_as_texts_are_cut_into() -> None:
+    wrong = [
+        word
+        for entry in entries()
+        for word in entry
+        if word not in "=>" and (word != word.lower() or len(terms(word)) != 1)
+    ]
+    assert wrong == []
+
+
+def test_shipped_words_stand_for_each_other_or_for_more_special_ones() -> None:
+    assert "movi" in related("film")
+    assert "film" in related("movi")
+    assert "dog" in related("pet")
+    assert "pet" not in related("dog")
+    assert "bought" in related("buy")
+
+
+def test_an_unknown_word_is_related_to_nothing() -> None:
+    assert related("qwertz") == related("") == frozenset()
