@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.checks.check import Look
-    from memory_pipeline.configuration.endpoints import Budget
+    from memory_pipeline.configuration.model_settings import Budget
     from memory_pipeline.domain.model_calls import Usage
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.journal import JournalFile

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from memory_pipeline.configuration.endpoints import (
+from memory_pipeline.configuration.example import EXAMPLE
+from memory_pipeline.configuration.model_settings import (
     DETERMINISTIC,
     EXTRACTION_PLACEHOLDERS,
     SUMMARY_PLACEHOLDERS,
@@ -19,8 +20,7 @@ from memory_pipeline.configuration.endpoints import (
     Summarization,
     TextModel,
 )
-from memory_pipeline.configuration.example import EXAMPLE
-from memory_pipeline.configuration.memories import MemoriesSettings
+from memory_pipeline.configuration.sections import MemoriesSettings
 from memory_pipeline.configuration.workspaces import Configuration
 
 __all__ = [

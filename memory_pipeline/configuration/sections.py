@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator
 
-from memory_pipeline.configuration import checks
-from memory_pipeline.configuration.checks import described
-from memory_pipeline.configuration.endpoints import (
+from memory_pipeline.configuration import validators
+from memory_pipeline.configuration.model_settings import (
     Budget,
     Embedding,
     Extraction,
@@ -17,15 +17,146 @@ from memory_pipeline.configuration.endpoints import (
     Summarization,
     TextModel,
 )
-from memory_pipeline.configuration.memories import MemoriesSettings
-from memory_pipeline.configuration.retention import RetentionSection
+from memory_pipeline.configuration.validators import described
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.retention import (
+    DURATION_OR_FOREVER_FORM,
+    FOREVER,
+    PLANS,
+    WORKING_CLASSES,
+    Kept,
+    Retention,
+    contradictions,
+    parse_duration,
+)
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pydantic import ValidationInfo
+
+
+# What is set for durable memories: which an agent may keep, and what puts them in order and finds them.
+
+
+_ALL = frozenset(MemoryKind)
+_KINDS_FORM = f"a list of kinds, or null for all of them: {', '.join(MemoryKind)}"
+
+
+class MemoriesSettings(Record):
+    """How an agent's durable memories are kept.
+
+    Attributes:
+        kinds: those that the agent may keep.
+        point_in_time: whether all that it is told says how things stand at one moment.
+        hot_entries, hot_tokens: what the hot index may hold, and how long it may be.
+        upkeep: what merges memories and says which are stale: rules, or the model of `completion`.
+        selection: what chooses among the headers of memories: rules, or the model of `injection`.
+        imagining: what thinks of queries that nobody asked: rules, or that model.
+    """
+
+    kinds: Annotated[frozenset[MemoryKind], Field(description=_KINDS_FORM)] = _ALL
+    point_in_time: bool = False
+    hot_entries: Annotated[int, Field(ge=0, le=500)] = 20
+    hot_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 3_000
+    upkeep: Literal["rules", "model"] = "rules"
+    selection: Literal["rules", "model"] = "rules"
+    imagining: Literal["rules", "model"] = "rules"
+
+    @field_validator("kinds", mode="before")
+    @classmethod
+    def _read_kinds(cls, value: object) -> object:
+        if value is None or isinstance(value, frozenset):
+            return _ALL if value is None else value
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            seen = "an empty list" if isinstance(value, Sequence) and not value else described(value)
+            raise ValueError(f"{seen} is not accepted; expected {_KINDS_FORM}")
+        for kind in value:
+            if not isinstance(kind, str) or kind not in _ALL:
+                raise ValueError(f"{described(kind)} is not accepted; expected {_KINDS_FORM}")
+        return frozenset(map(MemoryKind, value))
+
+    @field_serializer("kinds")
+    def _write_kinds(self, kinds: frozenset[MemoryKind]) -> list[str]:
+        return [kind.value for kind in MemoryKind if kind in kinds]
+
+    @property
+    def for_reading(self) -> tuple[str, ...]:
+        """The keys that ask for the model of `injection`."""
+        return tuple(name for name in ("selection", "imagining") if getattr(self, name) == "model")
+
+    @property
+    def upkeep_settings(self) -> UpkeepSettings:
+        """What the nightly upkeep goes by."""
+        return UpkeepSettings(hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds)
+
+
+# The section ``retention``: a plan, and for how long a class of memory is kept where the plan does not fit.
+
+
+#: The key that stands for all classes of working memory.
+_WORKING = "working"
+
+
+def _check_duration(value: object) -> object:
+    try:
+        parse_duration(value)
+    except InputError:
+        # The domain's message would show a long text, which may be a key of a model in the wrong place.
+        raise ValueError(f"{described(value)} is not accepted; expected {DURATION_OR_FOREVER_FORM}") from None
+    return value
+
+
+_Duration = Annotated[str, BeforeValidator(_check_duration), Field(description=DURATION_OR_FOREVER_FORM)]
+
+
+class RetentionSection(Record):
+    """For how long memory is kept; only keys that were given count.
+
+    Attributes:
+        plan: where to start from; what was inherited is then dropped.
+        working: sets `conversations`, `facts` and `preferences` where they say nothing themselves.
+    """
+
+    plan: Literal["free", "starter", "pro", "standard", "forever"] = "forever"
+    working: _Duration = FOREVER
+    conversations: _Duration = FOREVER
+    facts: _Duration = FOREVER
+    preferences: _Duration = FOREVER
+    daily: _Duration = FOREVER
+    weekly: _Duration = FOREVER
+    monthly: _Duration = FOREVER
+    quarterly: _Duration = FOREVER
+    yearly: _Duration = FOREVER
+    graph: _Duration = FOREVER
+
+
+def resolve_retention(
+    inherited: Retention, keys: Mapping[str, object]
+) -> tuple[Retention | None, list[tuple[str, str]]]:
+    """Return what a section makes of what it inherits.
+
+    Args:
+        inherited: what holds where the section says nothing.
+        keys: what it says.
+
+    Returns:
+        What holds now, or None if something does not fit; and of all that does not fit the key and the reason.
+    """
+    plan = keys.get("plan")
+    durations = (inherited if plan is None else PLANS[str(plan)]).durations
+    said_by = {kept: kept.value for kept in Kept if kept.value in keys}
+    if _WORKING in keys:
+        said_by = {**dict.fromkeys(WORKING_CLASSES, _WORKING), **said_by}
+    durations.update((kept, parse_duration(keys[key])) for kept, key in said_by.items())
+    found = contradictions(durations)
+    if found:
+        # A plan, or what is inherited, contradicts itself nowhere: one of the two was said here.
+        return None, [(said_by.get(each.coarser) or said_by[each.finer], each.text) for each in found]
+    return Retention(**{kept.value: duration for kept, duration in durations.items()}), []
 
 
 def _workspace_id(value: str) -> str:
@@ -55,7 +186,7 @@ class Summaries(Record):
     yearly: Summarization = Summarization()
 
 
-_Predicates = Annotated[list[str], Field(description=checks.PREDICATES_FORM)]
+_Predicates = Annotated[list[str], Field(description=validators.PREDICATES_FORM)]
 
 
 class Graph(Record):
@@ -76,7 +207,7 @@ class Graph(Record):
     @field_validator("single_valued", "multi_valued")
     @classmethod
     def _check_predicates(cls, predicates: list[str], info: ValidationInfo) -> list[str]:
-        names = checks.check_predicates(predicates)
+        names = validators.check_predicates(predicates)
         for name in info.data.get("single_valued", []):
             if name in names:
                 raise ValueError(
@@ -106,12 +237,12 @@ class EmbeddingKey(Record):
 
     elsewhere: ClassVar[str] = "all else about the embedder is set once for the lake, in defaults.embedding"
 
-    api_key: Annotated[str | None, Field(description=checks.API_KEY_FORM)] = None
+    api_key: Annotated[str | None, Field(description=validators.API_KEY_FORM)] = None
 
     @field_validator("api_key")
     @classmethod
     def _check_api_key(cls, reference: str | None) -> str | None:
-        return reference if reference is None else checks.check_api_key(reference)
+        return reference if reference is None else validators.check_api_key(reference)
 
 
 class WorkspaceSection(Level):

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from memory_pipeline.configuration.documents import read_document
-from memory_pipeline.configuration.endpoints import TextModel
-from memory_pipeline.configuration.faults import Fault, faults_of, line_of, refusal
+from memory_pipeline.configuration.model_settings import TextModel
 from memory_pipeline.configuration.resolution import Resolution
 from memory_pipeline.configuration.sections import Document
+from memory_pipeline.configuration.strict_yaml import Fault, faults_of, line_of, read_document, refusal
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.configuration.endpoints import Budget, Embedding, Extraction, Injection, Summarization
-    from memory_pipeline.configuration.memories import MemoriesSettings
+    from memory_pipeline.configuration.model_settings import Budget, Embedding, Extraction, Injection, Summarization
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
+    from memory_pipeline.configuration.sections import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.retention import Retention

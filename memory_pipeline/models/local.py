@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.configuration.endpoints import Embedding
+    from memory_pipeline.configuration.model_settings import Embedding
     from memory_pipeline.domain.model_calls import Use
 
 _log = logging.getLogger(__name__)

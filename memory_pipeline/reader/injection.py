@@ -30,7 +30,7 @@ from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, So
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memory_pipeline.configuration.endpoints import Injection
+    from memory_pipeline.configuration.model_settings import Injection
     from memory_pipeline.domain.ports import Reranker
     from memory_pipeline.graph import Facts, GraphFact
     from memory_pipeline.models.selection import ReadingModels

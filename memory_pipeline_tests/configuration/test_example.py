@@ -18,8 +18,14 @@ from memory_pipeline.configuration import (
     Price,
     Summarization,
 )
-from memory_pipeline.configuration.retention import RetentionSection
-from memory_pipeline.configuration.sections import DefaultsSection, Document, Graph, Summaries, WorkspaceSection
+from memory_pipeline.configuration.sections import (
+    DefaultsSection,
+    Document,
+    Graph,
+    RetentionSection,
+    Summaries,
+    WorkspaceSection,
+)
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.retention import PLANS, Duration
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration.inheritance import ABOUT_A_MODEL, Inherited
+from memory_pipeline.configuration.resolution import ABOUT_A_MODEL, Inherited
 from memory_pipeline.configuration.sections import Level
 from memory_pipeline.domain.graph.operations import snake_case
 from memory_pipeline.domain.graph.triples import Vocabulary

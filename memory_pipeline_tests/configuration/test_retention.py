@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.configuration.retention import RetentionSection
+from memory_pipeline.configuration.sections import RetentionSection
 from memory_pipeline.domain.retention import PLANS, Kept
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline_tests.effort import examples

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration.memories import MemoriesSettings
+from memory_pipeline.configuration.sections import MemoriesSettings
 from memory_pipeline.domain.conversations import Message, Scope
 from memory_pipeline.domain.fact_events import events_of, triple_in_words
 from memory_pipeline.domain.facts import Fact, FactKind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from memory_pipeline.configuration.endpoints import Embedding
+from memory_pipeline.configuration.model_settings import Embedding
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.models.local import LocalEmbedder
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.configuration.endpoints import Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import Embedding, Endpoint
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.periods import Period

@@ -11,7 +11,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memory_pipeline.configuration.endpoints import Completion
+    from memory_pipeline.configuration.model_settings import Completion
 
 #: Tokens are estimated, and some scripts have more of them than the estimate.
 _SAFETY = 0.8

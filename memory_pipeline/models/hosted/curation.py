@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.configuration.endpoints import Completion, TextModel
+from memory_pipeline.configuration.model_settings import Completion, TextModel
 from memory_pipeline.domain.memories.deduplication import figures
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens

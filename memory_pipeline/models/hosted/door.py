@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from memory_pipeline.configuration.endpoints import DETERMINISTIC, LOCAL, Price
+from memory_pipeline.configuration.model_settings import DETERMINISTIC, LOCAL, Price
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.models.hosted.failures import CallError, failure_of
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import Completion, Embedding, Endpoint
 
 _Result = TypeVar("_Result")
 

@@ -33,7 +33,7 @@ from memory_pipeline.models.hosted.questions import Question, identity_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.configuration.endpoints import Extraction as Settings
+    from memory_pipeline.configuration.model_settings import Extraction as Settings
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.models.hosted.answers import FoundFact, FoundOperation

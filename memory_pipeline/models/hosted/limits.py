@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import Budget, Configuration
-    from memory_pipeline.configuration.endpoints import Endpoint
+    from memory_pipeline.configuration.model_settings import Endpoint
     from memory_pipeline.domain.model_calls import CallStore, Kind, Usage
 
 #: So many questions in a row that failed for good: the server is taken for down …

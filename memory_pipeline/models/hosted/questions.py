@@ -11,7 +11,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from memory_pipeline.configuration.endpoints import Completion, Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import Completion, Embedding, Endpoint
     from memory_pipeline.domain.model_calls import Purpose, Use
 
 _Value = TypeVar("_Value")

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memory_pipeline.configuration.endpoints import Completion, TextModel
+from memory_pipeline.configuration.model_settings import Completion, TextModel
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import ModelError

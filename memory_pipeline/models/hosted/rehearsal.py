@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.configuration.endpoints import Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import Embedding, Endpoint
     from memory_pipeline.domain.periods import Grain
     from memory_pipeline.models.hosted.questions import Question
 

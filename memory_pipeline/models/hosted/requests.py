@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from memory_pipeline.configuration.endpoints import Endpoint
+    from memory_pipeline.configuration.model_settings import Endpoint
     from memory_pipeline.domain.model_calls import CallStore, Purpose
 
 _Value = TypeVar("_Value")

@@ -25,7 +25,7 @@ from memory_pipeline.models.hosted.questions import InvalidAnswerError, Question
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memory_pipeline.configuration.endpoints import Summarization as Settings
+    from memory_pipeline.configuration.model_settings import Summarization as Settings
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.summaries import Assignment, Material

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration.endpoints import Extraction
+from memory_pipeline.configuration.model_settings import Extraction
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_pipeline.configuration.endpoints import Completion, Embedding, Price
+from memory_pipeline.configuration.model_settings import Completion, Embedding, Price
 from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted import door
 from memory_pipeline.models.hosted.door import Reply, Vectors
@@ -481,7 +481,7 @@ def test_the_first_requests_of_many_threads_need_no_network_and_print_nothing() 
             return look_up(host, *rest, **more)
 
         socket.socket.connect, socket.getaddrinfo = checked_connect, checked_look_up
-        from memory_pipeline.configuration.endpoints import Completion, Embedding
+        from memory_pipeline.configuration.model_settings import Completion, Embedding
         from memory_pipeline.models.hosted import door
         from memory_pipeline.models.hosted.failures import CallError
         from memory_pipeline_tests.openai_server import OpenAIServer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration.endpoints import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
+from memory_pipeline.configuration.model_settings import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.models.hosted.answers import ExtractionAnswer, schema_of
 from memory_pipeline.models.hosted.prompts import (

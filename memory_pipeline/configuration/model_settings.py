@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from memory_pipeline.configuration import checks
+from memory_pipeline.configuration import validators
 
 #: The model name that stands for rules, hashes and arithmetic instead of a model.
-DETERMINISTIC = checks.DETERMINISTIC
+DETERMINISTIC = validators.DETERMINISTIC
 #: The provider whose models run in this process.
-LOCAL = checks.LOCAL
+LOCAL = validators.LOCAL
 
 #: What stands in braces in instructions for a summary, and is filled in for each.
 SUMMARY_PLACEHOLDERS = ("grain", "period", "first_day", "last_day", "length", "agent")
@@ -64,14 +64,14 @@ class Endpoint(Record):
             hold a key, and nothing that has a name of its own here.
     """
 
-    model: Annotated[str, Field(description=checks.MODEL_FORM)] = DETERMINISTIC
-    api_base: Annotated[str | None, Field(description=checks.API_BASE_FORM)] = None
-    api_key: Annotated[str | None, Field(description=checks.API_KEY_FORM)] = None
+    model: Annotated[str, Field(description=validators.MODEL_FORM)] = DETERMINISTIC
+    api_base: Annotated[str | None, Field(description=validators.API_BASE_FORM)] = None
+    api_key: Annotated[str | None, Field(description=validators.API_KEY_FORM)] = None
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     backoff_seconds: Annotated[float, Field(ge=0, le=60)] = 0.5
     price: Annotated[Price | None, Field(description="a mapping with input and output, dollars for 1M tokens")] = None
-    parameters: Annotated[dict[str, Any], Field(description=checks.PARAMETERS_FORM)] = Field(default_factory=dict)
+    parameters: Annotated[dict[str, Any], Field(description=validators.PARAMETERS_FORM)] = Field(default_factory=dict)
 
     @property
     def is_deterministic(self) -> bool:
@@ -86,22 +86,22 @@ class Endpoint(Record):
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
-        return checks.check_model(model)
+        return validators.check_model(model)
 
     @field_validator("api_key")
     @classmethod
     def _check_api_key(cls, reference: str | None) -> str | None:
-        return reference if reference is None else checks.check_api_key(reference)
+        return reference if reference is None else validators.check_api_key(reference)
 
     @field_validator("api_base")
     @classmethod
     def _check_api_base(cls, address: str | None) -> str | None:
-        return address if address is None else checks.check_api_base(address)
+        return address if address is None else validators.check_api_base(address)
 
     @field_validator("parameters")
     @classmethod
     def _check_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        return checks.check_parameters(parameters)
+        return validators.check_parameters(parameters)
 
 
 class TextModel(Endpoint):
@@ -124,8 +124,8 @@ class TextModel(Endpoint):
     def _check_that_it_writes(cls, model: str) -> str:
         if model.startswith(f"{LOCAL}/"):
             raise ValueError(
-                f"{checks.described(model)} is not accepted; {LOCAL} makes vectors and writes no text; "
-                f"expected {checks.MODEL_FORM}"
+                f"{validators.described(model)} is not accepted; {LOCAL} makes vectors and writes no text; "
+                f"expected {validators.MODEL_FORM}"
             )
         return model
 
@@ -145,7 +145,7 @@ class Completion(TextModel):
     @field_validator("prompt")
     @classmethod
     def _check_prompt(cls, prompt: str | None) -> str | None:
-        return prompt if prompt is None else checks.check_prompt(prompt, cls.placeholders)
+        return prompt if prompt is None else validators.check_prompt(prompt, cls.placeholders)
 
 
 class Extraction(Completion):

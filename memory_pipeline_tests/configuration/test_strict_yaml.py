@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration import documents
-from memory_pipeline.configuration.documents import MAX_TEXT, read_document
+from memory_pipeline.configuration import strict_yaml
+from memory_pipeline.configuration.strict_yaml import MAX_TEXT, read_document
 from memory_pipeline.errors import ConfigurationError
 
 SOURCE = "lake/config/workspaces.yaml"
@@ -21,7 +21,7 @@ SOURCE = "lake/config/workspaces.yaml"
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both parsers: libyaml is not there on every platform."""
     loaders = {"libyaml": getattr(yaml, "CSafeLoader", yaml.SafeLoader), "python": yaml.SafeLoader}
-    monkeypatch.setattr(documents, "_LOADER", loaders[request.param])
+    monkeypatch.setattr(strict_yaml, "_LOADER", loaders[request.param])
 
 
 def faults(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memory_pipeline.configuration.endpoints import (
+from memory_pipeline.configuration.model_settings import (
     EXTRACTION_PLACEHOLDERS,
     SUMMARY_PLACEHOLDERS,
     Budget,
