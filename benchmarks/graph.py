@@ -33,7 +33,8 @@ import pyarrow as pa
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.graph import fold_hours, refold
 from memory_pipeline.writer import MemoryWriter

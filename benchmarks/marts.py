@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _NAMES = "Nadia Ruben Iris Tomas Leila Oskar Priya Hugo Maren Jonas Alba Farid Greta Simon Yuki Clara".split()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 KINDS = ("cut", "empty", "missing")
 

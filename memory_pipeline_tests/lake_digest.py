@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.cutting import index_tables
+from memory_pipeline.lake.layout import index_tables
 from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER, TABLES
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.expirations import Marks
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 # Where the rows of an asset lie, and how checks read them: whole partitions, as many at a time as fit in memory.

@@ -19,8 +19,9 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.memory_rows import events_digest, row_to_memory, rows_to_events
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: What a whole memory needs of the table.
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}

@@ -13,6 +13,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.finding import AT_ONCE, hex_of
 from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, Removed, content_mark
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -22,8 +23,6 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
     UPKEEP_EVENTS,
-    TableSpec,
-    owner_of,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.finding import Looker
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.purging import Purged
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: The tables of memory, those of summaries by grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [

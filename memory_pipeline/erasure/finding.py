@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: Partitions that are read at a time.
 AT_ONCE = 2_000

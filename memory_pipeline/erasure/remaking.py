@@ -14,9 +14,10 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.account import sentences_of
 from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.rows import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
-from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES, owner_of
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.steps.graph import refold
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import content_digest

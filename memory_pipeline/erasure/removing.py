@@ -11,6 +11,7 @@ from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.account import sentences_of
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.pending import PendingCalls
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -22,7 +23,6 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     MODEL_CALLS,
     SUMMARIES,
-    owner_of,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.account import Account
     from memory_pipeline.erasure.finding import Found, Looker
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: Whom the calls of a forgotten agent are ascribed to, so that what was spent is still known.
 ERASED = "erased"

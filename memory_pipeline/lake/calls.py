@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Purpose, Usage
 from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer
-from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.pending import Kept, PendingCalls
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.spending import Spending
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.model_calls import Answer, Call, Kind
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
     from memory_pipeline.lake.tables import Tables
 

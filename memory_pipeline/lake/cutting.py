@@ -10,7 +10,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.lance import FTS, BTree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from memory_pipeline.lake.storage import Storage
 
@@ -67,17 +67,3 @@ def _sql(cut: Cut) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def table_name(scope: Scope, grain: Grain) -> str:
-    """Return the name of an agent's index table of a grain."""
-    return f"{scope.agent_id}__{grain}"
-
-
-def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, str]]:
-    """Yield the index tables of a workspace: whose, and the name."""
-    for folder in storage.folders(f"vectordb/{workspace_id}"):
-        name, _, kind = folder.rpartition(".")
-        agent_id, _, grain = name.rpartition("__")
-        if kind == "lance" and grain in set(Grain) and not name.startswith("_"):
-            yield Scope(workspace_id, agent_id), name

@@ -20,7 +20,7 @@ from memory_pipeline.lake.troubles import is_of_store
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 _log = logging.getLogger(__name__)

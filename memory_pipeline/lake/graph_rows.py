@@ -11,7 +11,8 @@ from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

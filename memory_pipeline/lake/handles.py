@@ -22,19 +22,19 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.attempts import OvertakenError, Turn
-from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.commit_retry import OvertakenError, Turn
 from memory_pipeline.lake.damage import REMEDY, damaged_log, is_damage
 from memory_pipeline.lake.disk import raise_of_disk
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.partitions import without_metadata
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from memory_pipeline.lake.commit_retry import Mark
     from memory_pipeline.lake.dropping import Verdict
-    from memory_pipeline.lake.marks import Mark
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 #: Only a purge takes away what the log says of the past.

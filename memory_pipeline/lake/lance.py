@@ -26,10 +26,10 @@ from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
-from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.damage import REMEDY
 from memory_pipeline.lake.disk import raise_of_disk
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:

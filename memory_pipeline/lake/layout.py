@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.periods import Grain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from memory_pipeline.lake.storage import Storage
 
@@ -23,3 +24,22 @@ def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope,
         agent_id, _, name = table.removeprefix("_").rpartition(".")
         if kind == "lance" and table.startswith("_") and COLLECTION_NAME.fullmatch(name):
             yield Scope(workspace_id, agent_id), table
+
+
+def table_name(scope: Scope, grain: Grain) -> str:
+    """Return the name of an agent's index table of a grain."""
+    return f"{scope.agent_id}__{grain}"
+
+
+def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, str]]:
+    """Yield the index tables of a workspace: whose, and the name."""
+    for folder in storage.folders(f"vectordb/{workspace_id}"):
+        name, _, kind = folder.rpartition(".")
+        agent_id, _, grain = name.rpartition("__")
+        if kind == "lance" and grain in set(Grain) and not name.startswith("_"):
+            yield Scope(workspace_id, agent_id), name
+
+
+def owner_of(scope: Scope) -> str:
+    """Return the name of an agent's partition: no id holds a tilde, and no file system minds one."""
+    return f"{scope.workspace_id}~{scope.agent_id}"

@@ -15,10 +15,9 @@ from deltalake import CommitProperties, DeltaTable, WriterProperties, write_delt
 from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.attempts import OvertakenError, persistently
+from memory_pipeline.lake.commit_retry import Mark, OvertakenError, persistently
 from memory_pipeline.lake.damage import FAILURES, is_damage
 from memory_pipeline.lake.handles import HOOKS, newest, overtaking, turn_at
-from memory_pipeline.lake.marks import Mark
 from memory_pipeline.lake.troubles import is_of_store
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: Rows of a batch on the way into a table: with vectors, about a megabyte.
 _ROWS = 500

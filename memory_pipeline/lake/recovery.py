@@ -19,7 +19,7 @@ from memory_pipeline.lake.partitions import keys_of, read
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
     from memory_pipeline.lake.tables import Tables
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.conversations import Rejection
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 class RehearsalLake(Lake):

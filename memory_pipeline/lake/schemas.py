@@ -5,66 +5,30 @@ A field's comment is its description in the Dagster UI too, so it is written for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from memory_pipeline.domain.conversations import Scope
-
-_TEXT = pa.string()
-_TEXTS = pa.list_(pa.string())
-_TIME = pa.timestamp("us", tz="UTC")
-_SCORE = pa.float64()
-_VECTOR = pa.list_(pa.float32())
-
-
-def _field(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """A table: its name, its columns, and how it is partitioned.
-
-    Attributes:
-        partition_by: the partition columns; all but the last are given one value in every read and write.
-        order_by: the columns that sort the rows of a partition.
-        not_compared: columns left out when two partitions are compared, because others decide them.
-    """
-
-    name: str
-    schema: pa.Schema
-    partition_by: tuple[str, ...]
-    order_by: tuple[str, ...] = ("id",)
-    not_compared: tuple[str, ...] = ()
-
-
-_SCOPE = (
-    _field("workspace_id", _TEXT, "Workspace that the row belongs to."),
-    _field("agent_id", _TEXT, "Agent that the row belongs to."),
+from memory_pipeline.lake.schema_types import (
+    BY_AGENT,
+    EMBEDDING,
+    PROVENANCE,
+    SCOPE,
+    SCORE,
+    TEXT,
+    TEXTS,
+    TIME,
+    VECTOR,
+    TableSpec,
+    field,
 )
-#: Rows of one agent lie together, so that some agents of a large partition are read without the others.
-_BY_AGENT = ("workspace_id", "agent_id", "id")
-_EMBEDDING = (
-    _field("vector", _VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
-    _field("embed_model", _TEXT, "Embedder that made the vector, none without one?", nullable=True),
-)
-#: How a row was come by, where a model was asked or should have been.
-_PROVENANCE = (
-    _field("model", _TEXT, "Model that was asked?", nullable=True),
-    _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
-    _field("fallback", _TEXT, "Why rules took the place of the model: timeout, rate_limited, …?", nullable=True),
-)
+
 _OPERATIONS = pa.list_(
     pa.struct(
         [
-            pa.field("verb", _TEXT),
-            pa.field("subject", _TEXT),
-            pa.field("predicate", _TEXT),
-            pa.field("object", _TEXT),
-            pa.field("confidence", _SCORE),
+            pa.field("verb", TEXT),
+            pa.field("subject", TEXT),
+            pa.field("predicate", TEXT),
+            pa.field("object", TEXT),
+            pa.field("confidence", SCORE),
         ]
     )
 )
@@ -73,71 +37,71 @@ MESSAGES = TableSpec(
     "messages",
     pa.schema(
         [
-            _field("period", _TEXT, "UTC hour in which it was sent, as 2024-01-15T08."),
-            _field("id", _TEXT, "Hash of scope, conversation and the message's id, or its content where it has none."),
-            *_SCOPE,
-            _field("conversation_id", _TEXT, "Conversation that it belongs to."),
-            _field("user_id", _TEXT, "User of the conversation?", nullable=True),
-            _field("tags", _TEXTS, "Tags of the conversation, sorted."),
-            _field("source_id", _TEXT, "Id that the writer gave the message?", nullable=True),
-            _field("turn", pa.int32(), "Position, from 0, in the conversation as first written."),
-            _field("role", _TEXT, "user, assistant, system or tool."),
-            _field("name", _TEXT, "Name of the speaker?", nullable=True),
-            _field("content", _TEXT, "What was said."),
-            _field("sent_at", _TIME, "When it was said."),
-            _field("received_at", _TIME, "When the journal took it."),
+            field("period", TEXT, "UTC hour in which it was sent, as 2024-01-15T08."),
+            field("id", TEXT, "Hash of scope, conversation and the message's id, or its content where it has none."),
+            *SCOPE,
+            field("conversation_id", TEXT, "Conversation that it belongs to."),
+            field("user_id", TEXT, "User of the conversation?", nullable=True),
+            field("tags", TEXTS, "Tags of the conversation, sorted."),
+            field("source_id", TEXT, "Id that the writer gave the message?", nullable=True),
+            field("turn", pa.int32(), "Position, from 0, in the conversation as first written."),
+            field("role", TEXT, "user, assistant, system or tool."),
+            field("name", TEXT, "Name of the speaker?", nullable=True),
+            field("content", TEXT, "What was said."),
+            field("sent_at", TIME, "When it was said."),
+            field("received_at", TIME, "When the journal took it."),
         ]
     ),
     partition_by=("period",),
-    order_by=_BY_AGENT,
+    order_by=BY_AGENT,
 )
 
 FACTS = TableSpec(
     "facts",
     pa.schema(
         [
-            _field("period", _TEXT, "UTC hour of the message, as 2024-01-15T08."),
-            _field("id", _TEXT, "Hash of scope, sources and content."),
-            *_SCOPE,
-            _field("kind", _TEXT, "turn (a whole message), statement, event, plan, preference or instruction."),
-            _field("content", _TEXT, "The fact, beginning with its speaker."),
-            _field("speaker", _TEXT, "Who said it."),
-            _field("role", _TEXT, "Role of the speaker: user or assistant?", nullable=True),
-            _field("entities", _TEXTS, "Names in it, sorted."),
-            _field("importance", _SCORE, "0 to 1: how much is lost if it is forgotten."),
-            _field("confidence", _SCORE, "0 to 1: how sure the extraction is."),
-            _field("conversation_id", _TEXT, "Conversation that it comes from."),
-            _field("message_ids", _TEXTS, "Messages that it rests on."),
-            _field("turn", pa.int32(), "Position of its message in the conversation."),
-            _field("position", pa.int32(), "0 for a turn, else the number of the sentence in its message."),
-            _field("event_at", _TIME, "When it was said."),
-            _field("mentioned_at", _TIME, "First day that the text speaks about?", nullable=True),
-            _field("tags", _TEXTS, "Tags of the conversation, sorted."),
-            _field("extraction_method", _TEXT, "What found it: verbatim, or the rules' or prompt's name and version."),
-            _field("operations", _OPERATIONS, "What it changes of what the agent knows?", nullable=True),
-            _field("durable", _TEXT, "Kind of durable memory that it is worth; none of working memory?", nullable=True),
-            _field("is_point_in_time", pa.bool_(), "Whether it says how things stood at one moment?", nullable=True),
-            _field("subject", _TEXT, "Subject, where it is durable and says one thing of one?", nullable=True),
-            _field("predicate", _TEXT, "Predicate, in snake_case?", nullable=True),
-            _field("object", _TEXT, "Object?", nullable=True),
-            *_PROVENANCE,
-            _field("source_digest", _TEXT, "Changes if its passage or the way of extraction did?", nullable=True),
-            _field("digest", _TEXT, "Changes whenever anything about the fact changes."),
-            *_EMBEDDING,
+            field("period", TEXT, "UTC hour of the message, as 2024-01-15T08."),
+            field("id", TEXT, "Hash of scope, sources and content."),
+            *SCOPE,
+            field("kind", TEXT, "turn (a whole message), statement, event, plan, preference or instruction."),
+            field("content", TEXT, "The fact, beginning with its speaker."),
+            field("speaker", TEXT, "Who said it."),
+            field("role", TEXT, "Role of the speaker: user or assistant?", nullable=True),
+            field("entities", TEXTS, "Names in it, sorted."),
+            field("importance", SCORE, "0 to 1: how much is lost if it is forgotten."),
+            field("confidence", SCORE, "0 to 1: how sure the extraction is."),
+            field("conversation_id", TEXT, "Conversation that it comes from."),
+            field("message_ids", TEXTS, "Messages that it rests on."),
+            field("turn", pa.int32(), "Position of its message in the conversation."),
+            field("position", pa.int32(), "0 for a turn, else the number of the sentence in its message."),
+            field("event_at", TIME, "When it was said."),
+            field("mentioned_at", TIME, "First day that the text speaks about?", nullable=True),
+            field("tags", TEXTS, "Tags of the conversation, sorted."),
+            field("extraction_method", TEXT, "What found it: verbatim, or the rules' or prompt's name and version."),
+            field("operations", _OPERATIONS, "What it changes of what the agent knows?", nullable=True),
+            field("durable", TEXT, "Kind of durable memory that it is worth; none of working memory?", nullable=True),
+            field("is_point_in_time", pa.bool_(), "Whether it says how things stood at one moment?", nullable=True),
+            field("subject", TEXT, "Subject, where it is durable and says one thing of one?", nullable=True),
+            field("predicate", TEXT, "Predicate, in snake_case?", nullable=True),
+            field("object", TEXT, "Object?", nullable=True),
+            *PROVENANCE,
+            field("source_digest", TEXT, "Changes if its passage or the way of extraction did?", nullable=True),
+            field("digest", TEXT, "Changes whenever anything about the fact changes."),
+            *EMBEDDING,
         ]
     ),
     partition_by=("period",),
-    order_by=_BY_AGENT,
+    order_by=BY_AGENT,
     not_compared=("vector",),
 )
 
 _KEY_POINT = pa.struct(
     [
-        pa.field("sentence", _TEXT),
-        pa.field("source_ids", _TEXTS),
-        pa.field("event_at", _TIME),
-        pa.field("importance", _SCORE),
-        pa.field("entities", _TEXTS),
+        pa.field("sentence", TEXT),
+        pa.field("source_ids", TEXTS),
+        pa.field("event_at", TIME),
+        pa.field("importance", SCORE),
+        pa.field("entities", TEXTS),
     ]
 )
 
@@ -145,33 +109,33 @@ SUMMARIES = TableSpec(
     "summaries",
     pa.schema(
         [
-            _field("grain", _TEXT, "daily, weekly, monthly, quarterly or yearly."),
-            _field("period", _TEXT, "The period's name, as 2024-01-15, 2024-W03, 2024-01, 2024-Q1, 2024."),
-            _field("id", _TEXT, "Hash of scope and period."),
-            *_SCOPE,
-            _field("period_start", _TIME, "First instant that the period's name covers."),
-            _field("period_end", _TIME, "First instant after the period."),
-            _field("content", _TEXT, "The summary, one line a point."),
-            _field("key_points", pa.list_(_KEY_POINT), "Its sentences, each with the ids that it rests on."),
-            _field("entities", _TEXTS, "Names in it, sorted."),
-            _field("importance", _SCORE, "Highest importance of its points."),
-            _field("source_ids", _TEXTS, "All that it was made from: facts, or finer summaries; sorted."),
-            _field("source_digest", _TEXT, "Changes if a source or the method changed."),
-            _field(
-                "source_digests", _TEXTS, "Digests of the finer summaries in source_ids, in that order?", nullable=True
+            field("grain", TEXT, "daily, weekly, monthly, quarterly or yearly."),
+            field("period", TEXT, "The period's name, as 2024-01-15, 2024-W03, 2024-01, 2024-Q1, 2024."),
+            field("id", TEXT, "Hash of scope and period."),
+            *SCOPE,
+            field("period_start", TIME, "First instant that the period's name covers."),
+            field("period_end", TIME, "First instant after the period."),
+            field("content", TEXT, "The summary, one line a point."),
+            field("key_points", pa.list_(_KEY_POINT), "Its sentences, each with the ids that it rests on."),
+            field("entities", TEXTS, "Names in it, sorted."),
+            field("importance", SCORE, "Highest importance of its points."),
+            field("source_ids", TEXTS, "All that it was made from: facts, or finer summaries; sorted."),
+            field("source_digest", TEXT, "Changes if a source or the method changed."),
+            field(
+                "source_digests", TEXTS, "Digests of the finer summaries in source_ids, in that order?", nullable=True
             ),
-            _field("tokens_in", pa.int64(), "Tokens read, as the model counted; estimated at 4 bytes each by rules."),
-            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
-            _field("cost", _SCORE, "US dollars?", nullable=True),
-            _field("summary_method", _TEXT, "Rules or prompt that made it, with their version."),
-            *_PROVENANCE,
-            _field("code_version", _TEXT, "Version of this package that made it?", nullable=True),
-            _field("digest", _TEXT, "Changes whenever anything about the summary changes."),
-            *_EMBEDDING,
+            field("tokens_in", pa.int64(), "Tokens read, as the model counted; estimated at 4 bytes each by rules."),
+            field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            field("cost", SCORE, "US dollars?", nullable=True),
+            field("summary_method", TEXT, "Rules or prompt that made it, with their version."),
+            *PROVENANCE,
+            field("code_version", TEXT, "Version of this package that made it?", nullable=True),
+            field("digest", TEXT, "Changes whenever anything about the summary changes."),
+            *EMBEDDING,
         ]
     ),
     partition_by=("grain", "period"),
-    order_by=_BY_AGENT,
+    order_by=BY_AGENT,
     not_compared=("vector",),
 )
 
@@ -179,15 +143,15 @@ LEDGER = TableSpec(
     "ledger",
     pa.schema(
         [
-            _field("bucket", _TEXT, "Asset, and month or year of the period; keeps a commit small."),
-            _field("asset", _TEXT, "The asset, as working_facts or daily_summaries."),
-            _field("period", _TEXT, "The period that was made."),
-            _field("input_digest", _TEXT, "Digest of what it was made from."),
-            _field("output_digest", _TEXT, "Digest of its rows; of nothing, where there was no material."),
-            _field("rows", pa.int64(), "Number of its rows; 0 where it was looked at and there was no material."),
-            _field("agents", pa.int64(), "Number of agents that have rows."),
-            _field("unfinished", pa.int64(), "What waits for a model: made by a stand-in, or not yet?", nullable=True),
-            _field("expired", pa.int64(), "How many of its rows have expired since?", nullable=True),
+            field("bucket", TEXT, "Asset, and month or year of the period; keeps a commit small."),
+            field("asset", TEXT, "The asset, as working_facts or daily_summaries."),
+            field("period", TEXT, "The period that was made."),
+            field("input_digest", TEXT, "Digest of what it was made from."),
+            field("output_digest", TEXT, "Digest of its rows; of nothing, where there was no material."),
+            field("rows", pa.int64(), "Number of its rows; 0 where it was looked at and there was no material."),
+            field("agents", pa.int64(), "Number of agents that have rows."),
+            field("unfinished", pa.int64(), "What waits for a model: made by a stand-in, or not yet?", nullable=True),
+            field("expired", pa.int64(), "How many of its rows have expired since?", nullable=True),
         ]
     ),
     partition_by=("bucket",),
@@ -198,17 +162,17 @@ ANSWERS = TableSpec(
     "answers",
     pa.schema(
         [
-            _field("grain", _TEXT, "Grain of the partition that the question was asked for."),
-            _field("period", _TEXT, "Period of the partition that the question was asked for."),
-            _field("key", _TEXT, "Hash of all that decides the answer: model, settings, prompt, input."),
-            *_SCOPE,
-            _field("purpose", _TEXT, "extraction, summary or upkeep; vectors stand in the rows they were made for."),
-            _field("model", _TEXT, "Model that answered."),
-            _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
-            _field("tokens_in", pa.int64(), "Tokens read, in all requests that it took."),
-            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
-            _field("cost", _SCORE, "US dollars, likewise; none where nobody knows the price?", nullable=True),
-            _field("answer", _TEXT, "What the model wrote, checked."),
+            field("grain", TEXT, "Grain of the partition that the question was asked for."),
+            field("period", TEXT, "Period of the partition that the question was asked for."),
+            field("key", TEXT, "Hash of all that decides the answer: model, settings, prompt, input."),
+            *SCOPE,
+            field("purpose", TEXT, "extraction, summary or upkeep; vectors stand in the rows they were made for."),
+            field("model", TEXT, "Model that answered."),
+            field("prompt_version", TEXT, "Prompt that it was asked with?", nullable=True),
+            field("tokens_in", pa.int64(), "Tokens read, in all requests that it took."),
+            field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            field("cost", SCORE, "US dollars, likewise; none where nobody knows the price?", nullable=True),
+            field("answer", TEXT, "What the model wrote, checked."),
         ]
     ),
     partition_by=("grain", "period"),
@@ -219,51 +183,51 @@ MODEL_CALLS = TableSpec(
     "model_calls",
     pa.schema(
         [
-            _field("hour", _TEXT, "UTC hour in which the request was sent, as 2024-01-15T08."),
-            _field("id", _TEXT, "Id of the line."),
-            _field("request_id", _TEXT, "Id of the request; shares of one request have the same."),
-            _field("key", _TEXT, "Hash of the question."),
-            _field("called_at", _TIME, "When the request was sent."),
-            *_SCOPE,
-            _field("purpose", _TEXT, "extraction, summary, upkeep or embedding."),
-            _field("grain", _TEXT, "Grain of the partition that it was for."),
-            _field("period", _TEXT, "Period of the partition that it was for."),
-            _field("model", _TEXT, "Model that was asked."),
-            _field("prompt_version", _TEXT, "Prompt that it was asked with?", nullable=True),
-            _field("texts", pa.int64(), "Texts that were embedded; 1 for a completion."),
-            _field("tokens_in", pa.int64(), "Tokens read, as the provider counted them; 0 where it did not answer."),
-            _field("tokens_out", pa.int64(), "Tokens written; likewise."),
-            _field("cost", _SCORE, "US dollars; none where nobody knows the price?", nullable=True),
-            _field("seconds", pa.float64(), "How long it took."),
-            _field("outcome", _TEXT, "ok, or why it did not help: timeout, rate_limited, …"),
+            field("hour", TEXT, "UTC hour in which the request was sent, as 2024-01-15T08."),
+            field("id", TEXT, "Id of the line."),
+            field("request_id", TEXT, "Id of the request; shares of one request have the same."),
+            field("key", TEXT, "Hash of the question."),
+            field("called_at", TIME, "When the request was sent."),
+            *SCOPE,
+            field("purpose", TEXT, "extraction, summary, upkeep or embedding."),
+            field("grain", TEXT, "Grain of the partition that it was for."),
+            field("period", TEXT, "Period of the partition that it was for."),
+            field("model", TEXT, "Model that was asked."),
+            field("prompt_version", TEXT, "Prompt that it was asked with?", nullable=True),
+            field("texts", pa.int64(), "Texts that were embedded; 1 for a completion."),
+            field("tokens_in", pa.int64(), "Tokens read, as the provider counted them; 0 where it did not answer."),
+            field("tokens_out", pa.int64(), "Tokens written; likewise."),
+            field("cost", SCORE, "US dollars; none where nobody knows the price?", nullable=True),
+            field("seconds", pa.float64(), "How long it took."),
+            field("outcome", TEXT, "ok, or why it did not help: timeout, rate_limited, …"),
         ]
     ),
     partition_by=("hour",),
 )
 
-_OWNER = _field("owner", _TEXT, "Workspace and agent, as acme~support; see owner_of().")
+_OWNER = field("owner", TEXT, "Workspace and agent, as acme~support; see owner_of().")
 
 GRAPH_OPERATIONS = TableSpec(
     "graph_operations",
     pa.schema(
         [
             _OWNER,
-            _field("period", _TEXT, "UTC hour in which it was said, as 2024-01-15T08."),
-            _field("id", _TEXT, "Hash of the operation and what it rests on."),
-            *_SCOPE,
-            _field("verb", _TEXT, "INSERT, UPDATE or DELETE."),
-            _field("subject_id", _TEXT, "Subject, as names are compared, aliases not resolved."),
-            _field("subject", _TEXT, "Subject, as it was said."),
-            _field("predicate", _TEXT, "Predicate, in snake_case."),
-            _field("object", _TEXT, "Object, as it was said; empty where all objects are withdrawn."),
-            _field("confidence", _SCORE, "0 to 1: how sure it is."),
-            _field("weight", _SCORE, "0 to 1: how strong the relationship is, if somebody said so?", nullable=True),
-            _field("evidence_id", _TEXT, "Message or edit that it rests on."),
-            _field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
-            _field("conversation_id", _TEXT, "Conversation in which it was said?", nullable=True),
-            _field("turn", pa.int32(), "Position of its message in the conversation, or of an edit in its write."),
-            _field("place", pa.int32(), "Position in what the message says."),
-            _field("event_at", _TIME, "When it was said."),
+            field("period", TEXT, "UTC hour in which it was said, as 2024-01-15T08."),
+            field("id", TEXT, "Hash of the operation and what it rests on."),
+            *SCOPE,
+            field("verb", TEXT, "INSERT, UPDATE or DELETE."),
+            field("subject_id", TEXT, "Subject, as names are compared, aliases not resolved."),
+            field("subject", TEXT, "Subject, as it was said."),
+            field("predicate", TEXT, "Predicate, in snake_case."),
+            field("object", TEXT, "Object, as it was said; empty where all objects are withdrawn."),
+            field("confidence", SCORE, "0 to 1: how sure it is."),
+            field("weight", SCORE, "0 to 1: how strong the relationship is, if somebody said so?", nullable=True),
+            field("evidence_id", TEXT, "Message or edit that it rests on."),
+            field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
+            field("conversation_id", TEXT, "Conversation in which it was said?", nullable=True),
+            field("turn", pa.int32(), "Position of its message in the conversation, or of an edit in its write."),
+            field("place", pa.int32(), "Position in what the message says."),
+            field("event_at", TIME, "When it was said."),
         ]
     ),
     partition_by=("owner",),
@@ -275,23 +239,23 @@ GRAPH_FACTS = TableSpec(
     pa.schema(
         [
             _OWNER,
-            _field("id", _TEXT, "Hash of scope, source, label, target and beginning."),
-            *_SCOPE,
-            _field("source_id", _TEXT, "Source, as names are compared: lower case, aliases resolved."),
-            _field("source", _TEXT, "Source, as it was last said."),
-            _field("label", _TEXT, "Predicate, in snake_case."),
-            _field("target_id", _TEXT, "Target, as names are compared."),
-            _field("target", _TEXT, "Target, as it was last said."),
-            _field("confidence", _SCORE, "0 to 1: the highest of its evidence."),
-            _field("weight", _SCORE, "0 to 1: as somebody said, or else 1 - 2^-n for n messages that it rests on."),
-            _field("valid_from", _TIME, "When it was first said."),
-            _field("valid_to", _TIME, "When it ceased to hold; none if it holds?", nullable=True),
-            _field("superseded_by", _TEXT, "Id of the fact that took its place?", nullable=True),
-            _field("evidence", _TEXTS, "Messages, or edits, that assert it; oldest first."),
-            _field("conversation_id", _TEXT, "Conversation of the newest evidence?", nullable=True),
-            _field("updated_at", _TIME, "When it was last said."),
-            _field("source_hour", _TEXT, "UTC hour of valid_from, as 2024-01-15T08."),
-            _field("source_digest", _TEXT, "Changes if the agent's operations or its vocabulary do; one for all rows."),
+            field("id", TEXT, "Hash of scope, source, label, target and beginning."),
+            *SCOPE,
+            field("source_id", TEXT, "Source, as names are compared: lower case, aliases resolved."),
+            field("source", TEXT, "Source, as it was last said."),
+            field("label", TEXT, "Predicate, in snake_case."),
+            field("target_id", TEXT, "Target, as names are compared."),
+            field("target", TEXT, "Target, as it was last said."),
+            field("confidence", SCORE, "0 to 1: the highest of its evidence."),
+            field("weight", SCORE, "0 to 1: as somebody said, or else 1 - 2^-n for n messages that it rests on."),
+            field("valid_from", TIME, "When it was first said."),
+            field("valid_to", TIME, "When it ceased to hold; none if it holds?", nullable=True),
+            field("superseded_by", TEXT, "Id of the fact that took its place?", nullable=True),
+            field("evidence", TEXTS, "Messages, or edits, that assert it; oldest first."),
+            field("conversation_id", TEXT, "Conversation of the newest evidence?", nullable=True),
+            field("updated_at", TIME, "When it was last said."),
+            field("source_hour", TEXT, "UTC hour of valid_from, as 2024-01-15T08."),
+            field("source_digest", TEXT, "Changes if the agent's operations or its vocabulary do; one for all rows."),
         ]
     ),
     partition_by=("owner",),
@@ -300,19 +264,19 @@ GRAPH_FACTS = TableSpec(
 
 #: What tells one event of a durable memory, whoever made it.
 _EVENT = (
-    _field("id", _TEXT, "Hash of what it does, to what, and when."),
-    *_SCOPE,
-    _field("verb", _TEXT, "REMEMBER, UPDATE, FORGET, BOOST, …; of the upkeep PROMOTE, MERGE, SUPERSEDE, COOL, …"),
-    _field("memory_id", _TEXT, "Memory that it changes, or makes."),
-    _field("other_id", _TEXT, "Memory that is taken in, or that takes the place?", nullable=True),
-    _field("changes", _TEXT, "What it says of the memory, as JSON."),
-    _field("editor", _TEXT, "Who did it: conversation, upkeep, agent, or a name that the writer gave."),
-    _field("reason", _TEXT, "Why?", nullable=True),
-    _field("evidence", _TEXTS, "Messages that it rests on; none of what an agent did itself."),
-    _field("conversation_id", _TEXT, "Conversation in which it was said?", nullable=True),
-    _field("turn", pa.int32(), "Position of its message, or of it in its write; of the upkeep the number of the pass."),
-    _field("place", pa.int32(), "Position in what the message says, or in the pass."),
-    _field("event_at", _TIME, "When it happened; of the upkeep the end of its day."),
+    field("id", TEXT, "Hash of what it does, to what, and when."),
+    *SCOPE,
+    field("verb", TEXT, "REMEMBER, UPDATE, FORGET, BOOST, …; of the upkeep PROMOTE, MERGE, SUPERSEDE, COOL, …"),
+    field("memory_id", TEXT, "Memory that it changes, or makes."),
+    field("other_id", TEXT, "Memory that is taken in, or that takes the place?", nullable=True),
+    field("changes", TEXT, "What it says of the memory, as JSON."),
+    field("editor", TEXT, "Who did it: conversation, upkeep, agent, or a name that the writer gave."),
+    field("reason", TEXT, "Why?", nullable=True),
+    field("evidence", TEXTS, "Messages that it rests on; none of what an agent did itself."),
+    field("conversation_id", TEXT, "Conversation in which it was said?", nullable=True),
+    field("turn", pa.int32(), "Position of its message, or of it in its write; of the upkeep the number of the pass."),
+    field("place", pa.int32(), "Position in what the message says, or in the pass."),
+    field("event_at", TIME, "When it happened; of the upkeep the end of its day."),
 )
 
 MEMORY_EVENTS = TableSpec(
@@ -320,9 +284,9 @@ MEMORY_EVENTS = TableSpec(
     pa.schema(
         [
             _OWNER,
-            _field("period", _TEXT, "UTC hour in which it happened, as 2024-01-15T08."),
+            field("period", TEXT, "UTC hour in which it happened, as 2024-01-15T08."),
             *_EVENT,
-            _field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
+            field("is_edit", pa.bool_(), "Whether the agent made it itself: then this table is its only record."),
         ]
     ),
     partition_by=("owner",),
@@ -331,7 +295,7 @@ MEMORY_EVENTS = TableSpec(
 
 UPKEEP_EVENTS = TableSpec(
     "upkeep_events",
-    pa.schema([_OWNER, _field("night", _TEXT, "Day at the end of which it was decided, as 2024-01-15."), *_EVENT]),
+    pa.schema([_OWNER, field("night", TEXT, "Day at the end of which it was decided, as 2024-01-15."), *_EVENT]),
     partition_by=("owner",),
     order_by=("event_at", "turn", "place", "id"),
 )
@@ -341,45 +305,45 @@ MEMORIES = TableSpec(
     pa.schema(
         [
             _OWNER,
-            _field("id", _TEXT, "Id of the version: that of the memory, #, and the version."),
-            _field("memory_id", _TEXT, "Id of the memory, which all of its versions share."),
-            _field("version", pa.int32(), "From 1."),
-            _field("is_newest", pa.bool_(), "Whether it is the newest version: older ones are history."),
-            *_SCOPE,
-            _field("kind", _TEXT, "fact, rule, instruction, observation, preference, procedure, reflection, …"),
-            _field("title", _TEXT, "What it is about."),
-            _field("hook", _TEXT, "A line for the hot index."),
-            _field("content", _TEXT, "What it says."),
-            _field("subject", _TEXT, "Subject, where it is a fact of three terms?", nullable=True),
-            _field("predicate", _TEXT, "Predicate, in snake_case, likewise?", nullable=True),
-            _field("object", _TEXT, "Object, likewise?", nullable=True),
-            _field("user_id", _TEXT, "User whose preference it is?", nullable=True),
-            _field("key", _TEXT, "Name of the preference?", nullable=True),
-            _field("value", _TEXT, "What was set, as JSON?", nullable=True),
-            _field("importance", _SCORE, "0 to 1, as it was set; never decayed in place."),
-            _field("confidence", _SCORE, "0 to 1."),
-            _field("decay_rate", _SCORE, "How fast its relevance fades, per day."),
-            _field("access_count", pa.int64(), "How often it was used."),
-            _field("last_accessed_at", _TIME, "When it was last used?", nullable=True),
-            _field("is_point_in_time", pa.bool_(), "Whether it says how things stood at one moment."),
-            _field("temperature", _TEXT, "hot (always loaded), warm (recalled) or cold (archive search alone)."),
-            _field("status", _TEXT, "active, superseded, deprecated or archived."),
-            _field("status_reason", _TEXT, "Why it stands so?", nullable=True),
-            _field("superseded_by", _TEXT, "Memory that took its place?", nullable=True),
-            _field("merged_ids", _TEXTS, "Memories that it took in."),
-            _field("source_ids", _TEXTS, "Messages or events that it rests on."),
-            _field("conversation_ids", _TEXTS, "Conversations in which it was said."),
-            _field("tags", _TEXTS, "Labels, sorted."),
-            _field("editor", _TEXT, "Who made this version."),
-            _field("event_id", _TEXT, "Event that made this version."),
-            _field("match_keys", _TEXTS, "What is said with one of these words is said of this memory."),
-            _field("created_at", _TIME, "When it was first said."),
-            _field("updated_at", _TIME, "When it was last said, updated or confirmed."),
-            _field("changed_at", _TIME, "When what it says, or its status, last changed."),
-            _field("reviewed_at", _TIME, "When a model last found that it is not stale?", nullable=True),
-            _field("source_digest", _TEXT, "Changes if the agent's events do; one for all rows."),
-            _field("vector", _VECTOR, "Embedding of a newest version's content; unit length?", nullable=True),
-            _field("embed_model", _TEXT, "Embedder that made the vector, none without one?", nullable=True),
+            field("id", TEXT, "Id of the version: that of the memory, #, and the version."),
+            field("memory_id", TEXT, "Id of the memory, which all of its versions share."),
+            field("version", pa.int32(), "From 1."),
+            field("is_newest", pa.bool_(), "Whether it is the newest version: older ones are history."),
+            *SCOPE,
+            field("kind", TEXT, "fact, rule, instruction, observation, preference, procedure, reflection, …"),
+            field("title", TEXT, "What it is about."),
+            field("hook", TEXT, "A line for the hot index."),
+            field("content", TEXT, "What it says."),
+            field("subject", TEXT, "Subject, where it is a fact of three terms?", nullable=True),
+            field("predicate", TEXT, "Predicate, in snake_case, likewise?", nullable=True),
+            field("object", TEXT, "Object, likewise?", nullable=True),
+            field("user_id", TEXT, "User whose preference it is?", nullable=True),
+            field("key", TEXT, "Name of the preference?", nullable=True),
+            field("value", TEXT, "What was set, as JSON?", nullable=True),
+            field("importance", SCORE, "0 to 1, as it was set; never decayed in place."),
+            field("confidence", SCORE, "0 to 1."),
+            field("decay_rate", SCORE, "How fast its relevance fades, per day."),
+            field("access_count", pa.int64(), "How often it was used."),
+            field("last_accessed_at", TIME, "When it was last used?", nullable=True),
+            field("is_point_in_time", pa.bool_(), "Whether it says how things stood at one moment."),
+            field("temperature", TEXT, "hot (always loaded), warm (recalled) or cold (archive search alone)."),
+            field("status", TEXT, "active, superseded, deprecated or archived."),
+            field("status_reason", TEXT, "Why it stands so?", nullable=True),
+            field("superseded_by", TEXT, "Memory that took its place?", nullable=True),
+            field("merged_ids", TEXTS, "Memories that it took in."),
+            field("source_ids", TEXTS, "Messages or events that it rests on."),
+            field("conversation_ids", TEXTS, "Conversations in which it was said."),
+            field("tags", TEXTS, "Labels, sorted."),
+            field("editor", TEXT, "Who made this version."),
+            field("event_id", TEXT, "Event that made this version."),
+            field("match_keys", TEXTS, "What is said with one of these words is said of this memory."),
+            field("created_at", TIME, "When it was first said."),
+            field("updated_at", TIME, "When it was last said, updated or confirmed."),
+            field("changed_at", TIME, "When what it says, or its status, last changed."),
+            field("reviewed_at", TIME, "When a model last found that it is not stale?", nullable=True),
+            field("source_digest", TEXT, "Changes if the agent's events do; one for all rows."),
+            field("vector", VECTOR, "Embedding of a newest version's content; unit length?", nullable=True),
+            field("embed_model", TEXT, "Embedder that made the vector, none without one?", nullable=True),
         ]
     ),
     partition_by=("owner",),
@@ -391,13 +355,13 @@ UPKEEP = TableSpec(
     "upkeep",
     pa.schema(
         [
-            *_SCOPE,
-            _field("id", _TEXT, "Owner: workspace and agent."),
-            _field("through", _TEXT, "Last night up to which the agent's memories were kept, as 2024-01-15."),
-            _field("due", _TEXT, "Next night on which time alone changes something?", nullable=True),
-            _field("days", _TEXTS, "Days up to then on which something happened, each with the digest of its events."),
-            _field("method", _TEXT, "Digest of the rules, settings and models by which they were kept."),
-            _field("troubles", _TEXTS, "Passes that failed, and why: that night is to be kept again."),
+            *SCOPE,
+            field("id", TEXT, "Owner: workspace and agent."),
+            field("through", TEXT, "Last night up to which the agent's memories were kept, as 2024-01-15."),
+            field("due", TEXT, "Next night on which time alone changes something?", nullable=True),
+            field("days", TEXTS, "Days up to then on which something happened, each with the digest of its events."),
+            field("method", TEXT, "Digest of the rules, settings and models by which they were kept."),
+            field("troubles", TEXTS, "Passes that failed, and why: that night is to be kept again."),
         ]
     ),
     partition_by=("workspace_id",),
@@ -408,10 +372,10 @@ EXPIRATIONS = TableSpec(
     "expirations",
     pa.schema(
         [
-            *_SCOPE,
-            _field("kept", _TEXT, "What expired: conversations, facts, preferences, daily, weekly, …, graph."),
-            _field("through", _TEXT, "Last period that expired: nothing up to and including it is kept."),
-            _field("at", _TIME, "When the mark was last raised."),
+            *SCOPE,
+            field("kept", TEXT, "What expired: conversations, facts, preferences, daily, weekly, …, graph."),
+            field("through", TEXT, "Last period that expired: nothing up to and including it is kept."),
+            field("at", TIME, "When the mark was last raised."),
         ]
     ),
     partition_by=("workspace_id",),
@@ -422,15 +386,15 @@ TOMBSTONES = TableSpec(
     "tombstones",
     pa.schema(
         [
-            _field("kind", _TEXT, "What was forgotten: agent, conversation or person."),
-            _field("id", _TEXT, "Hash of the mark."),
-            _field("workspace_id", _TEXT, "Workspace in which it was forgotten."),
-            _field("salt", _TEXT, "What is hashed before the identifiers."),
-            _field("mark", _TEXT, "Salted hash of the identifiers of what was forgotten."),
-            _field("words", pa.int32(), "Words of a person's name; 0 for all else."),
-            _field("forgotten_at", _TIME, "What was sent at or before this is dropped."),
-            _field("hours", _TEXTS, "UTC hours in which something was found."),
-            _field("is_done", pa.bool_(), "Whether everything that it matches was removed."),
+            field("kind", TEXT, "What was forgotten: agent, conversation or person."),
+            field("id", TEXT, "Hash of the mark."),
+            field("workspace_id", TEXT, "Workspace in which it was forgotten."),
+            field("salt", TEXT, "What is hashed before the identifiers."),
+            field("mark", TEXT, "Salted hash of the identifiers of what was forgotten."),
+            field("words", pa.int32(), "Words of a person's name; 0 for all else."),
+            field("forgotten_at", TIME, "What was sent at or before this is dropped."),
+            field("hours", TEXTS, "UTC hours in which something was found."),
+            field("is_done", pa.bool_(), "Whether everything that it matches was removed."),
         ]
     ),
     partition_by=("kind",),
@@ -455,11 +419,6 @@ TABLES = {
         TOMBSTONES,
     )
 }
-
-
-def owner_of(scope: Scope) -> str:
-    """Return the name of an agent's partition: no id holds a tilde, and no file system minds one."""
-    return f"{scope.workspace_id}~{scope.agent_id}"
 
 
 def index_schema(dimension: int) -> pa.Schema:

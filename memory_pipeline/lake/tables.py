@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.lake.attempts import Turn, persistently
+from memory_pipeline.lake.commit_retry import Mark, Turn, persistently
 from memory_pipeline.lake.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.dropping import Dropping, Gone, Verdict
 from memory_pipeline.lake.handles import Handles, commit, exchange, make, newest, overtaking, version_of
-from memory_pipeline.lake.marks import Mark
 from memory_pipeline.lake.partitions import (
     changed_keys,
     dataset,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.storage import Storage
 
 __all__ = ["Change", "Gone", "Purged", "Replacement", "Tables", "changed_keys", "sorted_rows"]

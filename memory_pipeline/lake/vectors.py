@@ -18,16 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
-from memory_pipeline.lake.cutting import (
-    INDICES,
-    SAME,
-    Cut,
-    condition,
-    index_tables,
-    noted_tables,
-    roster_path,
-    table_name,
-)
+from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, noted_tables, roster_path
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.items import SAME_ITEM
 from memory_pipeline.lake.lance import (
@@ -44,6 +35,7 @@ from memory_pipeline.lake.lance import (
     renew,
     shrink,
 )
+from memory_pipeline.lake.layout import index_tables, table_name
 from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.lake.schemas import index_schema
 

@@ -17,6 +17,7 @@ from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -26,7 +27,6 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
     UPKEEP_EVENTS,
-    owner_of,
 )
 
 if TYPE_CHECKING:

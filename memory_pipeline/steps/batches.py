@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.steps.shares import Share
 
 #: What a batch of several periods weighs, as its messages have in the journal; it has so many hours at most.

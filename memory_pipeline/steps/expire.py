@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.expirations import Marks, raise_marks
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -26,7 +27,6 @@ from memory_pipeline.lake.schemas import (
     LEDGER,
     MESSAGES,
     SUMMARIES,
-    owner_of,
 )
 from memory_pipeline.steps.graph import refold
 from memory_pipeline.steps.made import Expiration
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 def expire(

@@ -27,9 +27,10 @@ from memory_pipeline.lake.graph_rows import (
     rows_to_operations,
     triples_to_rows,
 )
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.rows import row_operations
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES, owner_of
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES
 from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
 from memory_pipeline.steps.made import Made

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.schemas import UPKEEP, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import UPKEEP
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.selection import Models
 
 #: How often a lake is gone through.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 _Key = tuple[str, str]
 

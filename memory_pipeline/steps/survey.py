@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 #: The kinds of facts of each class of working memory.
 _KINDS = {

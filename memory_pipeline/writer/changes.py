@@ -21,8 +21,7 @@ from memory_pipeline.domain.memories.events import (
 )
 from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import MAX_DEPTH, depth_of
-from memory_pipeline.writer.moments import moment_after
+from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, moment_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

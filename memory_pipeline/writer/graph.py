@@ -10,7 +10,7 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.graph.operations import Edit, Verb
 from memory_pipeline.domain.graph.triples import KIND
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.writer.moments import Moments
+from memory_pipeline.lake.journal import Moments
 
 if TYPE_CHECKING:
     from datetime import date

@@ -12,8 +12,8 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.journal import Moments
 from memory_pipeline.writer.changes import Door, Filters, as_stored
-from memory_pipeline.writer.moments import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,8 @@ from memory_pipeline.domain.retention import FOREVER, Kept, Retention, parse_dur
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.ledger import Entry
-from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES, TableSpec
+from memory_pipeline.lake.schema_types import TableSpec
+from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
 from memory_pipeline_tests.analytics.rows import (
     call,
     event,

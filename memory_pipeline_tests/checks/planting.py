@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memory_pipeline.checks import Finding
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 def look(lake: Lake, asset: str, name: str, *, now: datetime = NOW, periods: Iterable[Period] | None = None) -> Finding:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
 
 HOUR = "2024-01-15T08"
 SECRET = "xylophone"

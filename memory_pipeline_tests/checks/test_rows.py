@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -19,7 +20,6 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
     UPKEEP,
     UPKEEP_EVENTS,
-    TableSpec,
 )
 from memory_pipeline_tests.building import NOW, hours
 from memory_pipeline_tests.checks.planting import look, plant

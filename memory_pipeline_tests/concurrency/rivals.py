@@ -21,8 +21,8 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.claims import Claims
 from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.ledger import Entry
 from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER, index_schema

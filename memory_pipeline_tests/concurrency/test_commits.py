@@ -12,6 +12,7 @@ from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -21,7 +22,6 @@ from memory_pipeline.lake.schemas import (
     MEMORIES,
     MEMORY_EVENTS,
     MODEL_CALLS,
-    owner_of,
 )
 from memory_pipeline.steps.memories import land_events
 from memory_pipeline_tests.building import ACME

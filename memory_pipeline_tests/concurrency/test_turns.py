@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from memory_pipeline.lake import attempts
-from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake import commit_retry
 from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
@@ -79,7 +79,7 @@ def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
 
 
 def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_PATIENCE", 0.2)
+    monkeypatch.setattr(commit_retry, "_PATIENCE", 0.2)
     tables = Tables(Storage(root))
     append(tables, "one")
     theirs = Claims(Storage(root), "state/turns", lambda: datetime.now(UTC))

@@ -18,7 +18,8 @@ from memory_pipeline.erasure import Receipt, forget, survey
 from memory_pipeline.erasure.changes import content_in, texts_in
 from memory_pipeline.erasure.sought import Sought
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights

@@ -18,7 +18,7 @@ from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.claims import Claims
+from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.vectors import Cut

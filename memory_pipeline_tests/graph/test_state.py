@@ -12,7 +12,8 @@ from memory_pipeline.graph.state import State
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.graph_rows import operations_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN
 from memory_pipeline_tests.effort import IS_THOROUGH

@@ -15,7 +15,8 @@ from memory_pipeline.lake.graph_rows import (
     rows_to_triples,
     triples_to_rows,
 )
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, owner_of
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories
 from memory_pipeline_tests.graph.telling import hour, told

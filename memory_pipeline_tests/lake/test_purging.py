@@ -17,7 +17,7 @@ import pytest
 from memory_pipeline.errors import DamagedError, InputError
 from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.purging import Purged
-from memory_pipeline.lake.schemas import TableSpec
+from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
 from memory_pipeline_tests.building import PROCESSES

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.errors import CommitConflictError
-from memory_pipeline.lake.schemas import TableSpec
+from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
 from memory_pipeline_tests.effort import examples
@@ -137,7 +137,7 @@ def test_who_is_overtaken_looks_only_at_what_is_new_and_leaves_no_files_behind(r
 def test_one_who_always_loses_says_so_and_removes_nothing(
     root: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.attempts._ATTEMPTS", 2)
+    monkeypatch.setattr("memory_pipeline.lake.commit_retry._ATTEMPTS", 2)
     other = Tables(Storage(root))
     numbers = iter(range(100, 200))
 

@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.errors import CommitConflictError
-from memory_pipeline.lake.schemas import LEDGER, TableSpec
+from memory_pipeline.lake.schema_types import TableSpec
+from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.tables import Tables
 from memory_pipeline_tests.building import PROCESSES
@@ -181,7 +182,7 @@ def test_a_writer_that_comes_second_sees_the_first_ones_rows(root: str) -> None:
 
 
 def test_a_writer_that_always_loses_says_so_and_writes_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.attempts._ATTEMPTS", 3)
+    monkeypatch.setattr("memory_pipeline.lake.commit_retry._ATTEMPTS", 3)
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     theirs.replace(LEDGER, ["a"], ledger("a", "0"))
 

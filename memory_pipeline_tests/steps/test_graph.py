@@ -24,8 +24,9 @@ from memory_pipeline.lake.graph_rows import (
     triples_to_rows,
 )
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.ledger import GRAPH_ASSET
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER, owner_of
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import make as steps

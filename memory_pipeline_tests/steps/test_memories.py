@@ -19,9 +19,10 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.lake.memory_rows import rows_to_events, rows_to_memories, upkeep_to_rows
-from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS, owner_of
+from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps import make as steps

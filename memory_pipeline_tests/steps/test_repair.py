@@ -35,7 +35,7 @@ from memory_pipeline_tests.lake_digest import differing, lake_digest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.lake.schemas import TableSpec
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.selection import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
