@@ -25,8 +25,8 @@ from benchmarks.measure import Stopwatch, Table, progress
 from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import Ledger
 from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.lake.tables.ledger import Ledger
 from memory_pipeline.models.selection import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps import make as chain

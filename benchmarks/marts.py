@@ -22,8 +22,8 @@ from benchmarks.measure import Cell, Table, bytes_below, progress
 from memory_pipeline.analytics import Warehouse, models_of, stale_marts
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import Entry, table_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import Entry, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

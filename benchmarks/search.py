@@ -54,7 +54,7 @@ from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, prog
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake, vectors
-from memory_pipeline.lake.rows import facts_to_index, facts_to_rows, messages_to_rows, vectors_of
+from memory_pipeline.lake.codec.facts import facts_to_index, facts_to_rows, messages_to_rows, vectors_of
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.reader import MemoryReader, scoring, similarity

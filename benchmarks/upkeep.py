@@ -31,8 +31,8 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.memory_rows import events_to_rows
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader

@@ -19,8 +19,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.layout import index_tables
-from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER, TABLES
+from memory_pipeline.lake.tables.marts import Marts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.lake.rows import fact_terms
+from memory_pipeline.lake.codec.facts import fact_terms
 from memory_pipeline.lake.schemas import index_schema
 from memory_pipeline.reader.segment import Segment
 

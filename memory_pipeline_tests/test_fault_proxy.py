@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline_tests.fault_proxy import Fault, FaultProxy
 
 if TYPE_CHECKING:

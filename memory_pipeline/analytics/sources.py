@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 from memory_pipeline.domain.identity import NOTHING, digest, digest_of_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import FOREVER, Unit
-from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, MODEL_CALLS, SUMMARIES, TABLES
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.analytics.catalogue import Catalogue
     from memory_pipeline.analytics.sources import Sources
-    from memory_pipeline.lake.marts import Marts
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.tables.marts import Marts
 
 #: Changes when marts are written in another way, so that all are made again.
 _FORMAT = 1

@@ -12,7 +12,6 @@ import polars as pl
 from memory_pipeline.domain.identity import EVENT
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import shown
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -24,6 +23,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.nights import UPKEEP_ASSET
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.expirations import Marks
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.lake.tables.tombstones import Marks
 
 
 # Where the rows of an asset lie, and how checks read them: whole partitions, as many at a time as fit in memory.
@@ -187,7 +187,7 @@ class Look:
     @cached_property
     def marks(self) -> Marks:
         """Up to where memory has expired."""
-        from memory_pipeline.lake.expirations import Marks
+        from memory_pipeline.lake.tables.tombstones import Marks
 
         return Marks.of(self.lake.tables)
 

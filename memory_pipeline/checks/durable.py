@@ -17,7 +17,7 @@ from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.lake.memory_rows import events_digest
+from memory_pipeline.lake.codec.memories import events_digest
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.steps.nights import pending_nights
 

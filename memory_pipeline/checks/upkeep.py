@@ -13,8 +13,8 @@ from memory_pipeline.checks.check import FOUND, OPERATIONS, REMEMBERED, SAID, SA
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.steps.expire import held_back
 
 if TYPE_CHECKING:

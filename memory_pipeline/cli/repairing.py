@@ -68,7 +68,7 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
     """Rebuild what was found, make what is pending then and what does not pass its checks; return what failed."""
     from memory_pipeline.checks import Look, all_checks, run_checks
     from memory_pipeline.defs.runs import run_all
-    from memory_pipeline.lake.ledger import index_asset, table_asset
+    from memory_pipeline.lake.tables.ledger import index_asset, table_asset
     from memory_pipeline.steps.make import make
     from memory_pipeline.steps.repair import repair as rebuild
 

@@ -20,8 +20,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.made import Made
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 import dagster as dg
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.ledger import MESSAGES_ASSET, table_asset
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.made import Made
 
 

@@ -17,7 +17,7 @@ import dagster as dg
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.attempts import Change, Outcome, Outcomes, Request, Setback
 
 #: Tags of runs: which request, and which attempt at what it asks for.

@@ -21,7 +21,7 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.selection import Models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.index import mend_index

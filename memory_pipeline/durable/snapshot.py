@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
-from memory_pipeline.lake.memory_rows import row_to_memory
+from memory_pipeline.lake.codec.memories import row_to_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

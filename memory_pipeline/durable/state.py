@@ -19,8 +19,8 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold
 from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
+from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.memory_rows import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.erasure.finding import Looker
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.purging import Purged
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.lake.tables.vacuum import Purged
 
 #: The tables of memory, those of summaries by grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [

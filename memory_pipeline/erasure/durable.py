@@ -20,10 +20,10 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.heirs import resettled
 from memory_pipeline.erasure.removing import drop
-from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.memory_rows import events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.memories import refold
 from memory_pipeline.steps.nights import UPKEEP_ASSET, pending_nights

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.erasure.sought import Whose
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 _DATA = re.compile(r"data/(?P<name>[^/]+\.lance)")
 _INDEX = re.compile(r"_indices/(?P<name>[^/]+)/.*")

@@ -13,11 +13,11 @@ from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.account import sentences_of
-from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.codec.facts import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.rows import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps.graph import refold
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import content_digest
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.account import Account
     from memory_pipeline.erasure.finding import Looker
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import Entry
     from memory_pipeline.models.selection import Models
 
 #: Periods whose index is written at a time.

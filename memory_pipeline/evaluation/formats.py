@@ -19,7 +19,7 @@ from memory_pipeline.evaluation.labels import (
     Question,
     labelled_set,
 )
-from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.reader.arguments import MAX_QUERY
 from memory_pipeline.writer.locomo import Sample, read_samples
 

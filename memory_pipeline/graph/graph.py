@@ -18,7 +18,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked
 from memory_pipeline.graph.results import Entity, Facts, GraphFact, Neighbor, Neighbors
 from memory_pipeline.graph.state import State
-from memory_pipeline.lake.graph_rows import rows_to_triples
+from memory_pipeline.lake.codec.graph import rows_to_triples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

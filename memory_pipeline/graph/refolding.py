@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import ALIASES, Names, fold
-from memory_pipeline.lake.graph_rows import triples_to_rows
+from memory_pipeline.lake.codec.graph import triples_to_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

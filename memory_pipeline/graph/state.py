@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import ALIASES, Names
 from memory_pipeline.graph.refolding import Groups, refold_changed
 from memory_pipeline.graph.snapshot import Snapshot
-from memory_pipeline.lake.graph_rows import rows_to_operations
+from memory_pipeline.lake.codec.graph import rows_to_operations
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 

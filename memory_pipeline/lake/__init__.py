@@ -1,7 +1,7 @@
 """Where memory is kept: journal, tables, ledger, vector index and agents' own vectors under one root.
 
-One door each: :mod:`~memory_pipeline.lake.storage` for fsspec, :mod:`~memory_pipeline.lake.tables` for deltalake,
-:mod:`~memory_pipeline.lake.lance` for lancedb. Nobody else imports these libraries.
+One door each: :mod:`~memory_pipeline.lake.files.storage` for fsspec, :mod:`~memory_pipeline.lake.tables.tables` for
+deltalake, :mod:`~memory_pipeline.lake.lance` for lancedb. Nobody else imports these libraries.
 """
 
 from memory_pipeline.lake.collection import CollectionStats, VectorCollection, VectorMatch

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Purpose, Usage
-from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer
+from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer
 from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.pending import Kept, PendingCalls
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.model_calls import Answer, Call, Kind
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.storage import Storage
-    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.tables.tables import Tables
 
 #: Vectors that no run has come back for are dropped after this long.
 _KEEP_VECTORS = timedelta(days=7)

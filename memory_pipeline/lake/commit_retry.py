@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ulid import ULID
 
 from memory_pipeline.errors import CommitConflictError
-from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final
+from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.leases import Claims
-    from memory_pipeline.lake.storage import Storage
 
 
 _Result = TypeVar("_Result")

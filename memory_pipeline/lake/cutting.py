@@ -12,7 +12,7 @@ from memory_pipeline.lake.lance import FTS, BTree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 #: The indices that every table has. That of the content is made last: where it is, the others are.
 INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedError, shown
-from memory_pipeline.lake.partitions import dataset, keys_of
-from memory_pipeline.lake.troubles import is_of_store
+from memory_pipeline.lake.files.storage_errors import is_of_store
+from memory_pipeline.lake.tables.partitions import dataset, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.storage import Storage
 
 _log = logging.getLogger(__name__)
 

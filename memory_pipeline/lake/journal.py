@@ -32,15 +32,15 @@ from ulid import ULID
 from memory_pipeline.domain.conversations import Message, NothingSaidError, Rejection, Scope
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.errors import InputError, LakeError, shown
+from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.lake.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import Entry, Storage
 
 
 _TOP = "journal"
@@ -49,8 +49,6 @@ _QUARANTINE = "journal/quarantine"
 #: Why nothing of a symbolic link is read: whoever can make one could have any file of the machine read.
 _LINKED = "a symbolic link, which the journal never follows; remove it, or put the file or folder itself there"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
-MAX_DEPTH = 100
 #: Longest list of hours in a file name, in characters. File systems accept names of 255.
 _MAX_HOURS_NAME = 150
 #: What stands in a name in place of hours that do not fit in it.
@@ -358,41 +356,6 @@ def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:
     if "memory" in record:
         return MemoryEvent.from_record(record)
     return Edit.from_record(record) if "edit" in record else Message.from_record(record)
-
-
-def depth_of(value: object) -> int:
-    """Return how deep lists and objects are nested in a JSON value; without recursion, which has a limit."""
-    depth, level = 0, [value]
-    while level := [item for value in level for item in _items(value)]:
-        depth += 1
-    return depth
-
-
-def _items(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
-def parse_json(line: bytes) -> dict[str, object]:
-    """Read one JSON object.
-
-    Raises:
-        InputError: it is not UTF-8, not JSON, nested too deep, has a key twice, or is not an object.
-    """
-    try:
-        value = read_json(line.decode())
-    except UnicodeDecodeError as error:
-        raise InputError(f"not valid UTF-8 at byte {error.start}") from None
-    except RepeatedKeyError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not valid JSON: {shown(str(error), 200)}") from None
-    if depth_of(value) > MAX_DEPTH:
-        raise InputError(f"nested more than {MAX_DEPTH} levels deep")
-    if not isinstance(value, dict):
-        raise InputError(f"expected a JSON object, not {shown(value)}")
-    return value
 
 
 # Tells apart what one writer does at one time.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
-from memory_pipeline.lake.journal import Journal, parse_json
-from memory_pipeline.lake.storage import MANIFEST, Storage
+from memory_pipeline.lake.files.storage import MANIFEST, Storage
+from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.lake.journal import Journal
 from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.lake.calls import Calls
-    from memory_pipeline.lake.ledger import Ledger
-    from memory_pipeline.lake.tables import Tables
-    from memory_pipeline.lake.tombstones import Tombstones
+    from memory_pipeline.lake.tables.ledger import Ledger
+    from memory_pipeline.lake.tables.tables import Tables
+    from memory_pipeline.lake.tables.tombstones import Tombstones
     from memory_pipeline.lake.vectors import VectorIndex
 
 _log = logging.getLogger(__name__)
@@ -168,21 +169,21 @@ class Lake:
     @cached_property
     def tables(self) -> Tables:
         """The Delta tables."""
-        from memory_pipeline.lake.tables import Tables
+        from memory_pipeline.lake.tables.tables import Tables
 
         return Tables(self.storage)
 
     @cached_property
     def ledger(self) -> Ledger:
         """What was made, and from what."""
-        from memory_pipeline.lake.ledger import Ledger
+        from memory_pipeline.lake.tables.ledger import Ledger
 
         return Ledger(self.tables)
 
     @cached_property
     def tombstones(self) -> Tombstones:
         """What was forgotten."""
-        from memory_pipeline.lake.tombstones import Tombstones
+        from memory_pipeline.lake.tables.tombstones import Tombstones
 
         return Tombstones(self.tables)
 

@@ -28,9 +28,9 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
 from memory_pipeline.lake.damage import REMEDY
 from memory_pipeline.lake.disk import raise_of_disk
+from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.troubles import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 __all__ = [
     "COMPACT_EVERY",

@@ -16,7 +16,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.lake.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import Entry, Storage
 
 #: A file that is younger than this may belong to a write that has not committed yet.
 LONGEST_WRITE = timedelta(hours=1)

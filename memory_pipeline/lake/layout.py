@@ -11,7 +11,7 @@ from memory_pipeline.domain.periods import Grain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

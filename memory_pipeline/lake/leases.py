@@ -24,12 +24,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 _HOST = socket.gethostname()
 #: Tells this process from an earlier one that had its number: in a container, that is every one before it.

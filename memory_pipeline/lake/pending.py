@@ -21,14 +21,14 @@ from ulid import ULID
 
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.call_rows import answer_to_row, call_to_row, row_to_answer, row_to_call, time_of
-from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer, row_to_call, time_of
+from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from memory_pipeline.lake.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import Entry, Storage
 
 _log = logging.getLogger(__name__)
 

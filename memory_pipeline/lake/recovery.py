@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.damage import damaged_files
-from memory_pipeline.lake.partitions import keys_of, read
+from memory_pipeline.lake.tables.partitions import keys_of, read
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.storage import Storage
-    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.tables.tables import Tables
 
 
 def files_below(storage: Storage, spec: TableSpec) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.lake.journal import Journal
 from memory_pipeline.lake.lake import Lake
-from memory_pipeline.lake.tables import Change, Replacement, Tables, changed_keys, sorted_rows
+from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, changed_keys, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_pipeline.domain.model_calls import Call
-    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.tables.tables import Tables
 
 #: For what is added up: for each workspace by its id, and for each kind of question.
 _Key: TypeAlias = str | Kind

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from memory_pipeline.errors import CommitConflictError, DamagedError, InputError, shown
-from memory_pipeline.lake.handles import newest
 from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_tables
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.purging import Purged
+from memory_pipeline.lake.tables.handles import newest
+from memory_pipeline.lake.tables.vacuum import Purged
 
 if TYPE_CHECKING:
-    from memory_pipeline.lake.storage import Entry, Storage
-    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.tables.tables import Tables
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _LOOKED = "state/vacuum.json"
 _CLAIMS = ("calls/claims", "state/turns", "vectordb/_claims")
 #: How long one may hold a claim that is taken away.
 _MOMENT = timedelta(minutes=1)
-#: What a look leaves that is killed half-way: see :mod:`~memory_pipeline.lake.creating`.
+#: What a look leaves that is killed half-way: see :mod:`~memory_pipeline.lake.files.s3_probe`.
 _LOOKS = "state/created-twice-"
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
+from memory_pipeline.lake.codec.facts import vectors_of
 from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, noted_tables, roster_path
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.items import SAME_ITEM
@@ -36,7 +37,6 @@ from memory_pipeline.lake.lance import (
     shrink,
 )
 from memory_pipeline.lake.layout import index_tables, table_name
-from memory_pipeline.lake.rows import vectors_of
 from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
     _Vector = NDArray[np.float32] | Sequence[float]
 

@@ -21,7 +21,7 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, match_key
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.durable.memories import until_of
-from memory_pipeline.lake.memory_rows import row_to_memory
+from memory_pipeline.lake.codec.memories import row_to_memory
 from memory_pipeline.reader.keeping import resolved_in
 from memory_pipeline.reader.recall import DURABLE, GRAPH
 

@@ -20,7 +20,7 @@ from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.lake.rows import vectors_of
+from memory_pipeline.lake.codec.facts import vectors_of
 from memory_pipeline.reader.similarity import Vectors
 
 if TYPE_CHECKING:

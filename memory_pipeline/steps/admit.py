@@ -11,8 +11,8 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.unread import is_forgotten
-from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.journal import Contents
+from memory_pipeline.lake.tables.tombstones import Marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING
-from memory_pipeline.lake.ledger import MEMORIES_ASSET
 from memory_pipeline.lake.schemas import MEMORY_EVENTS
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.steps.digests import Digests
 from memory_pipeline.steps.group import agents_in, by_period
 

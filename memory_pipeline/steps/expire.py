@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
-from memory_pipeline.lake.expirations import Marks, raise_marks
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -28,6 +27,7 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
+from memory_pipeline.lake.tables.tombstones import Marks, raise_marks
 from memory_pipeline.steps.graph import refold
 from memory_pipeline.steps.made import Expiration
 from memory_pipeline.steps.plan import grain_status

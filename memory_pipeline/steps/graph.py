@@ -20,17 +20,17 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.graph.refolding import names_of, refold_changed
-from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.graph_rows import (
+from memory_pipeline.lake.codec.facts import row_operations
+from memory_pipeline.lake.codec.graph import (
     operations_digest,
     operations_to_rows,
     rows_to_operations,
     triples_to_rows,
 )
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import GRAPH_ASSET
-from memory_pipeline.lake.rows import row_operations
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MESSAGES
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
 from memory_pipeline.steps.made import Made

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.lake.lance import COMPACT_EVERY
 from memory_pipeline.lake.lance_files import lance_tables
-from memory_pipeline.lake.purging import Purged
+from memory_pipeline.lake.tables.vacuum import Purged
 from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, last_vacuum, vacuum
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
-from memory_pipeline.lake.ledger import index_asset
-from memory_pipeline.lake.rows import facts_to_index, summaries_to_index
+from memory_pipeline.lake.codec.facts import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.made import Made, content_digest

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.lake.tables import Tables
+    from memory_pipeline.lake.tables.tables import Tables
 
 _MONTH = len("2024-01")
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
-from memory_pipeline.lake.ledger import MESSAGES_ASSET
-from memory_pipeline.lake.rows import message_digest, messages_to_rows, rows_to_messages
+from memory_pipeline.lake.codec.facts import message_digest, messages_to_rows, rows_to_messages
 from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.steps.digests import Digests
 from memory_pipeline.steps.made import Made, together
 from memory_pipeline.steps.shares import WHOLE, replace_in_shares

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Usage
-from memory_pipeline.lake.ledger import Entry
+from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.steps.digests import Digests, marks_of
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ class Made:
     Attributes:
         asset: the asset's name, as in Dagster.
         period: the partition.
-        input_digest, output_digest: see :class:`memory_pipeline.lake.ledger.Entry`.
+        input_digest, output_digest: see :class:`memory_pipeline.lake.tables.ledger.Entry`.
         rows, agents: how much it holds.
         messages: messages read for it (working memory only).
         bytes: size of its files.
         changed: whether anything had to be written.
         seconds: its share of the time that its batch took.
         fallbacks: rows that rules made because the model did not help.
-        unfinished: see :class:`memory_pipeline.lake.ledger.Entry`.
+        unfinished: see :class:`memory_pipeline.lake.tables.ledger.Entry`.
         refused: parts of models' answers that were not taken.
         expired: messages that came when their day had expired, and were dropped.
         forgotten: messages that had been forgotten before they were taken, and were dropped.

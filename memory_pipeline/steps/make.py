@@ -13,7 +13,6 @@ from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError, QualityError
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -23,6 +22,7 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.batches import batches_of, groups_of, shares_of, weights_of
 from memory_pipeline.steps.bystanders import with_bystanders
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.ledger import Seen
+    from memory_pipeline.lake.tables.ledger import Seen
     from memory_pipeline.models.selection import Models
     from memory_pipeline.steps.made import Made
     from memory_pipeline.steps.shares import Share

@@ -19,12 +19,12 @@ from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import WORKING_CLASSES
-from memory_pipeline.lake.expirations import Marks
+from memory_pipeline.lake.codec.facts import rows_to_facts
+from memory_pipeline.lake.codec.memories import events_digest, events_to_rows, memories_to_rows, rows_to_events
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import MEMORIES_ASSET
-from memory_pipeline.lake.memory_rows import events_digest, events_to_rows, memories_to_rows, rows_to_events
-from memory_pipeline.lake.rows import rows_to_facts
 from memory_pipeline.lake.schemas import FACTS, MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.group import agents_in, by_period, scopes_in
 from memory_pipeline.steps.made import Made

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.ledger import MEMORIES_ASSET
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

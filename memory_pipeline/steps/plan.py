@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.ledger import index_asset, table_asset
+from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.steps.admit import admit
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts

@@ -26,12 +26,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.graph_rows import operations_to_rows
-from memory_pipeline.lake.ledger import MESSAGES_ASSET
-from memory_pipeline.lake.marts import Marts
-from memory_pipeline.lake.memory_rows import events_to_rows
-from memory_pipeline.lake.partitions import keys_of
+from memory_pipeline.lake.codec.graph import operations_to_rows
+from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -49,6 +45,10 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
+from memory_pipeline.lake.tables.marts import Marts
+from memory_pipeline.lake.tables.partitions import keys_of
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps import graph, memories
 from memory_pipeline.steps.index import restore_tables
 from memory_pipeline.steps.make import make

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from memory_pipeline.lake.parts import Parts
+from memory_pipeline.lake.tables.partitions import Parts
 from memory_pipeline.steps.freeing import give_back
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def replace_in_shares(
         spec: the table.
         keys: of the partitions.
         shares: in order; together everybody.
-        change: as :meth:`~memory_pipeline.lake.tables.Tables.transform` takes it, for one share.
+        change: as :meth:`~memory_pipeline.lake.tables.tables.Tables.transform` takes it, for one share.
         remade: likewise.
         fixed: the value of each partition column before the last.
     """

@@ -19,10 +19,10 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.summaries import Assignment, Material, Summarizer, Summary, summary_id
 from memory_pipeline.errors import QualityError
-from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.ledger import table_asset
-from memory_pipeline.lake.rows import rows_to_facts, rows_to_summaries
+from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.guard import are_sound
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import Entry
     from memory_pipeline.steps.digests import Digests
     from memory_pipeline.steps.shares import Share
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.summaries import Condensation, Summarizer, Summary, summary_id
-from memory_pipeline.lake.expirations import Marks
-from memory_pipeline.lake.ledger import table_asset
-from memory_pipeline.lake.rows import summaries_to_rows
+from memory_pipeline.lake.codec.facts import summaries_to_rows
 from memory_pipeline.lake.schemas import SUMMARIES
+from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.steps.digests import Digests, marks_of
 from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import by_period

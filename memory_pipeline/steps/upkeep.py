@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING, digest
+from memory_pipeline.lake.codec.memories import events_digest, rows_to_events, upkeep_to_rows
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import Entry
-from memory_pipeline.lake.memory_rows import events_digest, rows_to_events, upkeep_to_rows
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.steps.course import Course, Rules, live
 from memory_pipeline.steps.kept import day_of, night, read_kept, write_kept
 from memory_pipeline.steps.memories import refold

@@ -21,7 +21,8 @@ from memory_pipeline.domain.memories.events import (
 )
 from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, moment_after
+from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
+from memory_pipeline.lake.journal import moment_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

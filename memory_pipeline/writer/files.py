@@ -23,7 +23,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.journal import MAX_DEPTH, depth_of, parse_json
+from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
 from memory_pipeline.writer.known import KnownMessages
 
 if TYPE_CHECKING:

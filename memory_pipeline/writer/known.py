@@ -104,7 +104,7 @@ def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = N
     # Imported here, so that opening a writer stays light.
     import pyarrow.compute as pc
 
-    from memory_pipeline.lake.rows import rows_to_messages
+    from memory_pipeline.lake.codec.facts import rows_to_messages
     from memory_pipeline.lake.schemas import MESSAGES
 
     own = None

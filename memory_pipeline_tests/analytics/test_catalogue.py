@@ -9,8 +9,8 @@ from memory_pipeline.analytics.catalogue import Catalogue
 from memory_pipeline.analytics.headers import Model
 from memory_pipeline.analytics.sources import SOURCES
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.ledger import table_asset
 from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.lake.tables.ledger import table_asset
 
 
 def staging(name: str, sql: str = "SELECT id FROM facts") -> Model:

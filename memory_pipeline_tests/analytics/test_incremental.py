@@ -161,7 +161,7 @@ def test_a_state_that_cannot_be_read_is_none(unbuilt: Lake) -> None:
 
 
 def test_a_mart_that_somebody_else_wrote_is_made_again(unbuilt: Lake) -> None:
-    from memory_pipeline.lake.marts import Marts
+    from memory_pipeline.lake.tables.marts import Marts
 
     lake = unbuilt
     build(lake, "memory_by_period")

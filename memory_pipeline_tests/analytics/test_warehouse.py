@@ -14,9 +14,9 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.retention import FOREVER, Kept, Retention, parse_duration
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import Entry
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline_tests.analytics.rows import (
     call,
     event,
@@ -286,7 +286,7 @@ def doubled(lake: Lake, spec: TableSpec, rows: list[dict[str, Any]], **fixed: st
 def plant_stale_growth(lake: Lake) -> None:
     """Let the stored growth be of other rows, and say that it is not."""
     from memory_pipeline.analytics.state import State, made_digest
-    from memory_pipeline.lake.marts import Marts
+    from memory_pipeline.lake.tables.marts import Marts
 
     put_hours(lake, fact("2024-01-15T08"))
     Warehouse(lake).build("memory_by_period")

@@ -11,9 +11,9 @@ import pytest
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.lake.expirations import raise_marks
-from memory_pipeline.lake.ledger import Entry
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline_tests.building import ACME, NOW, hours, run
 from memory_pipeline_tests.checks.planting import look, plant
 

@@ -13,8 +13,8 @@ import pytest
 from memory_pipeline.domain.memories.hot_index import hot_entries
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.lake.codec.memories import row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.memory_rows import row_to_memory
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.checks.planting import look, plant

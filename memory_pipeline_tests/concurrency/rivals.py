@@ -21,13 +21,13 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.ledger import Entry
-from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER, index_schema
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.tables.handles import turn_at
+from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.marts import Marts
+from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.memories import land_events

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.graph_rows import rows_to_operations, triples_to_rows
+from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     GRAPH_FACTS,
@@ -23,6 +22,7 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     MODEL_CALLS,
 )
+from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.steps.memories import land_events
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.concurrency.rivals import (

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from memory_pipeline.lake import commit_retry
-from memory_pipeline.lake.handles import turn_at
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.leases import Claims
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.tables.handles import turn_at
+from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.concurrency.rivals import append_slowly, append_until, ledger_row, take_and_stay
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -100,7 +100,7 @@ def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_doe
 
 
 def test_who_finds_that_others_write_looks_whose_turn_it_is(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.handles._OFTEN", 0.0)
+    monkeypatch.setattr("memory_pipeline.lake.tables.handles._OFTEN", 0.0)
     storage = Watched(root)
     tables = Tables(storage)
     append(Tables(Storage(root)), "seed")

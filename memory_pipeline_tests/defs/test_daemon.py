@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import index_asset
+from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:

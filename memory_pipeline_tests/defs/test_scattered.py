@@ -12,7 +12,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import run_request, under_way
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import table_asset
+from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.attempts import Request
 from memory_pipeline.steps.nights import UPKEEP_ASSET

@@ -13,14 +13,14 @@ from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.durable import DurableMemories, DurableState
 from memory_pipeline.graph.pending import Pending
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.memory_rows import (
+from memory_pipeline.lake.codec.memories import (
     events_digest,
     events_to_rows,
     memories_to_rows,
     rows_to_events,
     upkeep_to_rows,
 )
+from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME

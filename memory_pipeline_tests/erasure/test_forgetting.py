@@ -19,8 +19,8 @@ from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import forget, forgetting, survey
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
-from memory_pipeline.lake.expirations import raise_marks
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
+from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline.steps import make
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.nights import pending_nights

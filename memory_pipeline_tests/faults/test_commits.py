@@ -15,12 +15,12 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.collection import VectorCollection
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.items import VectorItem
 from memory_pipeline.lake.lake import Lake
-from memory_pipeline.lake.marts import Marts
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.tables.marts import Marts
+from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.lake.vectors import Cut, VectorIndex
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.fault_proxy import Fault

@@ -25,7 +25,7 @@ from memory_pipeline.lake.vectors import Cut
 from memory_pipeline_tests.faults.rows import indexed, ledger
 
 if TYPE_CHECKING:
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 #: Files as killed writers leave them, and of what kind they are.
 ORPHANS = {

@@ -14,7 +14,7 @@ from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.pending import Pending, PendingFile
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.graph_rows import operations_to_rows
+from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.models.deterministic import DeterministicExtractor

@@ -8,7 +8,7 @@ import numpy as np
 
 from memory_pipeline.domain.graph.triples import NOBODY, Names, fold
 from memory_pipeline.graph.snapshot import Snapshot
-from memory_pipeline.lake.graph_rows import triples_to_rows
+from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.graph.telling import hour, told
 

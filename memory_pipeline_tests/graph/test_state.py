@@ -10,7 +10,7 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.graph.state import State
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.graph_rows import operations_to_rows
+from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS

@@ -21,8 +21,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch, lance
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import index_schema
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import PROCESSES

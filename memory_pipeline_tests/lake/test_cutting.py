@@ -21,9 +21,9 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.cutting import condition
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.lance import has_vanished
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import Cut, VectorIndex
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.lake.test_vectors import rows

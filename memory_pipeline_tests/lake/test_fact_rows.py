@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.lake.rows import facts_to_rows, rows_to_facts
+from memory_pipeline.lake.codec.facts import facts_to_rows, rows_to_facts
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import FACTS
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 

@@ -20,8 +20,9 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, LakeError
-from memory_pipeline.lake.journal import Contents, Journal, parse_json
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.lake.journal import Contents, Journal
 from memory_pipeline_tests.building import hours
 from memory_pipeline_tests.domain.memories.histories import do, histories, remember
 from memory_pipeline_tests.effort import examples

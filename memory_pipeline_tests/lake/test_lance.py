@@ -16,9 +16,9 @@ import pytest
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import PROCESSES
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])

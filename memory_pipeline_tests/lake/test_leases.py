@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline_tests.building import PROCESSES
 
 LEASE = timedelta(minutes=5)

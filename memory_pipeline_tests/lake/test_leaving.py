@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline_tests.building import conversation, write
 
 if TYPE_CHECKING:

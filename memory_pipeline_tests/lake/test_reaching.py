@@ -13,8 +13,8 @@ import pytest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake import object_store as object_store_module
-from memory_pipeline.lake.object_store import ObjectStore
+from memory_pipeline.lake.files import s3_options as object_store_module
+from memory_pipeline.lake.files.s3_options import ObjectStore
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.steps.make import make as make_periods
 from memory_pipeline_tests.building import ACME, conversation, hours, write

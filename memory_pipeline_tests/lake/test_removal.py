@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schema_types import TableSpec
-from memory_pipeline.lake.storage import Storage
-from memory_pipeline.lake.tables import Tables
+from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.effort import examples
 
 SCHEMA = pa.schema(

@@ -18,8 +18,8 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lance_files import lance_table, lance_tables
-from memory_pipeline.lake.purging import Purged
 from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.tables.vacuum import Purged
 from memory_pipeline.lake.vacuum import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.steps.housekeeping import clean_files, is_due
 from memory_pipeline_tests.building import PROCESSES
@@ -28,7 +28,7 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from memory_pipeline.lake.storage import Storage
+    from memory_pipeline.lake.files.storage import Storage
 
 ANNA = Scope("acme", "anna")
 TABLE = "vectordb/acme/anna__daily.lance"
@@ -131,7 +131,7 @@ def test_a_handle_that_rested_meanwhile_reads_and_writes_the_newest_version(
     assert other.index.count(ANNA, Grain.DAILY) == 1
     change(lake, *(f"later {number}" for number in range(CHANGES)))
     vacuum(lake.storage, lake.tables, later())
-    monkeypatch.setattr("memory_pipeline.lake.handles._YOUNG", 0)  # as after ten minutes
+    monkeypatch.setattr("memory_pipeline.lake.tables.handles._YOUNG", 0)  # as after ten minutes
     assert sorted(other.tables.read(LEDGER)["period"].to_pylist()) == [f"later {CHANGES - 1}", "of b", "of c"]
     other.tables.replace(LEDGER, ["c"], ledger("c", "of c again"))
     change(other, "the last")

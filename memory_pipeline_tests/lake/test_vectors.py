@@ -16,9 +16,9 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.filters import Filter
 from memory_pipeline.lake.schemas import index_schema
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME, PROCESSES, hours

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.lake import Lake, handles
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.tables import handles
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps import upkeep
 from memory_pipeline.steps.nights import nights_between

@@ -18,7 +18,7 @@ from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, T
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.memory_rows import rows_to_events, rows_to_memories
+from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights

@@ -18,9 +18,9 @@ from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure import forget, verify
-from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.nights import pending_nights

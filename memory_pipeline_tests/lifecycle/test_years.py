@@ -20,9 +20,9 @@ from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.steps.attempts import Outcome, Request
 from memory_pipeline.steps.plan import GrainStatus, grain_status, journal_hours
 from memory_pipeline.steps.schedule import Hours, RollUps

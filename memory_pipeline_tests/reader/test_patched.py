@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.reader import resident
 from memory_pipeline.reader.resident import Resident

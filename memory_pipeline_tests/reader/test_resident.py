@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.lake.storage import Storage
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.reader.resident import Resident
 from memory_pipeline_tests.building import ACME, PROCESSES

@@ -8,7 +8,7 @@ import numpy as np
 
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.model_calls import Use
-from memory_pipeline.lake.rows import facts_to_rows
+from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.embed import with_vectors

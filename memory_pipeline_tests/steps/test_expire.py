@@ -14,7 +14,6 @@ from memory_pipeline.checks import Look, all_checks, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.lake.expirations import Marks
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -27,6 +26,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.made import Expiration

@@ -17,7 +17,7 @@ from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.graph_rows import (
+from memory_pipeline.lake.codec.graph import (
     operations_to_rows,
     rows_to_operations,
     rows_to_triples,
@@ -25,8 +25,8 @@ from memory_pipeline.lake.graph_rows import (
 )
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import GRAPH_ASSET
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import make as steps
@@ -363,14 +363,14 @@ STEPS = {
     "fold_hours": "memory_pipeline.steps.make.fold_hours",
     "refold": "memory_pipeline.steps.graph.refold",
     "index_periods": "memory_pipeline.steps.make.index_periods",
-    "record": "memory_pipeline.lake.ledger.Ledger.record",
+    "record": "memory_pipeline.lake.tables.ledger.Ledger.record",
     "acknowledge": "memory_pipeline.steps.make.acknowledge",
 }
 CALLED = {"refold": refold}
 
 
 def of_step(step: str) -> Any:
-    from memory_pipeline.lake.ledger import Ledger
+    from memory_pipeline.lake.tables.ledger import Ledger
 
     return Ledger.record if step == "record" else CALLED.get(step) or getattr(steps, step)
 

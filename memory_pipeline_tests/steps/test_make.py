@@ -15,9 +15,9 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.journal import parse_json
-from memory_pipeline.lake.ledger import index_asset
+from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.land import land_messages
 from memory_pipeline.steps.make import make
@@ -331,7 +331,7 @@ def test_a_run_of_one_hour_does_not_read_the_records_of_others(
         lines["is_read"] += 1
         return parse_json(line)
 
-    monkeypatch.setattr("memory_pipeline.lake.journal.parse_json", counted)
+    monkeypatch.setattr("memory_pipeline.lake.files.strict_json.parse_json", counted)
     list(make(lake, models, Grain.WORKING, own[:1]))
     assert lines["is_read"] == 1
 

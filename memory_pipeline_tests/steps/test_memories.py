@@ -18,11 +18,11 @@ from memory_pipeline.domain.memories.fold import fold
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories, upkeep_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.ledger import MEMORIES_ASSET, Ledger
-from memory_pipeline.lake.memory_rows import rows_to_events, rows_to_memories, upkeep_to_rows
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps import make as steps
@@ -465,7 +465,7 @@ def test_a_run_that_is_overtaken_keeps_what_the_other_one_brought(
 STEPS: dict[str, tuple[str, Any]] = {
     "land_events": ("memory_pipeline.steps.make.land_events", land_events),
     "refold": ("memory_pipeline.steps.memories.refold", refold),
-    "record": ("memory_pipeline.lake.ledger.Ledger.record", Ledger.record),
+    "record": ("memory_pipeline.lake.tables.ledger.Ledger.record", Ledger.record),
     "acknowledge": ("memory_pipeline.steps.make.acknowledge", acknowledge),
 }
 

@@ -14,8 +14,8 @@ from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import CommitConflictError, LakeError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.parts import Parts, Spool
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.lake.tables.partitions import Parts, Spool
 from memory_pipeline.steps import batches
 from memory_pipeline.steps import make as steps
 from memory_pipeline.steps.digests import Digests

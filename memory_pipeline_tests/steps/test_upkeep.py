@@ -23,8 +23,8 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.ledger import MEMORIES_ASSET
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.kept import night
 from memory_pipeline.steps.make import make

@@ -133,8 +133,8 @@ def supersede(root: str, loser: str, winner: str) -> None:
     """Land what is pending, and an event of the upkeep."""
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
-    from memory_pipeline.lake.memory_rows import upkeep_to_rows
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS
     from memory_pipeline.steps.memories import refold
 

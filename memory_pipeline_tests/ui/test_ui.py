@@ -16,7 +16,7 @@ from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.ledger import index_asset, table_asset
+from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, write
 from memory_pipeline_tests.ui.deployment import REPOSITORY, prepare_home, running_dagster

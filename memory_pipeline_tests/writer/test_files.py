@@ -15,10 +15,10 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.facts import rows_to_messages
+from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.journal import Contents, Journal, JournalFile
-from memory_pipeline.lake.rows import rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.lake.storage import Storage
 from memory_pipeline.models.selection import default_models
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import files

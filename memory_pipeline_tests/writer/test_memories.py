@@ -543,8 +543,8 @@ def test_what_was_merged_goes_on_in_the_winner(root: str, writer: MemoryWriter, 
 
 def merge(root: str, winner: str, loser: str) -> None:
     """Land what is pending, and an event of the upkeep."""
+    from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
-    from memory_pipeline.lake.memory_rows import upkeep_to_rows
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS
     from memory_pipeline.steps.memories import refold
 

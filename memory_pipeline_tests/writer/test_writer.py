@@ -17,7 +17,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.rows import rows_to_messages
+from memory_pipeline.lake.codec.facts import rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.vectors import VectorIndex
 from memory_pipeline.models.selection import default_models

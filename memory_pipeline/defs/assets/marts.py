@@ -11,7 +11,6 @@ from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_
 from memory_pipeline.defs.pools import MARTS_POOL
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -25,6 +24,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.nights import UPKEEP_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)

@@ -11,7 +11,7 @@ from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.journal import parse_json
+from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline_tests.harnesses.soak.course import FIRST, TIMES, Action, Course
 from memory_pipeline_tests.harnesses.soak.sayings import WORD, word
 

@@ -1,0 +1,1 @@
+"""Records to Arrow rows and back."""

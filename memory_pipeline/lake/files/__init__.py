@@ -1,0 +1,1 @@
+"""Files of a lake: in a folder, or in an S3 bucket."""

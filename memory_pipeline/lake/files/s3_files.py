@@ -1,0 +1,392 @@
+"""Files of a bucket: the door to S3 for what is read and written whole, and for the Parquet files that pyarrow reads.
+
+Each request is sent again, a few times, where it failed for a reason that passes; then the error says what was asked,
+what came back, and what to do (:mod:`memory_pipeline.lake.files.s3_errors`).
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from aiohttp import ClientError as BrokenOffError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.parsers import ResponseParserError
+from fsspec.asyn import sync
+from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
+
+from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.lake.files.s3_errors import (
+    BUSY,
+    MISSING,
+    PRESENT,
+    UNCONDITIONAL,
+    NoConditionError,
+    code_of,
+    explained,
+)
+from memory_pipeline.lake.files.s3_options import AT_ONCE, ATTEMPTS, ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+#: How often it is tried to create a file that other requests are after as well.
+_CONFLICTS = 6
+#: How many files one request lists, and how many one deletes: as many as servers take.
+_PAGE = _BULK = 1_000
+#: What servers answer that cannot delete many files by one request.
+_NO_BULK = ("NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidRequest", "501", "405", "400")
+#: A file that is opened is fetched whole by one request if it has no more bytes; of larger ones, what is read.
+_WHOLE = 4 * 2**20
+
+
+class Found(NamedTuple):
+    """A file of the bucket: its key, bytes, tag, and when it was written, UTC."""
+
+    key: str
+    size: int
+    tag: str
+    modified_at: datetime
+
+
+class Bucket:
+    """Reads, writes, lists and deletes files by key. Safe to use from many threads.
+
+    Attributes:
+        store: how the bucket is reached.
+
+    Every method raises ConfigurationError where the server refuses what it is asked, and LakeError where it failed
+    several times.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self._has_bulk = True
+
+    def read(self, key: str) -> bytes | None:
+        """Return a file's bytes; None where there is none."""
+        found = self.head(key, None)
+        return None if found is None else found[0]
+
+    def head(self, key: str, count: int | None) -> tuple[bytes, int] | None:
+        """Return the first `count` bytes of a file, or all, and how many it has; None where there is none."""
+        return self._part(key, None if count is None else f"bytes=0-{count - 1}")
+
+    def part(self, key: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from `start` up to, and without, `end`.
+
+        Raises:
+            FileNotFoundError: there is no such file (any more).
+        """
+        found = self._part(key, f"bytes={start}-{end - 1}")
+        if found is None:
+            raise FileNotFoundError(self._located(key))
+        return found[0]
+
+    def _part(self, key: str, span: str | None) -> tuple[bytes, int] | None:
+        arguments = {} if span is None else {"Range": span}
+        for attempt in range(ATTEMPTS):
+            try:
+                with self._asked(f"read {self._located(key)}"):
+                    answer = self._call("get_object", Key=key, **arguments)
+                    data: bytes = sync(self.store.files.loop, answer["Body"].read)
+                    total = answer.get("ContentRange", "").rpartition("/")[2]
+                    return data, int(total) if total.isdecimal() else len(data)
+            except _Refused as refused:
+                if refused.code == MISSING:
+                    return None
+                if refused.code == "InvalidRange":  # nothing stands there: it is an empty file
+                    return b"", 0
+                # A request is sent again by itself, but not if its answer breaks off half-way.
+                if not refused.broke_off or attempt == ATTEMPTS - 1:
+                    raise refused.error from None
+                time.sleep(0.1 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write a file; one PUT is atomic."""
+        self._do(f"write {self._located(key)}", "put_object", Key=key, Body=data)
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write a file, unless there is one.
+
+        Raises:
+            FileExistsError: there is one; it may come of this very call, if a first answer was lost.
+            NoConditionError: the server does not know how to do that.
+        """
+        for attempt in range(_CONFLICTS):
+            try:
+                with self._asked(f"create {self._located(key)}"):
+                    self._call("put_object", Key=key, Body=data, IfNoneMatch="*")
+                    return
+            except _Refused as refused:
+                if refused.code in PRESENT:
+                    raise FileExistsError(self._located(key)) from None
+                if refused.code in UNCONDITIONAL:
+                    raise NoConditionError(refused.error, refused.code) from None
+                # S3 says so when another request for the same name is under way, whatever becomes of it.
+                if refused.code not in BUSY or attempt == _CONFLICTS - 1:
+                    raise refused.error from None
+                time.sleep(0.05 * 2**attempt)
+
+    def files(self, prefix: str) -> Iterator[Found]:
+        """Yield all files whose keys begin with `prefix`, sorted by key."""
+        for page in self._pages(prefix):
+            for each in page.get("Contents", ()):
+                yield Found(each["Key"], each["Size"], each["ETag"], each["LastModified"])
+
+    def folders(self, prefix: str) -> list[str]:
+        """Return what stands in keys between `prefix` and the next slash, sorted."""
+        cut = len(prefix)
+        pages = self._pages(prefix, Delimiter="/")
+        return [each["Prefix"][cut:-1] for page in pages for each in page.get("CommonPrefixes", ())]
+
+    def is_there(self, key: str) -> bool:
+        """Tell whether there is a file."""
+        try:
+            with self._asked(f"look for {self._located(key)}"):
+                self._call("head_object", Key=key)
+        except _Refused as refused:
+            if refused.code in (MISSING, "404"):  # such an answer has no words
+                return False
+            raise refused.error from None
+        return True
+
+    def has(self, prefix: str) -> bool:
+        """Tell whether there is a file whose key begins with `prefix`."""
+        answer = self._do(f"list {self._located(prefix)}", "list_objects_v2", Prefix=prefix, MaxKeys=1)
+        return bool(answer.get("Contents"))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete files; those that are gone already are passed over."""
+        if len(keys) > 1 and self._has_bulk:
+            pieces = [keys[start : start + _BULK] for start in range(0, len(keys), _BULK)]
+            keys = [key for piece in pieces for key in self._delete_together(piece)]
+        if len(keys) < 2:
+            for key in keys:
+                self._delete_one(key)
+            return
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(self._delete_one, keys):
+                pass
+
+    def uploads(self, prefix: str, before: datetime, *, abort: bool) -> list[str]:
+        """Return the keys of uploads in parts that were begun before a time and not finished; drop them on demand."""
+        found, arguments = [], dict[str, Any]()
+        while True:
+            page = self._do(
+                f"list uploads to {self._located(prefix)}", "list_multipart_uploads", Prefix=prefix, **arguments
+            )
+            for each in page.get("Uploads", ()):
+                if each["Initiated"] < before and each["Key"].startswith(prefix):
+                    found.append(each["Key"])
+                    if abort:
+                        own = {"Key": each["Key"], "UploadId": each["UploadId"]}
+                        self._do(f"drop an upload to {self._located(each['Key'])}", "abort_multipart_upload", **own)
+            if not page.get("IsTruncated"):
+                return found
+            arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def is_versioned(self) -> bool | None:
+        """Tell whether the bucket keeps what is deleted or overwritten; None where one may not know."""
+        try:
+            with self._asked(f"say whether {self.store.bucket} keeps old versions"):
+                answer = self._call("get_bucket_versioning")
+        except _Refused as refused:
+            if isinstance(refused.error, LakeError):
+                raise refused.error from None
+            return None
+        return bool(answer.get("Status"))  # one that is suspended keeps what it kept before
+
+    def filesystem(self) -> PyFileSystem:
+        """Return the pyarrow filesystem that reads and writes whole files of the bucket, by its name and the key."""
+        return PyFileSystem(_Files(self, self.store.bucket))
+
+    def _delete_one(self, key: str) -> None:
+        try:
+            with self._asked(f"delete {self._located(key)}"):
+                self._call("delete_object", Key=key)
+        except _Refused as refused:
+            if refused.code != MISSING:
+                raise refused.error from None
+
+    def _delete_together(self, keys: Sequence[str]) -> Sequence[str]:
+        """Delete files by one request; return those that are still to be deleted, one by one."""
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        try:
+            with self._asked(f"delete {len(keys)} files of {self._located('')}"):
+                answer = self._call("delete_objects", Delete=wanted)
+        except _Refused as refused:
+            if refused.code not in _NO_BULK:
+                raise refused.error from None
+            self._has_bulk = False
+            return keys
+        return [each["Key"] for each in answer.get("Errors", ()) if each.get("Code") != MISSING]
+
+    def _pages(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        while True:
+            page = self._do(
+                f"list {self._located(prefix)}", "list_objects_v2", Prefix=prefix, MaxKeys=_PAGE, **arguments
+            )
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _do(self, what: str, method: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            with self._asked(what):
+                return self._call(method, **arguments)
+        except _Refused as refused:
+            raise refused.error from None
+
+    @contextmanager
+    def _asked(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, BotoCoreError, ResponseParserError, BrokenOffError, KeyError) as error:
+            # Of what a server refuses s3fs makes an error of the system, and a KeyError of one without words.
+            cause = error.__cause__ if isinstance(error.__cause__, ClientError) else error
+            raise _Refused(cause, explained(cause, self.store, what)) from error
+        except RecursionError as error:  # botocore follows a server that always sends it elsewhere
+            text = f"{self.store.address} does not {what}, and sends on and on; set AWS_REGION to the bucket's region"
+            raise _Refused(error, ConfigurationError(text)) from None
+
+    def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self.store.files.call_s3(method, Bucket=self.store.bucket, **arguments)
+        return answer
+
+    def _located(self, key: str) -> str:
+        return f"s3://{self.store.bucket}/{shown(key, 500)[1:-1]}"
+
+
+class _Refused(Exception):  # noqa: N818  # it does not leave this module
+    """What was raised, and what is raised in its place unless somebody knows better."""
+
+    def __init__(self, cause: Exception, error: Exception) -> None:
+        super().__init__(str(error))
+        self.code = code_of(cause)
+        self.broke_off = isinstance(cause, (HTTPClientError, IncompleteReadError, ResponseParserError, BrokenOffError))
+        self.error = error
+
+
+class _Opened(io.RawIOBase):
+    """A large file of which the first bytes are here, and others are fetched as they are read."""
+
+    def __init__(self, bucket: Bucket, key: str, head: bytes, size: int) -> None:
+        super().__init__()
+        self._bucket, self._key, self._head, self._size = bucket, key, head, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        if self._at >= end:
+            return b""
+        is_here = end <= len(self._head)
+        data = self._head[self._at : end] if is_here else self._bucket.part(self._key, self._at, end)
+        self._at += len(data)
+        return data
+
+
+class _Growing(io.BytesIO):
+    """A file that is being written, here; it is sent when it is closed."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._send(data)
+
+
+class _Files(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """What pyarrow asks of a filesystem to read and write files of a bucket; it has no folders and deletes nothing."""
+
+    def __init__(self, bucket: Bucket, name: str) -> None:
+        self._bucket, self._name = bucket, name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Files) and other._bucket is self._bucket
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get_type_name(self) -> str:
+        return "s3"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: Sequence[str]) -> list[FileInfo]:
+        return [self._info(path) for path in paths]
+
+    def open_input_file(self, path: str) -> Any:
+        key = self._key(path)
+        found = self._bucket.head(key, _WHOLE)
+        if found is None:
+            raise FileNotFoundError(path)
+        head, size = found
+        return (
+            pa.BufferReader(head) if len(head) == size else pa.PythonFile(_Opened(self._bucket, key, head, size), "r")
+        )
+
+    open_input_stream = open_input_file
+
+    def open_output_stream(self, path: str, metadata: object) -> Any:  # noqa: ARG002  # pyarrow names it
+        key = self._key(path)
+        return pa.PythonFile(_Growing(lambda data: self._bucket.write(key, data)), "w")
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """There are none."""
+
+    def get_file_info_selector(self, selector: object) -> Any:
+        raise NotImplementedError("folders of a bucket are listed by Storage")
+
+    def delete_dir(self, path: str) -> None:
+        raise NotImplementedError("files of a bucket are deleted by Storage")
+
+    delete_dir_contents = delete_file = delete_dir
+
+    def delete_root_dir_contents(self) -> None:
+        raise NotImplementedError("files of a bucket are deleted by Storage")
+
+    def move(self, src: str, dest: str) -> None:
+        raise NotImplementedError("a file of a bucket keeps its name")
+
+    copy_file = move
+
+    def open_append_stream(self, path: str, metadata: object) -> Any:
+        raise NotImplementedError("a file of a bucket is written whole")
+
+    def _info(self, path: str) -> FileInfo:
+        found = self._bucket.head(self._key(path), 1)
+        if found is None:
+            return FileInfo(path, FileType.NotFound)
+        return FileInfo(path, FileType.File, size=found[1])
+
+    def _key(self, path: str) -> str:
+        return path.removeprefix(f"{self._name}/")

@@ -1,0 +1,421 @@
+"""Files under the lake's root, a local folder (through fsspec, whose only door this is) or ``s3://bucket/prefix``.
+
+For S3, credentials, region and endpoint come from the standard chain (:mod:`memory_pipeline.lake.files.s3_options`),
+and :mod:`memory_pipeline.lake.files.s3_files` sends the requests.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import fsspec
+from pyarrow.fs import LocalFileSystem
+from ulid import ULID
+
+from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.lake.disk import disk_error
+from memory_pipeline.settings import lake_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from memory_pipeline.lake.files.s3_files import Bucket
+    from memory_pipeline.lake.files.s3_options import ObjectStore
+
+#: What files are called while they are written: here, and by the libraries of tables.
+_PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
+#: Modes of what this package writes: for its own user, or for a group, whose folders pass it on to what is in them.
+_OWN_FILE, _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o600, 0o700, 0o660, 0o2770
+#: How often a folder is made that others remove at once.
+_LOOKS = 100
+#: The file that every lake has.
+MANIFEST = "lake.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file: its path below the root, its size in bytes, and a tag that changes when its content does.
+
+    Attributes:
+        modified_at: when it was last written, UTC.
+    """
+
+    path: str
+    size: int
+    tag: str
+    modified_at: datetime
+
+
+class Storage:
+    """Reads and writes whole files under one root. Paths are relative to it, with forward slashes."""
+
+    def __init__(self, uri: str) -> None:
+        scheme, separator, rest = uri.partition("://")
+        self._bucket: Bucket | None = None
+        self._store: ObjectStore | None = None
+        if not separator or scheme == "file":
+            self._base = str(Path(rest if separator else uri).expanduser().absolute())
+            self._group = lake_group()
+            self._fs: Any = fsspec.filesystem("file")
+        elif scheme == "s3":
+            from memory_pipeline.lake.files.s3_files import Bucket
+            from memory_pipeline.lake.files.s3_options import ObjectStore
+
+            name, _, prefix = rest.partition("/")
+            self._prefix = "/".join(part for part in prefix.split("/") if part)
+            self._base = f"{name}/{self._prefix}".rstrip("/")
+            self._store = ObjectStore.from_chain(name)
+            self._bucket = Bucket(self._store)
+        else:
+            raise ConfigurationError(f"lake root {shown(uri)} is not accepted; expected a folder or s3://bucket/prefix")
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the root is a folder."""
+        return self._bucket is None
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What deltalake and lancedb need to know to reach the root. It changes when credentials are renewed."""
+        return None if self._store is None else self._store.for_rust
+
+    @property
+    def uri(self) -> str:
+        """The root, as other libraries take it."""
+        return self.locate("")
+
+    def locate(self, path: str) -> str:
+        """Return the full address of `path`, as other libraries take it."""
+        full = f"{self._base}/{path}".rstrip("/")
+        return full if self.is_local else f"s3://{full}"
+
+    def file_path(self, path: str) -> str:
+        """Return the address of `path` as :meth:`arrow_filesystem` takes it: without a scheme."""
+        return f"{self._base}/{path}"
+
+    def arrow_filesystem(self) -> Any:
+        """Return the pyarrow filesystem that reads below the root."""
+        return LocalFileSystem() if self._bucket is None else self._bucket.filesystem()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file so that it is whole and durable when this returns, and never seen in part."""
+        if self._bucket is not None:
+            self._bucket.write(self._key(path), data)
+            return
+        with self._reaching(path):
+            self._write_local(path, data, lambda partial, target: partial.replace(target))
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Write a file as :meth:`write` does, unless there is one; return whether it was written.
+
+        Args:
+            path: where.
+            data: what.
+            durable: False spares the disk a flush, for a file whose loss in a power cut does no harm.
+        """
+        try:
+            if self._bucket is None:
+                with self._reaching(path):
+                    self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
+            else:
+                self.require_creating()
+                if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
+                    return False  # the server may not say so
+                self._bucket.create(self._key(path), data)
+        except FileExistsError:
+            return False
+        return True
+
+    def _write_local(
+        self, path: str, data: bytes, publish: Callable[[Path, Path], object], *, durable: bool = True
+    ) -> None:
+        target = Path(self._base, path)
+        partial = target.with_name(f".{target.name}.{ULID()}")
+        new: set[Path] = set()
+        try:
+            with self._opened(partial, new) as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            publish(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+        if not durable:
+            return
+        for named in {target, *new}:  # without it a power cut may forget the new names
+            with suppress(FileNotFoundError):  # others have read it, deleted it and removed the folder
+                folder = os.open(named.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes; None where there is no such file."""
+        if self._bucket is not None:
+            return self._bucket.read(self._key(path))
+        try:
+            with self._reaching(path):
+                data: bytes = self._fs.cat_file(f"{self._base}/{path}")
+        except FileNotFoundError:
+            return None
+        return data
+
+    def list(self, prefix: str) -> list[Entry]:
+        """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
+
+        Files whose names begin with a dot are writes in progress and are left out, and so are symbolic links.
+        """
+        entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
+        found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
+        return sorted(found, key=lambda entry: entry.path)
+
+    def _list_local(self, prefix: str) -> Iterator[Entry]:
+        with self._reaching(prefix):
+            found: dict[str, dict[str, Any]] = self._fs.find(
+                f"{self._base}/{prefix}", detail=True, on_error=_unless_gone
+            )
+        cut = len(self._base) + 1
+        for path, info in found.items():
+            if info["islink"]:
+                continue
+            tag = f"{info['size']}-{info['mtime']}"
+            yield Entry(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+
+    def links(self, folder: str) -> Sequence[str]:
+        """Return the paths of the symbolic links in a folder and below it, sorted; an object store has none."""
+        found = []
+        for path, folders, names in os.walk(Path(self._base, folder)) if self.is_local else ():
+            links = (Path(path, name) for name in (*folders, *names) if Path(path, name).is_symlink())
+            found += [link.relative_to(self._base).as_posix() for link in links]
+        return sorted(found)
+
+    def leads_elsewhere(self, path: str, top: str) -> bool:
+        """Tell whether `path`, or a folder on the way to it below the folder `top`, is a symbolic link."""
+        if not self.is_local:
+            return False
+        parts = path.removeprefix(f"{top}/").split("/")
+        return any(Path(self._base, top, *parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
+
+    def _list_remote(self, prefix: str) -> Iterator[Entry]:
+        assert self._bucket is not None  # noqa: S101 - it is asked before
+        cut = len(self._key(""))
+        for file in self._bucket.files(self._folder(prefix)):
+            # Programs that show buckets as folders put files there whose names end with a slash.
+            if not file.key.endswith("/"):
+                yield Entry(file.key[cut:], file.size, file.tag, file.modified_at.astimezone(UTC))
+
+    def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
+        """Return the bytes of those of the files at `paths`, all below `folder`, that exist."""
+        if not self.is_local:
+            wanted = set(paths)
+            return {entry.path: entry.size for entry in self.list(folder) if entry.path in wanted} if wanted else {}
+        found = {}
+        for path in paths:
+            with suppress(FileNotFoundError):
+                found[path] = Path(self._base, path).stat().st_size
+        return found
+
+    def _opened(self, path: Path, new: set[Path]) -> BinaryIO:
+        """Open a new file for writing, in a folder that others may remove as long as it is empty.
+
+        Other users of the machine get no access to the file, and none to the root if that is made here. So they cannot
+        read what the libraries of tables write below it either, which take no mode.
+
+        Args:
+            path: of the file.
+            new: gets the folders that were made for it.
+
+        Raises:
+            LakeError: the folder cannot be made, or others kept removing it.
+        """
+        for look in range(_LOOKS):
+            try:
+                for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+                    self._make_folder(folder)
+                    new.add(folder)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
+            except FileExistsError as error:  # of a folder: a file is in its place
+                raise disk_error(error, str(path.parent)) or error from error
+            except FileNotFoundError as error:
+                if look == _LOOKS - 1:
+                    raise disk_error(error, str(path.parent)) or error from error
+                continue
+            file = os.fdopen(descriptor, "wb")
+            if self._group is not None:
+                self._open_to_group(path, _GROUPS_FILE)
+            return file
+        raise AssertionError("unreachable")
+
+    def _make_folder(self, folder: Path) -> None:
+        is_root = str(folder) == self._base
+        folder.mkdir(_OWN_FOLDER if is_root else 0o777, exist_ok=True)
+        if self._group is not None and (is_root or folder.is_relative_to(self._base)):
+            self._open_to_group(folder, _GROUPS_FOLDER)
+
+    def _open_to_group(self, path: Path, mode: int) -> None:
+        """Let the group of the lake use a file or folder that this process has made.
+
+        Raises:
+            ConfigurationError: this process may not give it to that group.
+        """
+        assert self._group is not None  # noqa: S101 - it is asked before
+        try:
+            os.chown(path, -1, self._group)
+            path.chmod(mode)
+        except PermissionError:
+            raise ConfigurationError(
+                f"MEMORY_PIPELINE_GROUP {grp.getgrgid(self._group).gr_name} cannot be given files of the lake: this "
+                "process's user is not a member of it"
+            ) from None
+
+    def is_open_to_all(self) -> bool:
+        """Tell whether every user of this machine may read the root."""
+        return self.is_local and bool(Path(self._base).stat().st_mode & stat.S_IROTH)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Replace a file by a shorter one without its name ever being absent from a listing.
+
+        Who reads it meanwhile may find `data` before the rest of what it held.
+        """
+        if self._bucket is not None:
+            self._bucket.write(self._key(path), data)
+            return
+        with self._reaching(path), Path(self._base, path).open("r+b", buffering=0) as file:
+            file.write(data)
+            file.truncate()
+
+    def has(self, folder: str) -> bool:
+        """Tell whether there is a folder, be it empty; on an object store, whether there are files below it."""
+        if self._bucket is not None:
+            return self._bucket.has(self._folder(folder))
+        return bool(self._fs.exists(f"{self._base}/{folder}"))
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names of the folders in a folder, sorted; none where it does not exist."""
+        if self._bucket is not None:
+            return self._bucket.folders(self._folder(folder))
+        try:
+            with self._reaching(folder):
+                found = self._fs.ls(f"{self._base}/{folder}", detail=True)
+        except FileNotFoundError:
+            return []
+        return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
+
+    def remove(self, folder: str) -> None:
+        """Delete a folder and all that is below it, as far as it is there."""
+        if self._bucket is not None:
+            self._bucket.delete([file.key for file in self._bucket.files(self._folder(folder))])
+            return
+        with suppress(OSError):  # others may put files into it while it is emptied
+            self._fs.rm(f"{self._base}/{folder}", recursive=True)
+
+    def partial(self) -> Sequence[Entry]:
+        """Return the files on a disk that somebody is writing, or was when he was killed; on S3 none is ever seen."""
+        found = []
+        for path, _, names in os.walk(self._base) if self.is_local else ():
+            for name in names:
+                if _PARTIAL.fullmatch(name):
+                    with suppress(FileNotFoundError):  # it has been written
+                        file = Path(path, name)
+                        info = file.stat()
+                        where = file.relative_to(self._base).as_posix()
+                        found.append(Entry(where, info.st_size, "", datetime.fromtimestamp(info.st_mtime, UTC)))
+        return found
+
+    def abandoned_uploads(self, before: datetime, *, abort: bool) -> Sequence[str]:
+        """Return the paths of files whose upload in parts was begun before a time and not finished; on S3 alone.
+
+        Args:
+            before: when, UTC.
+            abort: drop the parts, which are paid for until then.
+        """
+        if self._bucket is None:
+            return []
+        cut = len(self._key(""))
+        return [key[cut:] for key in self._bucket.uploads(self._key(""), before, abort=abort)]
+
+    def prune(self, folder: str) -> None:
+        """Remove folders below `folder` that hold nothing: where partitions were, their names would stay.
+
+        A writer that has just made one makes it again. Object stores know no folders.
+        """
+        if self.is_local:
+            top = str(Path(self._base, folder))
+            for path, _, files in os.walk(top, topdown=False):
+                if path != top and not files:
+                    with suppress(OSError):  # something is in it
+                        os.rmdir(path)  # noqa: PTH106  # there may be many thousands, of which paths are made slowly
+
+    def leave(self, folders: Iterable[str]) -> None:
+        """Remove those of the folders that hold nothing. Who lists the folder above need not look into them any more.
+
+        A writer that has just made one makes it again. Object stores know no folders.
+        """
+        if self.is_local:
+            for folder in folders:
+                with suppress(OSError):  # something is in it, or it is gone
+                    Path(self._base, folder).rmdir()
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; those that are gone already are passed over."""
+        if self._bucket is not None:
+            self._bucket.delete([self._key(path) for path in paths])
+            return
+        for path in paths:
+            with suppress(FileNotFoundError), self._reaching(path):
+                self._fs.rm_file(f"{self._base}/{path}")
+
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is a file at `path`, by the cheapest look."""
+        if self._bucket is not None:
+            return self._bucket.is_there(self._key(path))
+        return Path(self._base, path).is_file()
+
+    def is_versioned(self) -> bool | None:
+        """Tell whether the place itself keeps what is deleted or overwritten; None where it does not say."""
+        return False if self._bucket is None else self._bucket.is_versioned()
+
+    def require_creating(self) -> None:
+        """Refuse, before the first write of a process, a place that does not create a file only if it is new.
+
+        Raises:
+            ConfigurationError: it does not; see :mod:`memory_pipeline.lake.files.s3_probe`.
+        """
+        if self._bucket is not None:
+            from memory_pipeline.lake.files.s3_probe import require_creating
+
+            require_creating(self._bucket, self._key(""), MANIFEST)
+
+    @contextmanager
+    def _reaching(self, path: str) -> Iterator[None]:
+        """Say what the disk refuses as a LakeError; that a file is there, or is not, is left to the caller."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:
+            raise disk_error(error, self.locate(path)) or error from error
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}" if self._prefix else path
+
+    def _folder(self, path: str) -> str:
+        """Return how the keys below a folder begin."""
+        key = self._key(path).rstrip("/")
+        return f"{key}/" if key else ""
+
+
+def _unless_gone(error: Exception) -> None:
+    """Let a folder be passed over that others have removed, or that is none; a folder that cannot be read is not."""
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,1 @@
+"""Delta tables: commits, deletion of rows, vacuum, the ledger, marts and tombstones."""

@@ -1,0 +1,202 @@
+"""The tables of analysts below ``marts/``: written whole, or a few values of one column at a time.
+
+They are not part of memory: whatever they hold can be made again from the lake's tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake.commit_retry import Mark, OvertakenError, persistently
+from memory_pipeline.lake.damage import FAILURES, is_damage
+from memory_pipeline.lake.files.storage_errors import is_of_store
+from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, turn_at
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from memory_pipeline.lake.files.storage import Storage
+
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+#: Statistics would hold names in the log.
+_CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What a write to a mart did.
+
+    Attributes:
+        changed: whether anything had to be written.
+        files: the files that the mart consists of since; none where another writer came so close that nobody knows
+            whose rows stand there.
+    """
+
+    changed: bool
+    files: frozenset[str]
+
+
+class Marts:
+    """Reads and writes Delta tables below ``marts/`` by name, which comes from a file name of ours.
+
+    One thread uses it at a time.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._handles: dict[str, DeltaTable] = {}
+
+    def files(self, name: str) -> frozenset[str]:
+        """Return the files that a mart consists of: they change whenever its rows do; none if there is no mart."""
+        table = self._open(name)
+        return frozenset() if table is None else _paths(table)
+
+    def dataset(self, name: str) -> ds.Dataset | None:
+        """Return a mart, to be read when it is scanned; None if it was never written."""
+        table = self._open(name)
+        return None if table is None else table.to_pyarrow_dataset()
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return the number of a mart's rows, and of the bytes of its files; reads no rows."""
+        table = self._open(name)
+        if table is None:
+            return 0, 0
+        actions = pa.table(table.get_add_actions(flatten=True))
+        rows, size = (int(pc.sum(actions[column]).as_py() or 0) for column in ("num_records", "size_bytes"))
+        return rows, size
+
+    def damaged(self, names: Iterable[str]) -> set[str]:
+        """Return which of some marts are there and cannot be read; reads all of their rows."""
+        found = set()
+        for name in names:
+            try:
+                mart = self.dataset(name)
+                for _ in [] if mart is None else mart.to_batches():
+                    pass
+            except (DamagedError, *FAILURES) as error:
+                if not isinstance(error, DamagedError) and not is_damage(error):
+                    raise
+                found.add(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Delete a mart. The next run makes it again."""
+        self._handles.pop(name, None)
+        self._storage.remove(_path(name))
+
+    def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
+        """Make `rows` all that a mart holds, or all that it holds of some values of a column, in one commit.
+
+        What is equal already is not written.
+
+        Args:
+            name: of the mart.
+            rows: in the order in which they are compared.
+            column: a text column, by which a mart that is replaced in parts is cut into files; none for one that never
+                is.
+            values: those to replace; if not given, everything is, columns included.
+
+        Raises:
+            CommitConflictError: other writers kept changing the same mart.
+        """
+        turn = turn_at(self._storage, _path(name))
+        mark = Mark[bool](self._storage, _path(name))
+        return persistently(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
+
+    def _replace(
+        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: Mark[bool]
+    ) -> Replaced:
+        self._storage.require_creating()
+        table = self._open(name)
+        rows = rows.replace_schema_metadata()
+        properties = CommitProperties(custom_metadata=mark.metadata)
+        if table is None:
+            mark.expect(-1, result=True)
+            try:
+                write_deltalake(
+                    self._storage.locate(_path(name)),
+                    rows,
+                    storage_options=self._storage.options,
+                    partition_by=[column] if column else None,
+                    configuration=_CONFIGURATION,
+                    writer_properties=_WRITER,
+                    commit_properties=properties,
+                )
+            except (DeltaError, OSError) as error:  # another writer is making it, or an answer was lost
+                if is_of_store(error):
+                    mark.note(error)
+                elif newest(self._storage, _path(name)) is None:
+                    raise
+                if not mark.made():
+                    raise OvertakenError from error
+            table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
+            return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
+        wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
+        with overtaking(self._storage, _path(name), table, mark):
+            if _holds(table, wanted, rows):
+                # An attempt that seemed to fail may have written it.
+                return Replaced(bool(mark.made()), _paths(table))
+            listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
+            version = table.version()
+            mark.expect(version, result=True)
+            write_deltalake(
+                table,
+                rows,
+                mode="overwrite",
+                predicate=None if values is None else f"{column} IN ({listed})",
+                schema_mode="overwrite" if values is None else None,
+                partition_by=table.metadata().partition_columns or None,
+                writer_properties=_WRITER,
+                commit_properties=properties,
+                post_commithook_properties=HOOKS,
+            )
+        written = self._open(name)
+        assert written is not None  # noqa: S101 - it has just been written
+        return Replaced(True, _paths(written) if written.version() == version + 1 else frozenset())
+
+    def _open(self, name: str) -> DeltaTable | None:
+        """Return a handle on the newest version."""
+        handle = newest(self._storage, _path(name), self._handles.get(name))
+        if handle is None:
+            self._handles.pop(name, None)
+        else:
+            self._handles[name] = handle
+        return handle
+
+
+def _path(name: str) -> str:
+    return f"marts/{name}"
+
+
+def _paths(table: DeltaTable) -> frozenset[str]:
+    return frozenset(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+
+
+def _holds(table: DeltaTable, wanted: pc.Expression | None, rows: pa.Table) -> bool:
+    """Tell whether a mart holds just these rows; one that is damaged does not."""
+    try:
+        return _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows)
+    except FAILURES as error:
+        if isinstance(error, FileNotFoundError) or not is_damage(error):  # others may have removed it
+            raise
+        return False
+
+
+def _is_equal(present: pa.Table, rows: pa.Table) -> bool:
+    """Compare two tables, whatever the order in which files give their rows."""
+    if present.schema.names != rows.schema.names or present.num_rows != rows.num_rows:
+        return False
+    try:
+        present = present.cast(rows.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    keys = [(field.name, "ascending") for field in rows.schema]
+    return bool(present.sort_by(keys).equals(rows.sort_by(keys)))

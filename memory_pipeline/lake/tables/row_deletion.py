@@ -1,0 +1,123 @@
+"""Decides which rows of partitions go, and writes the files that take the place of those that hold some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from posixpath import dirname
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ulid import ULID
+
+from memory_pipeline.lake.tables.partitions import dataset, location, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.schema_types import TableSpec
+
+#: Tells of each row whether it goes.
+Gone = Callable[[pa.Table], Any]
+
+#: How many files are looked at at once, and by how many threads they are written.
+_BATCH, _THREADS = 1_024, 4
+#: As :mod:`~memory_pipeline.lake.tables.tables` has deltalake write them.
+_WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 65_536}
+_NAME = "__filename"  # pyarrow's name of the column that says which file a row is of
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of the rows that stay: its path below the table, its bytes and its rows."""
+
+    path: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a file: how many of its rows go, and what is put in its place; nothing where all go."""
+
+    gone: int
+    instead: Written | None
+
+
+class Dropping:
+    """What becomes of the files of a table whose rows go in part. A file is looked at once, for it never changes.
+
+    Args:
+        storage: where the table lies.
+        spec: which it is.
+        gone: tells of rows whether they go; it gets those of many partitions at once.
+        columns: the columns that it gets.
+    """
+
+    def __init__(self, storage: Storage, spec: TableSpec, gone: Gone, columns: Collection[str]) -> None:
+        self._storage = storage
+        self._spec = spec
+        self._gone = gone
+        self._columns = [name for name in spec.schema.names if name in columns]
+        self._verdicts: dict[str, Verdict | None] = {}
+        self._written: list[Written] = []
+
+    def verdicts(self, files: pa.Table) -> dict[str, Verdict]:
+        """Return what becomes of each of some files, by path, without those that stay as they are.
+
+        Raises:
+            FileNotFoundError: a file is no longer there.
+        """
+        paths = files.column("path").to_pylist()
+        unknown = [number for number, path in enumerate(paths) if path not in self._verdicts]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for start in range(0, len(unknown), _BATCH):
+                batch = files.take(unknown[start : start + _BATCH])
+                judged = dict(pool.map(self._judged, self._masks(batch)))
+                self._verdicts |= {path: judged.get(path) for path in batch.column("path").to_pylist()}
+        return {path: verdict for path in paths if (verdict := self._verdicts[path]) is not None}
+
+    def discard(self, kept: Collection[str]) -> None:
+        """Delete the files that were written, but for those that took the place of the files at `kept`.
+
+        Not to be called where a commit of theirs may still be made.
+        """
+        used = {verdict.instead for path in kept if (verdict := self._verdicts[path]) is not None}
+        self._storage.delete(
+            f"tables/{self._spec.name}/{written.path}" for written in self._written if written not in used
+        )
+
+    def _masks(self, files: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Yield the files of which rows go: path, and which these are."""
+        found = dataset(self._storage, files, self._spec).to_table(columns=[*self._columns, _NAME])
+        gone = np.asarray(self._gone(found.drop_columns([_NAME])), np.bool_)
+        paths = {location(self._storage, self._spec, path): path for path in files.column("path").to_pylist()}
+        start = 0
+        for name, end in runs(found.column(_NAME)):
+            mask = gone[start:end]
+            start = end
+            if mask.any():
+                yield paths[name], mask
+
+    def _judged(self, masked: tuple[str, NDArray[np.bool_]]) -> tuple[str, Verdict]:
+        path, mask = masked
+        count = int(mask.sum())
+        return path, Verdict(count, None if count == len(mask) else self._rewritten(path, mask))
+
+    def _rewritten(self, path: str, mask: NDArray[np.bool_]) -> Written:
+        """Write the rows of a file that stay into another beside it, in their order and with the columns it has."""
+        filesystem = self._storage.arrow_filesystem()
+        with filesystem.open_input_file(location(self._storage, self._spec, path)) as file:
+            rows = pq.ParquetFile(file).read(use_threads=False).filter(pa.array(~mask))
+        target = f"{dirname(path)}/part-{ULID()}.zstd.parquet"
+        with filesystem.open_output_stream(location(self._storage, self._spec, target)) as file:
+            pq.write_table(rows, file, **_WRITING)
+            written = Written(target, file.tell(), rows.num_rows)
+        self._written.append(written)
+        return written

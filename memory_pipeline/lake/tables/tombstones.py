@@ -1,0 +1,173 @@
+"""Keeps tombstones: what was forgotten, known by salted hashes alone (:mod:`memory_pipeline.domain.erasure`)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone
+from memory_pipeline.lake.schemas import EXPIRATIONS, TOMBSTONES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.retention import Kept
+    from memory_pipeline.lake.tables.tables import Tables
+
+
+class Tombstones:
+    """Reads and writes a lake's tombstones. Safe to use from several threads and processes.
+
+    They are read again when the table has changed; until then, and where nothing was ever forgotten, asking for them
+    costs one look at the table's log.
+
+    Args:
+        tables: the lake's.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._read: tuple[int, tuple[Tombstone, ...], Forgotten] = (-1, (), Forgotten())
+
+    def all(self) -> tuple[Tombstone, ...]:
+        """Return all tombstones, by kind and id."""
+        return self._newest()[1]
+
+    def forgotten(self) -> Forgotten:
+        """Return what is forgotten; the same object as long as nothing has changed, for it remembers what it hashed."""
+        return self._newest()[2]
+
+    def state(self) -> frozenset[tuple[str, datetime]]:
+        """Return what changes whenever more is forgotten, and only then: whether it is done with does not count."""
+        return frozenset((tombstone.id, tombstone.forgotten_at) for tombstone in self.all())
+
+    def put(self, tombstones: Iterable[Tombstone]) -> None:
+        """Write tombstones, in one commit; one takes the place of that with the same id.
+
+        Raises:
+            CommitConflictError: other writers kept changing tombstones of the same kind.
+        """
+        by_id = {tombstone.id: tombstone for tombstone in tombstones}
+        rows = [{**asdict(one), "kind": one.kind.value} for one in by_id.values()]
+        new = pa.Table.from_pylist(rows, schema=TOMBSTONES.schema)
+
+        def merged(old: pa.Table) -> pa.Table:
+            return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], new["id"].combine_chunks()))), new])
+
+        if rows:
+            self._tables.transform(TOMBSTONES, {one.kind.value for one in by_id.values()}, merged)
+
+    def _newest(self) -> tuple[int, tuple[Tombstone, ...], Forgotten]:
+        version = self._tables.version(TOMBSTONES)
+        if version != self._read[0]:
+            rows = self._tables.read(TOMBSTONES).sort_by([("kind", "ascending"), ("id", "ascending")])
+            found = tuple(
+                Tombstone(**{**row, "kind": SubjectKind(row["kind"]), "hours": tuple(row["hours"])})
+                for row in rows.to_pylist()
+            )
+            # A change of the table, by a purge, may be none of the tombstones.
+            forgotten = self._read[2] if found == self._read[1] else Forgotten(found)
+            self._read = version, found, forgotten
+        return self._read
+
+
+# Marks: how far each agent's memory has expired. They tell what has expired from what was never made.
+#
+# A mark is raised before the rows up to it are deleted, and never lowered.
+
+
+_OWNER = ("workspace_id", "agent_id")
+
+
+class Marks:
+    """The marks of all agents, as they were when they were read.
+
+    Args:
+        through: the key of the last period that expired, for each class of an agent's memory that has one.
+    """
+
+    def __init__(self, through: Mapping[tuple[Scope, str], str]) -> None:
+        self._through: dict[str, dict[Scope, str]] = {}
+        for (scope, kept), key in through.items():
+            self._through.setdefault(str(kept), {})[scope] = key
+        self._latest = {kept: max(keys.values()) for kept, keys in self._through.items()}
+
+    @classmethod
+    def of(cls, tables: Tables) -> Marks:
+        """Read the marks; there are none where nothing ever expired."""
+        rows = tables.read(EXPIRATIONS, columns=[*_OWNER, "kept", "through"]).to_pylist()
+        return cls({(Scope(row["workspace_id"], row["agent_id"]), row["kept"]): row["through"] for row in rows})
+
+    def __bool__(self) -> bool:
+        """Tell whether anything has expired."""
+        return bool(self._through)
+
+    def __iter__(self) -> Iterator[tuple[Scope, str, str]]:
+        """Yield each mark: whose, of what class, and the key of the last period that expired."""
+        for kept, keys in self._through.items():
+            for scope, key in keys.items():
+                yield scope, kept, key
+
+    def through(self, scope: Scope, kept: Kept) -> str | None:
+        """Return the key of the last period that expired; None where nothing did."""
+        return self._through.get(kept, {}).get(scope)
+
+    def latest(self, classes: Iterable[Kept]) -> str:
+        """Return the key of the last period up to which anybody's memory of some classes expired; empty for none."""
+        return max((self._latest.get(kept, "") for kept in classes), default="")
+
+    def mask(self, rows: pa.Table, kept: Kept) -> NDArray[np.bool_]:
+        """Tell of each row whether it has expired, were it of the class `kept`.
+
+        Args:
+            rows: with ``workspace_id``, ``agent_id`` and ``period``, a key of the class's grain.
+            kept: the class; a table of several is asked for each.
+        """
+        latest = self._latest.get(kept)
+        if latest is None or not rows.num_rows or pc.min(rows["period"]).as_py() > latest:
+            return np.zeros(rows.num_rows, np.bool_)
+        own = self._through[kept]
+        owners = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "~").combine_chunks().dictionary_encode()
+        scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id holds a tilde
+        marks = pa.array([own.get(scope) for scope in scopes], pa.string()).take(owners.indices)
+        expired = pc.fill_null(pc.less_equal(rows["period"], marks), fill_value=False)
+        return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def raise_marks(tables: Tables, through: Mapping[tuple[str, str, Kept], str], at: datetime) -> int:
+    """Raise marks, in one commit; one that is as high already is left alone.
+
+    Args:
+        tables: the lake's.
+        through: the key of the last period that expires, by workspace, agent and class.
+        at: the time, with a zone, that is written beside the marks that are raised.
+
+    Returns:
+        How many marks were raised.
+
+    Raises:
+        CommitConflictError: other writers kept changing the same workspaces' marks.
+    """
+    raised: dict[tuple[str, str, str], str] = {}
+
+    def merged(old: pa.Table) -> pa.Table:
+        rows = {(row["workspace_id"], row["agent_id"], row["kept"]): row for row in old.to_pylist()}
+        raised.clear()
+        for (workspace_id, agent_id, kept), key in through.items():
+            owner = (workspace_id, agent_id, str(kept))
+            if owner not in rows or rows[owner]["through"] < key:
+                raised[owner] = key
+                rows[owner] = dict(zip(EXPIRATIONS.schema.names, (*owner, key, at), strict=True))
+        return pa.Table.from_pylist(list(rows.values()), schema=EXPIRATIONS.schema)
+
+    if through:
+        tables.transform(EXPIRATIONS, {workspace_id for workspace_id, _, _ in through}, merged)
+    return len(raised)
