@@ -22,7 +22,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest, digest_of_all, make_id
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
-from memory_pipeline.lake.codec.facts import facts_to_index, summaries_to_index
+from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period, by_scope

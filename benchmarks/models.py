@@ -15,7 +15,8 @@ Four parts:
 - completions: conversations to facts and days to summaries, as the steps do it: claimed, kept in a file each, checked.
   Beside them the same questions through the bare door to LiteLLM in as many threads, and through the asker without a
   store: tries and circuit breaker, but nothing claimed, kept, checked or budgeted. Landing is what
-  :meth:`memory_pipeline.lake.calls.Calls.settle` takes afterwards for each answer, and is not in the overhead;
+  :meth:`memory_pipeline.lake.calls.call_store.Calls.settle` takes afterwards for each answer, and is not in the
+  overhead;
 - embeddings: texts in requests of 1 and of 64, likewise;
 - remembered: hours of conversations whose rows are there, or gone while the answers are not;
 - a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.runs.run_all`; again; and all

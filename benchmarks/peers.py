@@ -43,7 +43,7 @@ from benchmarks.measure import Cell, Table, p50, p95, progress
 from benchmarks.search import AGENT, RESULTS, SCOPE, Growing, StandIn, nearest, open_reader, queries
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.codec.facts import vectors_of
+from memory_pipeline.lake.index.index_rows import vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

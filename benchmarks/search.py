@@ -53,8 +53,10 @@ from benchmarks.generator import START, WORKSPACE, agent_name, conversation, que
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
 from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake import Lake, vectors
-from memory_pipeline.lake.codec.facts import facts_to_index, facts_to_rows, messages_to_rows, vectors_of
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.facts import facts_to_rows, messages_to_rows
+from memory_pipeline.lake.index import vector_index
+from memory_pipeline.lake.index.index_rows import facts_to_index, vectors_of
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.reader import MemoryReader, scoring, similarity
@@ -267,7 +269,7 @@ def _recalls(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[s
     asked = queries(_EXACT_OF_MANY if facts > _MANY else _EXACT)
     with (
         patch.object(similarity, "SKETCHED_FROM", _NEVER),
-        patch.object(vectors, "HALVED_FROM", _NEVER),
+        patch.object(vector_index, "HALVED_FROM", _NEVER),
         patch.object(scoring, "_CANDIDATES", _NEVER),
     ):
         exact = grown.reader(2 * facts)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.lake.codec.facts import fact_terms
-from memory_pipeline.lake.schemas import index_schema
+from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:

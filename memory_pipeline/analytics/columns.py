@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics.catalogue import catalogue, parsed, reads_of
 from memory_pipeline.analytics.sources import DERIVED, SOURCES
-from memory_pipeline.lake.sql import connect
+from memory_pipeline.lake.sql.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,9 +18,9 @@ from memory_pipeline.analytics.catalogue import catalogue
 from memory_pipeline.analytics.sources import SOURCES, Sources
 from memory_pipeline.analytics.state import State, inputs, is_fresh, made_digest, sql_digest, tables_of, versions
 from memory_pipeline.errors import DamagedError, InputError, shown
-from memory_pipeline.lake.damage import damaged_error
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.lake.sql import connect
+from memory_pipeline.lake.sql.session import connect
+from memory_pipeline.lake.tables.damage import damaged_error
 from memory_pipeline.lake.tables.marts import Marts, Replaced
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def main() -> None:
     try:
         cli(standalone_mode=True)
     except Exception as error:
-        from memory_pipeline.lake.disk import disk_error
+        from memory_pipeline.lake.files.disk import disk_error
 
         known = error if isinstance(error, MemoryPipelineError) else disk_error(error)
         if known is None:

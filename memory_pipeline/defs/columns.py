@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 import dagster as dg
 import pyarrow as pa
 
+from memory_pipeline.lake.index.index_rows import index_schema
 from memory_pipeline.lake.schema_types import TableSpec
-from memory_pipeline.lake.schemas import FACTS, SUMMARIES, index_schema
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 
 #: What the columns of an index hold where they do not come from the table under the same name.
 _OF_INDEX = {

@@ -13,7 +13,7 @@ import dagster as dg
 from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.lake.vacuum import AGE
+from memory_pipeline.lake.orphans import AGE
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.made import Expiration

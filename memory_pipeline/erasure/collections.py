@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.lake.lance import Databases, EventLoop, persistent, renew
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, persistent
+from memory_pipeline.lake.index.maintenance import renew
 
 if TYPE_CHECKING:
     from memory_pipeline.erasure.account import Account

@@ -49,8 +49,8 @@ from memory_pipeline.erasure.removing import remove_agent, remove_answers, remov
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
-from memory_pipeline.lake.vacuum import unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from memory_pipeline.lake.lance import Databases, EventLoop
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.erasure.account import sentences_of
-from memory_pipeline.lake.codec.facts import facts_to_index, rows_to_summaries, summaries_to_index, summaries_to_rows
+from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
+from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset

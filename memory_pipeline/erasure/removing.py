@@ -11,8 +11,8 @@ from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.account import sentences_of
+from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.pending import PendingCalls
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,

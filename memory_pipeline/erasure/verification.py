@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from memory_pipeline.erasure.lances import DELETED, LanceFolder, LanceReader
 from memory_pipeline.erasure.sought import ANYBODY, Sought
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.vacuum import unnamed_files
+from memory_pipeline.lake.orphans import unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

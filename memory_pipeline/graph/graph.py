@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.graph.snapshot import Snapshot
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.sql import Answer, Session
+    from memory_pipeline.lake.sql.session import Answer, Session
 
 #: Deepest neighbourhood that is walked.
 MAX_DEPTH = 6
@@ -240,7 +240,7 @@ class Graph:
             InputError: the statement is not accepted, fails, or takes too long.
         """
         graph = self._state.snapshot()
-        from memory_pipeline.lake.sql import Session  # costs the import of DuckDB
+        from memory_pipeline.lake.sql.session import Session  # costs the import of DuckDB
 
         if self._session is None or self._session[0] is not graph:
             tables = {"facts": graph.facts, "history": graph.history, "entities": graph.entities}

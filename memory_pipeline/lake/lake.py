@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.lake.calls import Calls
+    from memory_pipeline.lake.calls.call_store import Calls
+    from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
-    from memory_pipeline.lake.vectors import VectorIndex
 
 _log = logging.getLogger(__name__)
 
@@ -190,14 +190,14 @@ class Lake:
     @cached_property
     def calls(self) -> Calls:
         """Answers of models, and what was asked and spent."""
-        from memory_pipeline.lake.calls import Calls
+        from memory_pipeline.lake.calls.call_store import Calls
 
         return Calls(self.storage, self.tables)
 
     @cached_property
     def index(self) -> VectorIndex:
         """The vector index."""
-        from memory_pipeline.lake.vectors import VectorIndex
+        from memory_pipeline.lake.index.vector_index import VectorIndex
 
         return VectorIndex(self.storage)
 

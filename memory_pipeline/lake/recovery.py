@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.damage import damaged_files
+from memory_pipeline.lake.tables.damage import damaged_files
 from memory_pipeline.lake.tables.partitions import keys_of, read
 
 if TYPE_CHECKING:

@@ -419,33 +419,3 @@ TABLES = {
         TOMBSTONES,
     )
 }
-
-
-def index_schema(dimension: int) -> pa.Schema:
-    """Return the columns of an index table: the same for facts and summaries of any grain."""
-    return pa.schema(
-        [
-            # Without a declared key, merges that run at the same time double rows. It is declared in the schema, so
-            # that no table is ever without it.
-            pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
-            pa.field("period", pa.string()),
-            pa.field("kind", pa.string()),  # a fact's kind, or "summary"
-            pa.field("content", pa.string()),
-            pa.field("terms", pa.list_(pa.string())),  # the words that it is compared by, with its speaker and date
-            pa.field("starts_at", pa.timestamp("us", tz="UTC")),
-            pa.field("ends_at", pa.timestamp("us", tz="UTC")),  # of a fact: when it was said, as starts_at
-            pa.field("mentioned_at", pa.timestamp("us", tz="UTC")),  # of a fact: the day that it speaks about
-            pa.field("entities", pa.list_(pa.string())),
-            pa.field("importance", pa.float64()),
-            pa.field("conversation_id", pa.string()),
-            pa.field("speaker", pa.string()),  # of a fact, and so are role, turn, position and tags
-            pa.field("role", pa.string()),
-            pa.field("turn", pa.int32()),
-            pa.field("position", pa.int32()),
-            pa.field("tags", pa.list_(pa.string())),
-            pa.field("source_ids", pa.list_(pa.string())),  # messages of a fact, facts or finer summaries of a summary
-            pa.field("digest", pa.string()),
-            pa.field("embed_model", pa.string()),
-            pa.field("vector", pa.list_(pa.float32(), dimension)),
-        ]
-    )

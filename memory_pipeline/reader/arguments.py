@@ -12,7 +12,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.index.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.lake.index.filters import Filter
 
 #: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
 _OVERFETCH: Final = 5

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.durable.snapshot import Rows, Snapshot
     from memory_pipeline.durable.state import DurableState
-    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.reader.scoring import Scored
 
 #: What the layout is made of.

@@ -25,7 +25,7 @@ from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.durable import DurableMemories
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
-from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, label_of, query_of
 from memory_pipeline.reader.keeping import Found, Keeping, Pool, Ranked, Wanted
 from memory_pipeline.reader.segment import speaker_of

@@ -16,7 +16,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.models.selection import reading_embedder, reading_models
 from memory_pipeline.reader.arguments import (
     MAX_DAYS_AGO,

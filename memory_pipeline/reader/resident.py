@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.lake.lance import is_of_one_table
+from memory_pipeline.lake.index.lance_tables import is_of_one_table
 from memory_pipeline.reader.segment import Segment, points_of
 from memory_pipeline.reader.similarity import SKETCHED_FROM
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar, Grain
-    from memory_pipeline.lake.vectors import Loaded, VectorIndex
+    from memory_pipeline.lake.index.vector_index import Loaded, VectorIndex
 
 _log = logging.getLogger(__name__)
 

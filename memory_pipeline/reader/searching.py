@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
     from memory_pipeline.reader.retelling import Retelling

@@ -20,7 +20,7 @@ from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.lake.codec.facts import vectors_of
+from memory_pipeline.lake.index.index_rows import vectors_of
 from memory_pipeline.reader.similarity import Vectors
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.text.ranking import Window
-    from memory_pipeline.lake.filters import Filter
+    from memory_pipeline.lake.index.filters import Filter
 
 
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
@@ -52,7 +52,8 @@ class Segment:
     """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
 
     Args:
-        rows: in :func:`memory_pipeline.lake.schemas.index_schema`, without vectors, in any order, each id once.
+        rows: in :func:`memory_pipeline.lake.index.index_rows.index_schema`, without vectors, in any order, each id
+        once.
         vectors: of the rows, shape (rows, dimension); NaN where a row has none.
 
     Attributes:

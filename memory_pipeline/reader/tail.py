@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.lake.codec.facts import facts_to_index, facts_to_rows
+from memory_pipeline.lake.codec.facts import facts_to_rows
+from memory_pipeline.lake.index.index_rows import facts_to_index
 from memory_pipeline.reader.segment import Segment
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.lake.lance import COMPACT_EVERY
-from memory_pipeline.lake.lance_files import lance_tables
+from memory_pipeline.lake.index.lance_files import lance_tables
+from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY
+from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, last_vacuum, vacuum
 from memory_pipeline.lake.tables.vacuum import Purged
-from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, last_vacuum, vacuum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Cleaned:
     Attributes:
         compacted: Lance tables whose small files were put together.
         bytes_written: of their rows.
-        old_versions: what was replaced and is old enough, by kind; see :mod:`memory_pipeline.lake.vacuum`.
+        old_versions: what was replaced and is old enough, by kind; see :mod:`memory_pipeline.lake.orphans`.
         left_behind: what killed processes left, by kind.
         seconds: how long it took.
     """

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
-from memory_pipeline.lake.codec.facts import facts_to_index, summaries_to_index
+from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.digests import marks_of

@@ -13,10 +13,10 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, Kept, plan_expiry
+from memory_pipeline.lake.index.vector_index import Cut
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import Marks
-from memory_pipeline.lake.vectors import Cut
 from memory_pipeline.steps.made import Expired
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.vacuum import last_vacuum, vacuum
+from memory_pipeline.lake.orphans import last_vacuum, vacuum
 from memory_pipeline_tests.building import conversation, run, table_rows, write
 from memory_pipeline_tests.invoking import call, read
 

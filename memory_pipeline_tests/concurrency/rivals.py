@@ -22,8 +22,9 @@ from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index.index_rows import index_schema
 from memory_pipeline.lake.leases import Claims
-from memory_pipeline.lake.schemas import LEDGER, index_schema
+from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.handles import turn_at
 from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.lake.tables.marts import Marts
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from memory_pipeline.lake.calls import Calls
+    from memory_pipeline.lake.calls.call_store import Calls
 
     Work = Callable[[str, int, int], object]
 

@@ -18,8 +18,9 @@ from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.checks import WORKING_MEMORY
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index.index_rows import index_schema
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, LEDGER, MEMORIES, MESSAGES, SUMMARIES, index_schema
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, LEDGER, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write

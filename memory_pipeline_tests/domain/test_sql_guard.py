@@ -10,7 +10,7 @@ import pytest
 from memory_pipeline.domain import sql_guard
 from memory_pipeline.domain.sql_guard import Rules
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.sql import connect
+from memory_pipeline.lake.sql.session import connect
 
 RULES = Rules({"facts": ["id", "text"]}, ["duckdb_settings"])
 

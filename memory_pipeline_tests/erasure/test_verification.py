@@ -17,8 +17,8 @@ import pytest
 from memory_pipeline.erasure import Receipt, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.lake.vacuum import vacuum
 from memory_pipeline_tests.building import NOW, conversation, run, write
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY
 from memory_pipeline_tests.invoking import call, read

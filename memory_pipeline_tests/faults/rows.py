@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from memory_pipeline.lake.schemas import LEDGER, index_schema
+from memory_pipeline.lake.index.index_rows import index_schema
+from memory_pipeline.lake.schemas import LEDGER
 
 
 def ledger(bucket: str, *periods: str) -> pa.Table:

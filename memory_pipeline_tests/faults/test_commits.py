@@ -14,14 +14,14 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.collection import VectorCollection
+from memory_pipeline.lake.collections.collection import VectorCollection
+from memory_pipeline.lake.collections.item import VectorItem
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.items import VectorItem
+from memory_pipeline.lake.index.vector_index import Cut, VectorIndex
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.lake.vectors import Cut, VectorIndex
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.fault_proxy import Fault
 from memory_pipeline_tests.faults.rows import indexed, ledger

@@ -18,10 +18,10 @@ from memory_pipeline.cli.root import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index.vector_index import Cut
 from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.lake.vacuum import AGE, LEFT_BEHIND, vacuum
-from memory_pipeline.lake.vectors import Cut
 from memory_pipeline_tests.faults.rows import indexed, ledger
 
 if TYPE_CHECKING:

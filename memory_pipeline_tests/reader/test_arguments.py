@@ -19,7 +19,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.filters import Filter
+from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.arguments import count_of, filter_of, query_of
 from memory_pipeline_tests.building import ACME

@@ -9,7 +9,7 @@ import pytest
 
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.vectors import VectorIndex
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.reader.resident import Resident
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped, summary

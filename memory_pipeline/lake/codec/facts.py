@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Message, Role, Scope
@@ -14,14 +13,10 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Summary
-from memory_pipeline.domain.text.ranking import date_terms, terms
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES, index_schema
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
-
-    from numpy.typing import NDArray
 
 
 def _scope(row: dict[str, Any]) -> Scope:
@@ -265,66 +260,3 @@ def rows_to_summaries(rows: pa.Table) -> list[Summary]:
         )
         for row in rows.drop_columns([c for c in ("vector", "digest") if c in rows.column_names]).to_pylist()
     ]
-
-
-def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
-    """Return rows of the ``facts`` table as rows of an index of vectors of `dimension` numbers."""
-    columns = {
-        "starts_at": rows["event_at"],
-        "ends_at": rows["event_at"],
-        "source_ids": rows["message_ids"],
-        "terms": [
-            fact_terms(content, event_at, mentioned_at)
-            for content, event_at, mentioned_at in zip(
-                *(rows[name].to_pylist() for name in ("content", "event_at", "mentioned_at")), strict=True
-            )
-        ],
-    }
-    return _to_index(rows, columns, dimension)
-
-
-def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) -> list[str]:
-    """Return the words by which a fact is found: its own, and those of the days of and in it."""
-    days = dict.fromkeys(date_terms(event_at))
-    if mentioned_at is not None:
-        days |= dict.fromkeys(date_terms(mentioned_at))
-    return [*terms(content), *days]
-
-
-def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
-    """Return rows of the ``summaries`` table as rows of an index of vectors of `dimension` numbers."""
-    columns = {
-        "kind": pa.repeat("summary", rows.num_rows),
-        "starts_at": rows["period_start"],
-        "ends_at": rows["period_end"],
-        "terms": [terms(content) for content in rows["content"].to_pylist()],
-        "tags": pa.array([[]] * rows.num_rows, pa.list_(pa.string())),
-    }
-    return _to_index(rows, columns, dimension)
-
-
-def vectors_of(rows: pa.Table, dimension: int) -> NDArray[np.float32]:
-    """Return the vectors of rows of an index, shape (rows, dimension), float32; NaN where a row has none."""
-    column = rows["vector"].combine_chunks()
-    if not column.null_count and rows.num_rows:
-        whole: NDArray[np.float32] = column.flatten().to_numpy().reshape(-1, dimension)
-        return whole
-    vectors = np.full((rows.num_rows, dimension), np.nan, np.float32)
-    if column.null_count < rows.num_rows:
-        numbers = column.drop_null().flatten().to_numpy(zero_copy_only=False)
-        vectors[column.is_valid().to_numpy(zero_copy_only=False)] = numbers.reshape(-1, dimension)
-    return vectors
-
-
-def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Table:
-    vectors = rows["vector"].combine_chunks()
-    missing = vectors.is_null()
-    filled = vectors.fill_null(pa.scalar([0.0] * dimension, vectors.type)) if vectors.null_count else vectors
-    parts = {
-        **{name: rows[name] for name in rows.column_names},
-        **columns,
-        "vector": pa.FixedSizeListArray.from_arrays(filled.flatten(), dimension, mask=missing),
-    }
-    schema = index_schema(dimension)
-    none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
-    return pa.table({**parts, **none}, schema=schema)

@@ -21,7 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
-from memory_pipeline.lake.disk import disk_error
+from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.settings import lake_group
 
 if TYPE_CHECKING:

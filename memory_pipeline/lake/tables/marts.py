@@ -16,8 +16,8 @@ from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.commit_retry import Mark, OvertakenError, persistently
-from memory_pipeline.lake.damage import FAILURES, is_damage
 from memory_pipeline.lake.files.storage_errors import is_of_store
+from memory_pipeline.lake.tables.damage import FAILURES, is_damage
 from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, turn_at
 
 if TYPE_CHECKING:

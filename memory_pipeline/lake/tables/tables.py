@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from memory_pipeline.lake.commit_retry import Mark, Turn, persistently
-from memory_pipeline.lake.damage import FAILURES, damaged_files, sound_files
+from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.tables.handles import Handles, commit, exchange, make, newest, overtaking, version_of
 from memory_pipeline.lake.tables.partitions import (
     Parts,

@@ -16,9 +16,9 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import Receipt, verify
+from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import Marks
-from memory_pipeline.lake.vacuum import unnamed_files, vacuum
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.plan import grain_status

@@ -1,7 +1,7 @@
 """The only door to lancedb: opens, makes and drops tables, and reads and commits beside other processes.
 
 One database for each workspace, ``vectordb/{workspace}`` under the lake's root. Whose tables lie in it, and what is in
-them, :mod:`~memory_pipeline.lake.vectors` and :mod:`~memory_pipeline.lake.collection` know.
+them, :mod:`~memory_pipeline.lake.index.vector_index` and :mod:`~memory_pipeline.lake.collections.collection` know.
 
 Tables are purged and dropped while others use them. Who finds that files have vanished looks again; and who wrote,
 whether the table still stands. A table that is made again counts its versions anew, so that each has a mark of its own.
@@ -20,25 +20,25 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lancedb
-import numpy as np
 from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
-from memory_pipeline.lake.damage import REMEDY
-from memory_pipeline.lake.disk import raise_of_disk
+from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
-from memory_pipeline.lake.lance_files import LONGEST_WRITE, lance_table
+from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
+from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.tables.damage import REMEDY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from memory_pipeline.lake.files.storage import Storage
+
 
 __all__ = [
     "COMPACT_EVERY",
@@ -50,21 +50,16 @@ __all__ = [
     "EventLoop",
     "IvfRq",
     "VanishedError",
-    "compact",
     "drop_old_versions",
     "has_vanished",
     "is_of_one_table",
     "persistent",
-    "renew",
-    "shrink",
 ]
 
 _Result = TypeVar("_Result")
 
 #: A writer looks for small files to put together when a table's version is a multiple of this.
 COMPACT_EVERY = 32
-#: Fewer small files than this are left alone, and files of more rows are not put together, as they are read at once.
-_FEW, _MOST_ROWS = 8, 100_000
 #: Where it is claimed to make a table. LanceDB lets two make the same one, and the later may empty the earlier.
 _CLAIMS = "vectordb/_claims"
 #: How long one may take to make an empty table, and how long others wait before they look for it again, in seconds.
@@ -81,10 +76,6 @@ _MADE = b"memory_pipeline.made"
 _VERSIONS = 2**20
 #: For so many seconds a table of the same version is taken for the same table.
 _TRUSTED = 1.0
-#: Compaction writes a file anew when more of its rows than this were deleted.
-_MATERIALIZED = 0.1
-#: At once: of nought, lancedb warns at every table.
-_MOMENT = timedelta(milliseconds=1)
 #: What lancedb says of a file that is cut short or was written by something else.
 _DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
 #: As what lancedb raises what goes wrong.
@@ -363,50 +354,6 @@ def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
     return DamagedError(f"the table of vectors vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
 
 
-async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
-    """Merge a table's small files into one, in one commit; return the bytes of their rows.
-
-    LanceDB's own ``optimize()`` writes nearly the whole table anew, however little has come. Here a file is merged only
-    with files that are together at least as large, so that a row is written again once each time the table doubles.
-    The rows that were merged are in no index until the indices are made again.
-
-    Args:
-        table: which.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``; None where
-            a row never changes.
-        least: fewer small files than this are left alone.
-    """
-    await table.checkout_latest()
-    ids = np.sort((await table.query().select([]).with_row_id().to_arrow())["_rowid"].to_numpy())
-    chosen = _worth_compacting(ids, least)
-    if not chosen:
-        return 0
-    rows = await table.take_row_ids(ids[np.isin(ids >> 32, chosen)].tolist()).to_arrow()
-    await _rewrite(table, rows, same)
-    return int(rows.nbytes)
-
-
-def _worth_compacting(ids: NDArray[np.uint64], least: int) -> list[int]:
-    """Return the numbers of the small files of a table, and of those of whose rows half are deleted.
-
-    Args:
-        ids: the numbers of the table's rows, sorted: the number of a file, and the place in it.
-        least: fewer small files than this are left alone.
-    """
-    files, starts, counts = np.unique(ids >> 32, return_index=True, return_counts=True)
-    written = (ids[starts + counts - 1] & 0xFFFFFFFF) + 1  # or more, if the last ones were deleted
-    small: list[int] = []
-    rows = 0
-    for place in np.argsort(counts, kind="stable"):
-        count = int(counts[place])
-        if count > _MOST_ROWS or (len(small) > 1 and count > rows):
-            break
-        small.append(int(files[place]))
-        rows += count
-    hollow = files[(counts <= _MOST_ROWS) & (written >= 2 * counts) & (written > 1)].tolist()
-    return sorted({*hollow, *(small if len(small) >= least else [])})
-
-
 async def drop_old_versions(storage: Storage, path: str) -> None:
     """Delete the versions of the table in the folder `path` that were superseded more than an hour ago."""
 
@@ -417,64 +364,6 @@ async def drop_old_versions(storage: Storage, path: str) -> None:
             storage.delete(entry.path for entry in versions)
 
     await asyncio.to_thread(drop)
-
-
-async def shrink(table: Any, storage: Storage, path: str, same: str) -> None:
-    """Take from the disk the rows that were deleted from a table, and its old versions.
-
-    Args:
-        table: which.
-        storage: the lake's files.
-        path: the table's folder.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
-    """
-    # A row's number says which file it is in, and where; a mark of deleted rows has the file's number in its name.
-    marked = {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
-    if marked:
-        ids = (await table.query().select(["id"]).with_row_id().to_arrow())["_rowid"].to_numpy()
-        beside = np.concatenate([_left_alone(ids[ids >> 32 == file]) for file in marked])
-        if beside.size:
-            await _rewrite(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
-    await _settle(table)
-
-
-async def renew(table: Any, storage: Storage, path: str, same: str, indices: Mapping[str, Any]) -> None:
-    """Write all rows and indices of a table anew, so that the disk holds nothing else of it.
-
-    Files that were left behind by who was killed go too, once they are older than any write takes.
-
-    Args:
-        table: which.
-        storage: the lake's files.
-        path: the table's folder.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
-        indices: configurations of the indices by column.
-    """
-    await _rewrite(table, await table.query().to_arrow(), same)
-    for column, config in indices.items():
-        await table.create_index(column, config=config, replace=True)
-    await _settle(table)
-    files = storage.list(path)
-    newest = max(entry.modified_at for entry in files)
-    storage.delete(entry.path for entry in files if newest - entry.modified_at > LONGEST_WRITE)
-
-
-def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the rows of a file, if compaction does not write it anew because so few of its rows were deleted."""
-    rows = int(ids.max() & 0xFFFFFFFF) + 1 if ids.size else 0  # or more, if the last ones were deleted
-    return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
-
-
-async def _rewrite(table: Any, rows: pa.Table, same: str | None) -> None:
-    """Write rows of a table anew, but for those that are no longer the same."""
-    if rows.num_rows:
-        await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")
-
-
-async def _settle(table: Any) -> None:
-    await table.optimize()
-    await asyncio.sleep(_MOMENT.total_seconds() * 2)  # or the version before would be too young to go
-    await table.optimize(cleanup_older_than=_MOMENT)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.disk import disk_error
+from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.models.selection import Models

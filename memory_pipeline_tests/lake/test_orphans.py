@@ -17,10 +17,10 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.lance_files import lance_table, lance_tables
+from memory_pipeline.lake.index.lance_files import lance_table, lance_tables
+from memory_pipeline.lake.orphans import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.vacuum import Purged
-from memory_pipeline.lake.vacuum import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.steps.housekeeping import clean_files, is_due
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.faults.rows import indexed, ledger
@@ -228,7 +228,9 @@ def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(r
 
 def test_small_files_are_put_together_where_they_pile_up(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
-    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 1_000)  # as if others left writers no gap
+    monkeypatch.setattr(
+        "memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000
+    )  # as if others left writers no gap
     for number in range(40):
         lake.index.replace(
             Grain.DAILY,
@@ -237,7 +239,7 @@ def test_small_files_are_put_together_where_they_pile_up(root: str, monkeypatch:
         )
     rows = sorted(held(root)[1])
     monkeypatch.undo()
-    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 8)
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 8)
     cleaned = clean_files(lake, later())
     assert (cleaned.compacted, cleaned.bytes_written > 0) == (1, True)
     assert sorted(held(root)[1]) == rows

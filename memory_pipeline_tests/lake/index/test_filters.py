@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.filters import Filter, folded
-from memory_pipeline.lake.vectors import VectorIndex
+from memory_pipeline.lake.index.filters import Filter, folded
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import NOON, Row, by_period, fact, scoped, summary, table

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
-from memory_pipeline.lake.codec.facts import vectors_of
-from memory_pipeline.lake.cutting import INDICES, SAME, Cut, condition, noted_tables, roster_path
-from memory_pipeline.lake.filters import Filter
-from memory_pipeline.lake.items import SAME_ITEM
-from memory_pipeline.lake.lance import (
+from memory_pipeline.lake.collections.item import SAME_ITEM
+from memory_pipeline.lake.index.filters import Cut, Filter, condition
+from memory_pipeline.lake.index.index_rows import INDICES, SAME, index_schema, noted_tables, roster_path, vectors_of
+from memory_pipeline.lake.index.lance_tables import (
     COMPACT_EVERY,
     FAILURES,
     ColumnOrdering,
@@ -30,14 +29,11 @@ from memory_pipeline.lake.lance import (
     EventLoop,
     IvfRq,
     VanishedError,
-    compact,
     drop_old_versions,
     persistent,
-    renew,
-    shrink,
 )
+from memory_pipeline.lake.index.maintenance import compact, renew, shrink
 from memory_pipeline.lake.layout import index_tables, table_name
-from memory_pipeline.lake.schemas import index_schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.text.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.facts import FactKind
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -165,3 +166,28 @@ def _quoted(text: str) -> str:
     """Return a text as a literal of SQL: a quote in it is doubled, nothing else has a meaning there."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of an agent's table that go.
+
+    Attributes:
+        through: key of the last period of which they are.
+        kinds: of a working table, the kinds of facts that they are; all if None.
+    """
+
+    through: str
+    kinds: frozenset[str] | None = None
+
+
+def condition(cuts: Sequence[Cut]) -> str:
+    """Return the SQL condition that selects what goes; of no cuts, nothing."""
+    return " OR ".join(map(_sql, cuts)) or "false"
+
+
+def _sql(cut: Cut) -> str:
+    period = f"period <= {_quoted(cut.through)}"
+    if cut.kinds is None:
+        return f"({period})"
+    return f"({period} AND kind IN ({', '.join(map(_quoted, sorted(cut.kinds)))}))" if cut.kinds else "false"

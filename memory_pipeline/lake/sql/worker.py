@@ -1,4 +1,4 @@
-"""The process in which the SQL that agents write is parsed, judged and run: see :mod:`memory_pipeline.lake.sql`.
+"""The process in which SQL of agents is parsed, judged and run: see :mod:`~memory_pipeline.lake.sql.session`.
 
 Run as a script, it imports next to nothing of this package, so that it starts in a fraction of a second. It is told
 over stdin which tables there are, then one query after the other, and answers over stdout. A message is its length (8

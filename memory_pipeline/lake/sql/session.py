@@ -4,7 +4,7 @@ What agents write is hostile until proven otherwise, and DuckDB cannot be held i
 `list_distinct` or `quantile_cont` runs for minutes without looking at an interrupt, what `repeat` builds is counted by
 no memory limit, and a thread cannot be ended. So a :class:`Session` runs its queries in a process of its own, which
 the operating system holds to its limits, and which is ended when it does not answer.
-See :mod:`memory_pipeline.lake.sql_process` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for what is
+See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for what is
 accepted.
 """
 
@@ -47,7 +47,7 @@ MAX_SECONDS = 60.0
 #: ended itself, unless it is stopped or the machine is very busy.
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
-_SCRIPT = Path(__file__).with_name("sql_process.py")
+_SCRIPT = Path(__file__).with_name("worker.py")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 #: Of an answer's pickle, these alone are built.
 _BUILT = {
@@ -176,7 +176,7 @@ class Session:
 
 
 class _Process:
-    """One process of :mod:`sql_process`, and what is said to it."""
+    """One process of :mod:`~memory_pipeline.lake.sql.worker`, and what is said to it."""
 
     def __init__(self, files: Mapping[str, int]) -> None:
         self._is_ready = False

@@ -24,10 +24,9 @@ from memory_pipeline.domain.model_calls import Answer, Call, Kind, Purpose, Usag
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.calls import Calls
+from memory_pipeline.lake.calls.call_store import Calls, Spending
 from memory_pipeline.lake.files.storage import Entry, Storage
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
-from memory_pipeline.lake.spending import Spending
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.building import PROCESSES
 

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.errors import InputError, LakeError
-from memory_pipeline.lake import sql as door
-from memory_pipeline.lake.sql import Session, ask, connect
+from memory_pipeline.lake.sql import session as door
+from memory_pipeline.lake.sql.session import Session, ask, connect
 from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import ConfigurationError, InputError, shown
-from memory_pipeline.lake.items import SAME_ITEM, id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.collections.item import SAME_ITEM, id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.layout import COLLECTION_NAME
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.lake.items import Row, Value, Vector, VectorItem
+    from memory_pipeline.lake.collections.item import Row, Value, Vector, VectorItem
 
 
 _Result = TypeVar("_Result")
@@ -92,7 +92,7 @@ class VectorCollection:
 
     def __init__(self, lake: Lake, scope: Scope, dimension: int, name: str = "default") -> None:
         # A heavy import, which those who use no collection do without.
-        from memory_pipeline.lake.lance import Databases, EventLoop
+        from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
         if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
             raise InputError(

@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
-from memory_pipeline.lake.cutting import condition
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.filters import Filter
-from memory_pipeline.lake.lance import has_vanished
-from memory_pipeline.lake.vectors import Cut, VectorIndex
+from memory_pipeline.lake.index.filters import Filter, condition
+from memory_pipeline.lake.index.lance_tables import has_vanished
+from memory_pipeline.lake.index.vector_index import Cut, VectorIndex
 from memory_pipeline_tests.building import ACME, PROCESSES
-from memory_pipeline_tests.lake.test_vectors import rows
+from memory_pipeline_tests.lake.index.test_vector_index import rows
 
 SALES = Scope("acme", "sales")
 AXIS = [1.0] + [0.0] * 7
@@ -155,7 +154,7 @@ def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: 
 def test_a_table_that_was_made_again_unnoticed_has_another_version(
     index: VectorIndex, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.lance._TRUSTED", 0)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables._TRUSTED", 0)
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)

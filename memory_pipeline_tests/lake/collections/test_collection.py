@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch, lance
+from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.schemas import index_schema
-from memory_pipeline.lake.vectors import VectorIndex
+from memory_pipeline.lake.index import maintenance
+from memory_pipeline.lake.index.index_rows import index_schema
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.effort import examples
@@ -430,7 +431,7 @@ def test_processes_that_write_at_once_lose_nothing(root: str) -> None:
 
 def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write takes items' places in one commit, and a compaction takes nothing from who reads."""
-    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 4)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 4)
     collection, writer = opened(root), opened(root)
     members = sorted(item.id for item in many(20))
     writer.upsert(VectorItem(member, [1, 2, 3], "before") for member in members)
@@ -454,15 +455,15 @@ def test_a_compaction_takes_nothing_back_that_was_written_meanwhile(root: str, m
     members = [f"m{number}" for number in range(12)]
     for member in members:
         writer.upsert([VectorItem(member, [1, 2, 3], "before")])
-    rewrite = lance._rewrite
+    rewrite = maintenance._rewrite
 
     async def late(*arguments: Any) -> None:
         writer.upsert([VectorItem("m3", [1, 2, 3], "meanwhile"), VectorItem("m4", [3, 2, 1], "before")])
         writer.delete(["m5"])
         await rewrite(*arguments)
 
-    monkeypatch.setattr(lance, "_rewrite", late)
-    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 8)
+    monkeypatch.setattr(maintenance, "_rewrite", late)
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 8)
     assert VectorIndex(Storage(root)).compact([collection._where])[0] == 1
     found = {match.id: match for match in collection.search([1, 2, 3], 100)}
     assert sorted(found) == sorted({*members} - {"m5"})

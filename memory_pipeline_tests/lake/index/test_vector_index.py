@@ -17,9 +17,9 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.filters import Filter
-from memory_pipeline.lake.schemas import index_schema
-from memory_pipeline.lake.vectors import VectorIndex
+from memory_pipeline.lake.index.filters import Filter
+from memory_pipeline.lake.index.index_rows import index_schema
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME, PROCESSES, hours
 
@@ -189,7 +189,7 @@ def test_a_row_without_a_vector_is_loaded_with_numbers_that_are_none(index: Vect
 def test_vectors_of_many_rows_are_loaded_in_half_precision(
     index: VectorIndex, monkeypatch: pytest.MonkeyPatch, count: int, kind: type[np.floating]
 ) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.vectors.HALVED_FROM", 40)
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.HALVED_FROM", 40)
     vectors = np.random.default_rng(1).uniform(-1, 1, (count, 8)).astype(np.float32)
     vectors[::10] = np.nan
     lists = pa.array([None if np.isnan(vector[0]) else vector for vector in vectors], pa.list_(pa.float32(), 8))
@@ -248,7 +248,7 @@ def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, writte
 
 @pytest.mark.on_s3
 def test_tables_are_compacted_and_stay_searchable(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.vectors.COMPACT_EVERY", 6)
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 6)
     for number in range(10):
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
         index.replace(Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})

@@ -17,7 +17,8 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.lance import Databases, EventLoop, compact, persistent
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, persistent
+from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Claims
 from memory_pipeline_tests.building import PROCESSES
 
@@ -69,7 +70,7 @@ def client(root: str) -> Client:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.lance._LONGEST_PAUSE", 0)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables._LONGEST_PAUSE", 0)
 
 
 def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None = None) -> Callable[[], Awaitable[Any]]:
@@ -191,7 +192,7 @@ def test_other_errors_are_not_tried_again(client: Client) -> None:
 
 
 def test_a_table_is_compacted_where_small_files_pile_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 10)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 10)
     for number in range(8):
         client.add(str(number))
     assert client.fragments() == 8
@@ -235,8 +236,8 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
         tried.append(table)
         raise RuntimeError(CONFLICTS[0])
 
-    monkeypatch.setattr("memory_pipeline.lake.lance.COMPACT_EVERY", 2)
-    monkeypatch.setattr("memory_pipeline.lake.lance.compact", lost)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 2)
+    monkeypatch.setattr("memory_pipeline.lake.index.maintenance.compact", lost)
     assert client.add("a").version == 2
     assert len(tried) == 20
     assert client.ids() == ["a"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from memory_pipeline.domain.conversations import MAX_CONTENT
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.items import MAX_METADATA, VectorItem, id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.collections.item import MAX_METADATA, VectorItem, id_of, numbered, row_of, unit_vector
 
 NAN, INFINITY = float("nan"), float("inf")
 SURROGATE = "\ud800"

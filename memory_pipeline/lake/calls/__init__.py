@@ -1,0 +1,1 @@
+"""Answers of models and what they cost."""

@@ -1,0 +1,1 @@
+"""Collections of vectors that agents fill themselves."""

@@ -1,0 +1,1 @@
+"""The search index in LanceDB: rows, filters and maintenance."""

@@ -1,0 +1,139 @@
+"""What goes from an agent's index table, and how it is put to lancedb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.text.ranking import date_terms, terms
+from memory_pipeline.lake.index.lance_tables import FTS, BTree
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.lake.files.storage import Storage
+
+
+#: The indices that every table has. That of the content is made last: where it is, the others are.
+INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
+#: Holds an empty file for each index table.
+_ROSTER = "state/index"
+#: A row is the same as long as its digest and its vector's embedder are.
+SAME = (
+    "target.digest = source.digest AND (target.embed_model = source.embed_model "
+    "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
+)
+
+
+def roster_path(workspace_id: str, name: str) -> str:
+    """Return where it is noted that an index table was made: apart from it, so that its loss is seen."""
+    return f"{_ROSTER}/{workspace_id}/{name}"
+
+
+def noted_tables(storage: Storage) -> set[tuple[Scope, Grain]]:
+    """Return the index tables that were made and not dropped since, whether they are there or not."""
+    found = set()
+    for entry in storage.list(_ROSTER):
+        _, workspace_id, name = entry.path.rsplit("/", 2)
+        agent_id, _, grain = name.rpartition("__")
+        found.add((Scope(workspace_id, agent_id), Grain(grain)))
+    return found
+
+
+def index_schema(dimension: int) -> pa.Schema:
+    """Return the columns of an index table: the same for facts and summaries of any grain."""
+    return pa.schema(
+        [
+            # Without a declared key, merges that run at the same time double rows. It is declared in the schema, so
+            # that no table is ever without it.
+            pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
+            pa.field("period", pa.string()),
+            pa.field("kind", pa.string()),  # a fact's kind, or "summary"
+            pa.field("content", pa.string()),
+            pa.field("terms", pa.list_(pa.string())),  # the words that it is compared by, with its speaker and date
+            pa.field("starts_at", pa.timestamp("us", tz="UTC")),
+            pa.field("ends_at", pa.timestamp("us", tz="UTC")),  # of a fact: when it was said, as starts_at
+            pa.field("mentioned_at", pa.timestamp("us", tz="UTC")),  # of a fact: the day that it speaks about
+            pa.field("entities", pa.list_(pa.string())),
+            pa.field("importance", pa.float64()),
+            pa.field("conversation_id", pa.string()),
+            pa.field("speaker", pa.string()),  # of a fact, and so are role, turn, position and tags
+            pa.field("role", pa.string()),
+            pa.field("turn", pa.int32()),
+            pa.field("position", pa.int32()),
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("source_ids", pa.list_(pa.string())),  # messages of a fact, facts or finer summaries of a summary
+            pa.field("digest", pa.string()),
+            pa.field("embed_model", pa.string()),
+            pa.field("vector", pa.list_(pa.float32(), dimension)),
+        ]
+    )
+
+
+def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
+    """Return rows of the ``facts`` table as rows of an index of vectors of `dimension` numbers."""
+    columns = {
+        "starts_at": rows["event_at"],
+        "ends_at": rows["event_at"],
+        "source_ids": rows["message_ids"],
+        "terms": [
+            fact_terms(content, event_at, mentioned_at)
+            for content, event_at, mentioned_at in zip(
+                *(rows[name].to_pylist() for name in ("content", "event_at", "mentioned_at")), strict=True
+            )
+        ],
+    }
+    return _to_index(rows, columns, dimension)
+
+
+def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) -> list[str]:
+    """Return the words by which a fact is found: its own, and those of the days of and in it."""
+    days = dict.fromkeys(date_terms(event_at))
+    if mentioned_at is not None:
+        days |= dict.fromkeys(date_terms(mentioned_at))
+    return [*terms(content), *days]
+
+
+def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
+    """Return rows of the ``summaries`` table as rows of an index of vectors of `dimension` numbers."""
+    columns = {
+        "kind": pa.repeat("summary", rows.num_rows),
+        "starts_at": rows["period_start"],
+        "ends_at": rows["period_end"],
+        "terms": [terms(content) for content in rows["content"].to_pylist()],
+        "tags": pa.array([[]] * rows.num_rows, pa.list_(pa.string())),
+    }
+    return _to_index(rows, columns, dimension)
+
+
+def vectors_of(rows: pa.Table, dimension: int) -> NDArray[np.float32]:
+    """Return the vectors of rows of an index, shape (rows, dimension), float32; NaN where a row has none."""
+    column = rows["vector"].combine_chunks()
+    if not column.null_count and rows.num_rows:
+        whole: NDArray[np.float32] = column.flatten().to_numpy().reshape(-1, dimension)
+        return whole
+    vectors = np.full((rows.num_rows, dimension), np.nan, np.float32)
+    if column.null_count < rows.num_rows:
+        numbers = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+        vectors[column.is_valid().to_numpy(zero_copy_only=False)] = numbers.reshape(-1, dimension)
+    return vectors
+
+
+def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Table:
+    vectors = rows["vector"].combine_chunks()
+    missing = vectors.is_null()
+    filled = vectors.fill_null(pa.scalar([0.0] * dimension, vectors.type)) if vectors.null_count else vectors
+    parts = {
+        **{name: rows[name] for name in rows.column_names},
+        **columns,
+        "vector": pa.FixedSizeListArray.from_arrays(filled.flatten(), dimension, mask=missing),
+    }
+    schema = index_schema(dimension)
+    none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
+    return pa.table({**parts, **none}, schema=schema)

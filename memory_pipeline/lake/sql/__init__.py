@@ -1,0 +1,1 @@
+"""SQL over a lake, in DuckDB, in a process of its own."""
