@@ -33,7 +33,7 @@ from memory_pipeline.defs import runs
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models, default_models
+from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.made import GrainRun
 from memory_pipeline.steps.make import make

@@ -24,7 +24,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.lance_files import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights

@@ -27,7 +27,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.ledger import Ledger
-from memory_pipeline.models.selection import Models, default_models
+from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps import make as chain
 from memory_pipeline.steps.made import GrainRun

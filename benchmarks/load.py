@@ -32,7 +32,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status

@@ -57,9 +57,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS
-from memory_pipeline.models.hosted import door
-from memory_pipeline.models.hosted.asking import Asker
-from memory_pipeline.models.selection import Models, configured_models, default_models, rehearsing_models
+from memory_pipeline.models.factory import Models, configured_models, default_models, rehearsing_models
+from memory_pipeline.models.hosted.transport import litellm_client
+from memory_pipeline.models.hosted.transport.executor import Asker
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.extract import read_hours
 from memory_pipeline.steps.made import GrainRun
@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from memory_pipeline.models.hosted.questions import Question
-    from memory_pipeline.models.hosted.rehearsal import Expected
+    from memory_pipeline.models.hosted.transport.dry_run import Expected
+    from memory_pipeline.models.hosted.transport.requests import Question
 
 _AT_ONCE = (1, 16, 64)
 _BATCHES = (1, 64)
@@ -331,9 +331,9 @@ def _questions(lake: Lake, passages: Sequence[Passage]) -> list[Question]:
 def _through_the_door(questions: Sequence[Question], at_once: int) -> None:
     """Ask with nothing around it."""
 
-    def ask(question: Question) -> door.Reply:
+    def ask(question: Question) -> litellm_client.Reply:
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
-        return door.complete(
+        return litellm_client.complete(
             question.endpoint, messages, question.schema, name=question.name, api_key="a-key", secrets=()
         )
 
@@ -439,7 +439,7 @@ def _ways_to_embed(folder: Path, server: _Server, at_once: int, batch: int, numb
 
     def through_the_door() -> None:
         with ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(lambda some: door.embed(endpoint, some, api_key="a-key", secrets=()), batches))
+            list(pool.map(lambda some: litellm_client.embed(endpoint, some, api_key="a-key", secrets=()), batches))
 
     base = server.measured(through_the_door, _EMBEDDING, at_once)
     step = server.measured(lambda: embedder.embed(texts, uses), _EMBEDDING, at_once)

@@ -38,7 +38,7 @@ from memory_pipeline.evaluation.formats import read_jsonl_set, read_locomo_set
 from memory_pipeline.evaluation.harness import evaluate
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import reading_embedder
+from memory_pipeline.models.factory import reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.settings import Settings
 

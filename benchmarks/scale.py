@@ -172,7 +172,7 @@ def _child(root: str, name: str) -> Measured:
 
 def _measure(root: str, name: str) -> Measured:
     """Make what a run makes; in a process that does nothing else."""
-    from memory_pipeline.models.selection import default_models
+    from memory_pipeline.models.factory import default_models
     from memory_pipeline.steps.make import make
 
     # What is imported late, and what caches of words hold, is not the run's.

@@ -30,7 +30,7 @@ from memory_pipeline.defs.runs import run_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from memory_pipeline.evaluation.survival import survival
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.sample import AFTERWARDS, HISTORY
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.summarize import summarize_periods

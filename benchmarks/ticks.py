@@ -29,7 +29,7 @@ from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.memories import land_events, refold
 from memory_pipeline.steps.upkeep import keep_up
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 _AGENTS, _EACH = 1_000, 100
 _SIZES = (100, 1_000, 10_000)

@@ -20,7 +20,7 @@ from memory_pipeline.defs.sensors import journal_sensor, utc_now
 from memory_pipeline.defs.upkeep import upkeep_schedule
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models  # noqa: TC001  # Dagster reads it at run time
+from memory_pipeline.models.factory import Models  # noqa: TC001  # Dagster reads it at run time
 from memory_pipeline.settings import PLANS_RANGES, Settings
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import hit_lines, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE

@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models, default_models
+from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline_tests.effort import load_profile
 from memory_pipeline_tests.s3_server import S3Server
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.models.selection import configured_models
+from memory_pipeline.models.factory import configured_models
 from memory_pipeline_tests.building import NOW
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.openai_server import OpenAIServer, Request
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("memory_pipeline.settings", set()),
     ("memory_pipeline.domain.periods", set()),
     ("memory_pipeline.domain.text.ranking", set()),
-    ("memory_pipeline.models.selection", set()),
+    ("memory_pipeline.models.factory", set()),
     ("memory_pipeline.cli", set()),
     ("memory_pipeline.writer", {"fsspec", "pyarrow", "numpy"}),
     ("memory_pipeline.tools", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),

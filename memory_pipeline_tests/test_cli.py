@@ -19,7 +19,7 @@ from memory_pipeline_tests.invoking import call, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 COMMANDS = [

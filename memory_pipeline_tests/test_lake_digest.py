@@ -19,7 +19,7 @@ from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, 
 from memory_pipeline_tests.lake_digest import differing, digest_of_rows, lake_digest
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 SALES = Scope("acme", "sales")

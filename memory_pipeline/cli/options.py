@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -110,7 +110,7 @@ def lake_of(settings: Settings, *, must_exist: bool = True) -> Lake:
 
 def models_of(lake: Lake) -> Models:
     """Return the models of the lake's configuration."""
-    from memory_pipeline.models.selection import configured_models
+    from memory_pipeline.models.factory import configured_models
 
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
 
@@ -118,7 +118,7 @@ def models_of(lake: Lake) -> Models:
 def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
     """Open an agent's memory."""
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.models.selection import reading_embedder
+    from memory_pipeline.models.factory import reading_embedder
     from memory_pipeline.reader import MemoryReader
 
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.settings import Settings
     from memory_pipeline.steps.repair import Damage
 

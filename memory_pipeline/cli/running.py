@@ -97,7 +97,7 @@ def _clean_daily(lake: Lake) -> list[str]:
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:
     from memory_pipeline.lake.rehearsal import RehearsalLake
-    from memory_pipeline.models.selection import rehearsing_models
+    from memory_pipeline.models.factory import rehearsing_models
     from memory_pipeline.steps.rehearse import rehearse
 
     lake = RehearsalLake(settings.root, settings.timezone, settings.start)

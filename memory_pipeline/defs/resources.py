@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models, configured_models
+from memory_pipeline.models.factory import Models, configured_models
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only in its own value

@@ -22,7 +22,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.made import GrainRun

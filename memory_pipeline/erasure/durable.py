@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.finding import Found
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 _SCOPE = ("workspace_id", "agent_id")
 _OF_AGENT = (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.erasure import Subject
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 #: How often the lake is searched again because writers brought more.
 _ROUNDS = 5

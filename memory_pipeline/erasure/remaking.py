@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.finding import Looker
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import Entry
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 #: Periods whose index is written at a time.
 _AT_ONCE = 400

@@ -17,7 +17,7 @@ from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import configured_models, reading_embedder
+from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.arguments import MAX_RESULTS
 from memory_pipeline.rendering import run_line

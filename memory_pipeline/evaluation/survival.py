@@ -21,9 +21,9 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
-from memory_pipeline.models.deterministic.dates import dates_in
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
+from memory_pipeline.models.deterministic.language.dates import dates_in
+from memory_pipeline.models.deterministic.language.grammar import Sentence, sentences_of
+from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _NUMBER_WORDS = {
     for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
 }
 _NUMBER = re.compile(rf"\b(?:[0-9]+(?:[.,:][0-9]+)*|{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
-#: A date as :func:`~memory_pipeline.models.deterministic.dates.with_dates` writes it.
+#: A date as :func:`~memory_pipeline.models.deterministic.language.dates.with_dates` writes it.
 _LABEL = re.compile(r"\[([0-9]{4}(?:-W[0-9]{2}|-[0-9]{2}(?:-[0-9]{2}(?:/[0-9]{2})?)?)?)\]")
 _YEAR = re.compile(r"(?<![0-9.,:/-])(?:19|20)[0-9]{2}(?![0-9%:/-]|[.,][0-9])")
 #: A date told from another: "the week before 9 June 2023" is what "last week" is on that day.
@@ -227,7 +227,7 @@ def _told_from(before: str, day: date) -> Span | None:
 
 
 def _span(label: str) -> Span | None:
-    """Return the days of a :attr:`~memory_pipeline.models.deterministic.dates.DateMention.label`; None if it is none.
+    """Return the days of a ``DateMention.label``; None if it is none.
 
     Labels are also what somebody wrote in brackets, which need not be a date.
     """

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.words import STOP_WORDS
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.deterministic.language.grammar import sentences_of
+from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

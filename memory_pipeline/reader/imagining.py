@@ -15,8 +15,8 @@ from memory_pipeline.domain.text.ranking import Question, terms
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.deterministic.language.grammar import sentences_of
+from memory_pipeline.models.deterministic.language.names import names_in
 from memory_pipeline.reader.keeping import Found, Wanted
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Injection
     from memory_pipeline.domain.ports import Reranker
     from memory_pipeline.graph import Facts, GraphFact
-    from memory_pipeline.models.selection import ReadingModels
+    from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.recall import Recollection
 

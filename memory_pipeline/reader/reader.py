@@ -17,7 +17,7 @@ from memory_pipeline.graph import MAX_HOPS, Graph
 from memory_pipeline.graph.pending import Pending
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.models.selection import reading_embedder, reading_models
+from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.reader.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.durable import HotIndex
-    from memory_pipeline.models.selection import ReadingModels
+    from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import Knowledge
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.memories import RecalledMemory

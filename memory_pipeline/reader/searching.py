@@ -14,7 +14,7 @@ from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.text.ranking import Named, Question, Window, weights_for
-from memory_pipeline.models.deterministic.windows import date_ranges
+from memory_pipeline.models.deterministic.language.windows import date_ranges
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
 from memory_pipeline.reader.recall import POINTS, choose, considered, excerpted, kept, recalled, together

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.rehearsal import RehearsalLake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.made import Made
 
 

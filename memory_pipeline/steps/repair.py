@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 #: How often a lake is gone through.
 _PASSES = 3

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.kept import Kept
 
 _log = logging.getLogger(__name__)

@@ -208,7 +208,7 @@ def _with_subject(said: Changes, known: str | None = None) -> Changes:
         known: the subject that it has already, which stays.
     """
     # Imported here, so that opening a writer stays light.
-    from memory_pipeline.models.deterministic.names import subject_of
+    from memory_pipeline.models.deterministic.language.names import subject_of
 
     if said.content is None or said.key is not None or any(getattr(said, name) for name in _TERMS):
         return said

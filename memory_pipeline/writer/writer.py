@@ -135,7 +135,7 @@ class MemoryWriter(DurableWriter):
         records = list(conversation["messages"])  # type: ignore[call-overload]  # write() has checked it
         if len(records) <= keep + 1:
             return dict(conversation)
-        from memory_pipeline.models.selection import configured_models
+        from memory_pipeline.models.factory import configured_models
         from memory_pipeline.writer.compaction import summary_of
 
         kept = records[len(records) - keep :]

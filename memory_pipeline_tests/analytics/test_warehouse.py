@@ -37,7 +37,7 @@ from memory_pipeline_tests.building import conversation, run, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 DAY = Period(Grain.DAILY, "2024-01-15")
 WEEK = Period(Grain.WEEKLY, "2024-W03")

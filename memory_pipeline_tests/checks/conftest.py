@@ -15,7 +15,7 @@ from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")

@@ -19,7 +19,7 @@ from memory_pipeline_tests.checks.planting import look, plant
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 KEYS = {
     Grain.DAILY: "2024-02-20",

@@ -15,7 +15,7 @@ from memory_pipeline_tests.building import conversation, run, table_rows, write
 from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 

@@ -29,7 +29,7 @@ from memory_pipeline.lake.tables.handles import turn_at
 from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.graph import fold_hours
 from memory_pipeline.steps.memories import land_events
 from memory_pipeline_tests.building import ACME, PROCESSES

@@ -42,7 +42,7 @@ from memory_pipeline_tests.concurrency.rivals import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.concurrency.conftest import Place
     from memory_pipeline_tests.concurrency.rivals import Rivals
 

@@ -14,7 +14,7 @@ from memory_pipeline.steps.make import make
 from memory_pipeline_tests.building import conversation, hours, table_rows, write
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 HOUR = hours("2024-01-15T08")
 

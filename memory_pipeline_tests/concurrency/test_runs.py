@@ -15,7 +15,7 @@ from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.upkeep import keep_up
@@ -28,7 +28,7 @@ from memory_pipeline_tests.lake_digest import differing, lake_digest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.concurrency.rivals import Rivals
 
 #: Of the free plan, hours of January have expired and days have not.

@@ -28,7 +28,7 @@ from memory_pipeline_tests.building import START, conversation, run, table_rows,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 TALKS = [

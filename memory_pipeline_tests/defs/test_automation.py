@@ -22,7 +22,7 @@ from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 SECONDS, DAY = timedelta(seconds=30), timedelta(days=1)
 FAILURE = dg.DagsterRunStatus.FAILURE

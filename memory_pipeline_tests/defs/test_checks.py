@@ -17,7 +17,7 @@ from memory_pipeline_tests.building import START, conversation, run, write
 from memory_pipeline_tests.checks.planting import plant
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 

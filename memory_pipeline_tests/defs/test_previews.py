@@ -20,7 +20,7 @@ from memory_pipeline_tests.building import ACME, conversation, hours, run, write
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(1)>",

@@ -19,7 +19,7 @@ from memory_pipeline.steps.nights import UPKEEP_ASSET
 from memory_pipeline_tests.building import START, conversation, write
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 DAYS = ("2024-01-15", "2024-01-17", "2024-02-03")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
 FIRST = datetime(2024, 5, 1, 22, tzinfo=UTC)

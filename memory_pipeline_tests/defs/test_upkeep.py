@@ -20,7 +20,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET, pending_nights
 from memory_pipeline.steps.upkeep import keep_up
@@ -33,7 +33,7 @@ from memory_pipeline_tests.steps.test_upkeep import BETA, history, land
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 NOW = datetime(2024, 2, 20, 6, tzinfo=UTC)

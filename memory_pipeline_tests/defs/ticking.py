@@ -20,7 +20,7 @@ from memory_pipeline.steps.make import make
 from memory_pipeline_tests.building import START
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 HOURS, ROLL_UPS = "journal_sensor", "roll_up_sensor"
 

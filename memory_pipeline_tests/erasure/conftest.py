@@ -17,7 +17,7 @@ from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES, built
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 #: Who is forgotten one after the other, and what the lake is called after that.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.erasure import Receipt
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 #: Days of what was said have closed, and weeks and what is longer have not.
 EARLY = datetime(2024, 1, 21, 12, tzinfo=UTC)

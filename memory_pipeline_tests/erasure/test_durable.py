@@ -39,7 +39,7 @@ from memory_pipeline_tests.erasure.lakes import (
 )
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
     from memory_pipeline_tests.erasure.conftest import Erased
 

@@ -43,7 +43,7 @@ from memory_pipeline_tests.erasure.lakes import (
 )
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.erasure.conftest import Erased
     from memory_pipeline_tests.erasure.lakes import Record
 

@@ -23,7 +23,7 @@ from memory_pipeline_tests.erasure.lakes import SALES, assert_verified
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 
 def made(lake: Lake, models: Models) -> None:

@@ -26,7 +26,7 @@ from memory_pipeline_tests.invoking import call, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.erasure.conftest import Erased
 
 

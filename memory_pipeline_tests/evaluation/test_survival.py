@@ -13,7 +13,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.evaluation.survival import Memory, Remains, Span, Values, remains, survival
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 
 MONDAY = date(2024, 1, 15)

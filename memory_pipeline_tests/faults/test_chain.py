@@ -23,7 +23,7 @@ from memory_pipeline_tests.lake_digest import differing, lake_digest
 if TYPE_CHECKING:
     from typing import Self
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
 #: What is said: an hour of a day, or two, from which all grains are made.
@@ -38,7 +38,7 @@ AGAIN = 6
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The digest of the lake when nothing goes wrong, of a folder."""
-    from memory_pipeline.models.selection import default_models
+    from memory_pipeline.models.factory import default_models
 
     lake = Lake(str(tmp_path_factory.mktemp("chain") / "lake"))
     write(lake, *SAID)
@@ -81,7 +81,7 @@ def test_faults_by_chance_lose_and_double_nothing(
 MAKE = """
 import sys
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import run
 run(Lake(sys.argv[1]), default_models())
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.facts import Passage
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 Rows = list[dict[str, Any]]
 

@@ -15,7 +15,7 @@ from memory_pipeline.graph import Facts, Graph, GraphFact, Neighbor
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, compared, model
 from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING

@@ -22,7 +22,7 @@ from memory_pipeline_tests.building import ACME, conversation, hours, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.s3_server import S3Server
 
 invents_keys = pytest.mark.skipif(

@@ -17,7 +17,7 @@ from memory_pipeline_tests.steps.test_memories import Counting
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 HOUR = "2024-01-15T08"
 

@@ -16,7 +16,7 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.tables import handles
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import upkeep
 from memory_pipeline.steps.nights import nights_between
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, write

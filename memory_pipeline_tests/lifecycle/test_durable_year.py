@@ -46,7 +46,7 @@ from memory_pipeline_tests.lifecycle.durable_year import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")

@@ -13,7 +13,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES
-from memory_pipeline.models.selection import configured_models
+from memory_pipeline.models.factory import configured_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader.knowledge import Knowledge
 
 #: Each shape of an answer comes once, and the first of them again.

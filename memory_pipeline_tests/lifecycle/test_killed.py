@@ -29,7 +29,7 @@ from memory_pipeline_tests.effort import IS_THOROUGH
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 KILLS = 8 if IS_THOROUGH else 2
 #: Of how many files more a run is killed, at most.

@@ -22,7 +22,7 @@ from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
-from memory_pipeline.models.selection import rehearsing_models
+from memory_pipeline.models.factory import rehearsing_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.plan import grain_status
@@ -47,7 +47,7 @@ from memory_pipeline_tests.oracle import EMBEDDING, configure, models_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 OTHER = Scope("globex", "sales")
 TALKS = [

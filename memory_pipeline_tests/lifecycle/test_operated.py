@@ -31,7 +31,7 @@ from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "14" if IS_THOROUGH else "7"))
 #: How many days there are from one look to the next.

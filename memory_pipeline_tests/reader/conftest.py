@@ -14,7 +14,7 @@ from memory_pipeline_tests.reader.injecting import remember
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 

@@ -14,7 +14,7 @@ from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.graph import Facts
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.models.selection import ReadingModels
+from memory_pipeline.models.factory import ReadingModels
 from memory_pipeline.reader.injection import Asking, document_parts, inject
 from memory_pipeline.reader.knowledge import Part, Source
 from memory_pipeline.reader.recall import Recalled, Recollection
@@ -25,7 +25,7 @@ from memory_pipeline_tests.reader.ways import make_hours
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.reader.knowledge import Knowledge
 

@@ -25,7 +25,7 @@ from memory_pipeline.reader.arguments import count_of, filter_of, query_of
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 NOON = datetime(2024, 3, 15, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

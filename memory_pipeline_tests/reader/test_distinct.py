@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import without_recalled
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts
 from memory_pipeline.reader.knowledge import Part, Source, compact

@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.knowledge import Source
 from memory_pipeline_tests.building import ACME, conversation, write

@@ -22,7 +22,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models, ReadingModels
+from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import document_parts, memory_parts
 from memory_pipeline.reader.knowledge import Source

@@ -11,7 +11,7 @@ import pytest
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import Models, ReadingModels
+from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader, ReaderMemories
 from memory_pipeline.reader.knowledge import Source
 from memory_pipeline.reader.searching import Searching

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
 
 TUESDAY = MONDAY + timedelta(days=1)

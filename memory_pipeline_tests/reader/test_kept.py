@@ -12,7 +12,7 @@ from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.models.selection import Models, ReadingModels
+from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.knowledge import Source
 from memory_pipeline_tests import building, memories

@@ -19,7 +19,7 @@ from memory_pipeline_tests.reader.ways import make_hours
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader.lineage import Node
 
 

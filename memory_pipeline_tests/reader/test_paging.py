@@ -16,7 +16,7 @@ from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk, tell
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import Hits
     from memory_pipeline_tests.conftest import SharedFolder
 

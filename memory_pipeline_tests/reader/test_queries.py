@@ -15,7 +15,7 @@ from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import Hits, MemoryReader
     from memory_pipeline_tests.conftest import SharedFolder
 

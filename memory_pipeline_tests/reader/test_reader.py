@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import HashingEmbedder
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.segment import Segment
@@ -281,7 +281,7 @@ def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, mode
 
 def _tell_elsewhere(root: str) -> None:
     """Write and run, as another process does, and leave a second message in the journal."""
-    from memory_pipeline.models.selection import default_models
+    from memory_pipeline.models.factory import default_models
 
     tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
     make_hours(root, default_models())

@@ -17,7 +17,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Peri
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader, Recalled, Recollection
 from memory_pipeline.reader.recall import choose, considered
 from memory_pipeline.reader.segment import points_of

@@ -19,7 +19,7 @@ from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline_tests.conftest import SharedFolder
 

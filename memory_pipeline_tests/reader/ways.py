@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 #: A few days after all that tests here write.
 JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.facts import Extraction, Passage
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 FORGOTTEN_AT = datetime(2024, 2, 1, tzinfo=UTC)
 TALK = conversation("I live in Porto.", "My dog is called Bruno.")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 FIRST, SECOND = "2024-01-15T08", "2024-01-16T08"

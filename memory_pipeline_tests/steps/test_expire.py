@@ -48,7 +48,7 @@ from memory_pipeline_tests.building import (
 from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 #: Some days after everything below was said: of the free plan, hours have expired and days have not.

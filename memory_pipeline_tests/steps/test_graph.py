@@ -27,7 +27,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import make as steps
 from memory_pipeline.steps.graph import fold_hours, refold
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.domain.graph.operations import Operation
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.facts import Extraction, Extractor, Passage
     from memory_pipeline.domain.summaries import Assignment, Condensation, Summarizer
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 GOOD = conversation("I moved to Porto.", at="2024-01-15T08:00")

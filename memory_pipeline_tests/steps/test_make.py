@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.facts import Extraction, Passage
     from memory_pipeline.domain.summaries import Assignment, Condensation
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")

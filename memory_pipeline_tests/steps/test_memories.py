@@ -24,7 +24,7 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import make as steps
 from memory_pipeline.steps.acknowledge import acknowledge
 from memory_pipeline.steps.expire import expire
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Passage
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")

@@ -14,7 +14,7 @@ from memory_pipeline_tests.building import NOW, START, conversation, hours, run,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 
 def names(periods: Sequence[object]) -> list[str]:

@@ -27,7 +27,7 @@ from memory_pipeline_tests.lake_digest import differing, lake_digest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.made import Made
     from memory_pipeline_tests.conftest import SharedFolder
 

@@ -35,7 +35,7 @@ from memory_pipeline_tests.building import ACME, NOW, START, table_rows, version
 from memory_pipeline_tests.lifecycle.durable_year import at, noted
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
 SALES = Scope("acme", "sales")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
 from memory_pipeline.writer import MemoryWriter

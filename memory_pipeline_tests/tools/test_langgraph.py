@@ -25,7 +25,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools.langgraph import MemoryStore
 from memory_pipeline.writer import MemoryWriter

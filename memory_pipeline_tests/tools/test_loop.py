@@ -9,7 +9,7 @@ import pytest
 
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
 from memory_pipeline.writer import MemoryWriter

@@ -28,7 +28,7 @@ from memory_pipeline.cli import main
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.nights import pending_nights
 from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline.writer import MemoryWriter

@@ -23,7 +23,7 @@ from memory_pipeline_tests.ui.deployment import REPOSITORY, prepare_home, runnin
 from memory_pipeline_tests.ui.page import Page, missing_programs, opened_page
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 HOSTILE = (
     "<b id=planted>Ben</b> said ![x](https://evil.example/x.png) [y](https://evil.example) https://evil.example ok."

@@ -16,7 +16,7 @@ from memory_pipeline_tests.building import NOW, conversation, run
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 TEXTS = [f"I bought {number} canoes in Porto." for number in range(14)]
 

@@ -13,7 +13,7 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, run

@@ -19,7 +19,7 @@ from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, conversation, run

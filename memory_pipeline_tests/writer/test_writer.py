@@ -20,7 +20,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import rows_to_messages
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.make import make
 from memory_pipeline.writer import MemoryWriter, Receipt

@@ -22,7 +22,7 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.made import Made
 from memory_pipeline.steps.make import make
 

@@ -6,9 +6,9 @@ sentences and knows some English cue words; :class:`HashingEmbedder` sees shared
 puts its name into every row it makes.
 """
 
-from memory_pipeline.models.deterministic.curation import RuleCurator
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 
 __all__ = ["DeterministicExtractor", "ExtractiveSummarizer", "HashingEmbedder", "RuleCurator"]

@@ -9,13 +9,19 @@ from zoneinfo import ZoneInfo
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
-from memory_pipeline.models.deterministic import cues
-from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
-from memory_pipeline.models.deterministic.durable import SUPPOSED, Durable, durable_in
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
+from memory_pipeline.models.deterministic.language import lexicon
+from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.language.grammar import (
+    Sentence,
+    Tense,
+    has_verb,
+    is_plain_form,
+    sentences_of,
+    tense_of,
+)
+from memory_pipeline.models.deterministic.language.names import names_in
+from memory_pipeline.models.deterministic.memory_rules import SUPPOSED, Durable, durable_in
 from memory_pipeline.models.deterministic.triples import Assertions
-from memory_pipeline.models.deterministic.verbs import Tense, has_verb, is_plain_form, tense_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +128,7 @@ class DeterministicExtractor:
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue
             kind = _kind(sentence, mentions, message, said_on)
-            first_person = not cues.FIRST_PERSON.isdisjoint(sentence.parts)
+            first_person = not lexicon.FIRST_PERSON.isdisjoint(sentence.parts)
             addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
             others = [name for name in sentence_names if name != message.name and name not in addressed]
             fact = Fact.of(
@@ -173,7 +179,7 @@ def _meaning(sentence: Sentence) -> list[str]:
     meaning: list[str] = []
     for place, word in enumerate(words):
         lower = word.lower().replace("’", "'").removesuffix("'s")
-        if lower in STOP_WORDS or lower in cues.PHATIC or lower.partition("'")[0] in STOP_WORDS:
+        if lower in STOP_WORDS or lower in lexicon.PHATIC or lower.partition("'")[0] in STOP_WORDS:
             continue
         if _is_addressed(sentence, place):
             continue
@@ -188,12 +194,12 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
     before = sentence.text[sentence.starts[place] - 2 : sentence.starts[place]]
     end = sentence.starts[place] + len(sentence.words[place])
     closes = place + 1 == len(sentence.words) or sentence.text[end] == ","
-    return closes and (before == ", " or sentence.words[place - 1].lower() in cues.PHATIC)
+    return closes and (before == ", " or sentence.words[place - 1].lower() in lexicon.PHATIC)
 
 
 def _asks(sentence: Sentence) -> bool:
     """Tell whether a sentence only asks, offers, consoles or takes leave."""
-    return sentence.is_question or cues.PROMPT.match(sentence.text) is not None
+    return sentence.is_question or lexicon.PROMPT.match(sentence.text) is not None
 
 
 def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
@@ -206,17 +212,17 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
     if _asks(sentence):
         return False
     parts = sentence.parts
-    if STOP_WORDS.isdisjoint(parts) and cues.PHATIC.isdisjoint(parts):
+    if STOP_WORDS.isdisjoint(parts) and lexicon.PHATIC.isdisjoint(parts):
         # Perhaps not English, then nothing below applies. Scripts without blanks make long "words".
         letters = sum(map(len, meaning))
         if len(meaning) >= 4 or (letters >= 6 and not sentence.text.isascii()):
             return True
     is_concrete = has_date or any(word[0].isdigit() for word in meaning)
-    if not has_verb(parts) and not cues.INSTRUCTION_START.match(sentence.text):
+    if not has_verb(parts) and not lexicon.INSTRUCTION_START.match(sentence.text):
         return is_concrete and len(meaning) >= 3
-    if is_concrete or not (cues.FIRST_PERSON.isdisjoint(parts) and cues.THIRD_PERSON.isdisjoint(parts)):
+    if is_concrete or not (lexicon.FIRST_PERSON.isdisjoint(parts) and lexicon.THIRD_PERSON.isdisjoint(parts)):
         return bool(meaning)
-    return len(meaning) >= (2 if cues.SECOND_PERSON.isdisjoint(parts) else 3)
+    return len(meaning) >= (2 if lexicon.SECOND_PERSON.isdisjoint(parts) else 3)
 
 
 def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message, said_on: date) -> FactKind:
@@ -224,23 +230,23 @@ def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message,
     text = sentence.text
     if message.role is Role.USER and _instructs(sentence):
         return FactKind.INSTRUCTION
-    if cues.PREFERENCE.search(text):
+    if lexicon.PREFERENCE_OPENING.search(text):
         return FactKind.PREFERENCE
     tense = tense_of(sentence.parts)
-    if tense is Tense.FUTURE or any(mention.day > said_on for mention in mentions) or cues.PLAN.search(text):
+    if tense is Tense.FUTURE or any(mention.day > said_on for mention in mentions) or lexicon.PLAN.search(text):
         return FactKind.PLAN
     return FactKind.EVENT if tense is Tense.PAST else FactKind.STATEMENT
 
 
 def _instructs(sentence: Sentence) -> bool:
-    if cues.INSTRUCTION_START.match(sentence.text) or cues.INSTRUCTION_INSIDE.search(sentence.text):
+    if lexicon.INSTRUCTION_START.match(sentence.text) or lexicon.INSTRUCTION_INSIDE.search(sentence.text):
         return True
     verb, *after = [part for part in sentence.parts[:3] if part not in ("and", "then", "so", "also")] or [""]
     return (
         is_plain_form(verb)
-        and verb not in cues.ELLIPTIC_VERBS
+        and verb not in lexicon.ELLIPTIC_VERBS
         and after[:1] != []
-        and after[0] in cues.IMPERATIVE_OBJECTS
+        and after[0] in lexicon.IMPERATIVE_OBJECTS
     )
 
 
@@ -254,27 +260,27 @@ def _importance(
 ) -> float:
     """Add up the cues; see :class:`DeterministicExtractor`."""
     parts = sentence.parts
-    first_person = not cues.FIRST_PERSON.isdisjoint(parts)
+    first_person = not lexicon.FIRST_PERSON.isdisjoint(parts)
     has_number = any(word[0].isdigit() for word in meaning)
     is_assistant = message.role is Role.ASSISTANT
     speaks_of_self = first_person or message.name in sentence.words
     is_instruction = kind is FactKind.INSTRUCTION
-    is_milestone = any(stem(word) in cues.MILESTONES for word in meaning)
-    phatic = sum(part in cues.PHATIC for part in parts)
+    is_milestone = any(stem(word) in lexicon.MILESTONES for word in meaning)
+    phatic = sum(part in lexicon.PHATIC for part in parts)
     total = (
         0.3
         + 0.15 * bool(mentions)
         + 0.1 * has_number
         + 0.1 * bool(others)
-        + 0.25 * (not cues.DANGERS.isdisjoint(parts))
+        + 0.25 * (not lexicon.DANGERS.isdisjoint(parts))
         + 0.15 * is_milestone
         + 0.25 * is_instruction
-        + 0.1 * (is_instruction and not cues.STANDING.isdisjoint(parts))
+        + 0.1 * (is_instruction and not lexicon.STANDING.isdisjoint(parts))
         + 0.1 * (kind is FactKind.PREFERENCE)
         + 0.1 * (speaks_of_self and not (is_assistant and kind is FactKind.PLAN))
-        - 0.1 * (parts[0] in cues.LEANING)
-        - 0.1 * (not first_person and not cues.SECOND_PERSON.isdisjoint(parts))
-        - 0.1 * (not cues.HEDGES.isdisjoint(parts))
+        - 0.1 * (parts[0] in lexicon.LEANING)
+        - 0.1 * (not first_person and not lexicon.SECOND_PERSON.isdisjoint(parts))
+        - 0.1 * (not lexicon.HEDGES.isdisjoint(parts))
         - 0.1 * (len(meaning) < 3 and not (is_milestone or has_number or mentions))
         - 0.1 * (phatic >= len(meaning))
         - 0.05 * is_assistant

@@ -27,8 +27,8 @@ from memory_pipeline.domain.summaries import Condensation, KeyPoint, Material
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.words import stem, word_set
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.models.deterministic import cues
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.language import lexicon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ _NUMBER = re.compile(
     r"[0-9]+(?:[.,:][0-9]+)*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|twice)\b"
 )
 _LABEL = re.compile(r"\[([0-9]{4}[-/0-9W]*)\]")
-_PHATIC = frozenset(map(stem, cues.PHATIC))
+_PHATIC = frozenset(map(stem, lexicon.PHATIC))
 _NUMBER_WORDS = frozenset(map(stem, word_set("two three four five six seven eight nine ten eleven twelve")))
 _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|without)\b")
 

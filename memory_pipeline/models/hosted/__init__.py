@@ -1,1 +1,1 @@
-"""Models behind LiteLLM: any provider, or a server of one's own. See :mod:`~memory_pipeline.models.hosted.door`."""
+"""Models behind LiteLLM: any provider, or a server of one's own. See ``transport.litellm_client``."""

@@ -16,9 +16,9 @@ from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_toke
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answers import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
-from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.questions import InvalidAnswerError, Question, identity_of
+from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
+from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import Memory
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.models.hosted.asking import Asker
+    from memory_pipeline.models.hosted.transport.executor import Asker
 
 _Value = TypeVar("_Value")
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from memory_pipeline.domain.model_calls import Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
-from memory_pipeline.models.hosted.questions import identity_of
+from memory_pipeline.models.hosted.transport.requests import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.models.hosted.asking import Asker
+    from memory_pipeline.models.hosted.transport.executor import Asker
 
 #: Most tokens of one request; providers limit what they take at once.
 _MOST_TOKENS = 100_000

@@ -22,13 +22,13 @@ from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.models.deterministic.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES
-from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
+from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answers import ExtractionAnswer, read_extraction, schema_of
-from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.questions import Question, identity_of
+from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_extraction, schema_of
+from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.transport.requests import Question, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Extraction as Settings
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.models.hosted.answers import FoundFact, FoundOperation
-    from memory_pipeline.models.hosted.asking import Asker
+    from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation
+    from memory_pipeline.models.hosted.transport.executor import Asker
 
 #: How old an operation may be that a question shows as known.
 LOOK_BACK = timedelta(days=31)

@@ -18,9 +18,9 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answers import FoundPoint, SummaryAnswer, read_points, schema_of
-from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.questions import InvalidAnswerError, Question, identity_of
+from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_points, schema_of
+from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.summaries import Assignment, Material
-    from memory_pipeline.models.hosted.asking import Asker
-    from memory_pipeline.models.hosted.questions import Answered
+    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.requests import Answered
 
 #: A summary that is so much longer than asked for is not taken.
 _TOLERANCE = 2.0

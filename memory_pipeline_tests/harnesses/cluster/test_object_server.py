@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from memory_pipeline.cli import cli
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import MemoryPipelineError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.selection import default_models
+from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.make import make
 from memory_pipeline.steps.nights import pending_nights

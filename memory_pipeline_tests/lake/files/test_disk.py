@@ -16,7 +16,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.models.selection import Models
+from memory_pipeline.models.factory import Models
 from memory_pipeline_tests.building import conversation, run, write
 
 #: Permissions bind everybody but the superuser.

@@ -20,7 +20,7 @@ from memory_pipeline_tests.lake.odd_servers import conditionless
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.models.selection import Models
+    from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.s3_server import S3Server
 
 

@@ -23,8 +23,8 @@ from memory_pipeline.domain.text.words import parts_of, plain, spaced, words_of
 from memory_pipeline.graph.entities import _names
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES, DeterministicExtractor
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import sentences_of
+from memory_pipeline.models.deterministic.language.grammar import sentences_of
+from memory_pipeline.models.deterministic.language.names import names_in
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.graph.operations import Operation, Verb
-from memory_pipeline.models.deterministic.names import names_in
-from memory_pipeline.models.deterministic.sentences import Sentence, sentences_of
+from memory_pipeline.models.deterministic.language.grammar import Sentence, sentences_of
+from memory_pipeline.models.deterministic.language.names import names_in
 from memory_pipeline.models.deterministic.triples import Assertions, confidence_of
 from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE, PATTERNS, PROPERTIES, Form
 from memory_pipeline_tests.effort import examples

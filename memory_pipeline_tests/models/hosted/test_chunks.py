@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration.model_settings import Extraction
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.models.hosted.chunks import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
 
 _PART = re.compile(r"\A<\d+> \(part \d+ of \d+\) ")
 #: Of one to four bytes, so that bytes and characters differ.

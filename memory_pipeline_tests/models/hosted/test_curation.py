@@ -20,12 +20,12 @@ from memory_pipeline.domain.memories.record import MAX_CONTENT, Temperature
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.hosted.answers import read_merge, read_stale
-from memory_pipeline.models.hosted.asking import Asker
+from memory_pipeline.models.factory import configured_models
+from memory_pipeline.models.hosted.answer_schemas import read_merge, read_stale
 from memory_pipeline.models.hosted.curation import HostedCurator
-from memory_pipeline.models.hosted.questions import InvalidAnswerError
-from memory_pipeline.models.hosted.rehearsal import RehearsingAsker
-from memory_pipeline.models.selection import configured_models
+from memory_pipeline.models.hosted.transport.dry_run import RehearsingAsker
+from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.domain.memories.histories import ACME, only, remember
 from memory_pipeline_tests.domain.memories.nights import as_near_as, did, kept, night

@@ -13,8 +13,8 @@ from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Use, count_tokens
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.embedding import HostedEmbedder
+from memory_pipeline.models.hosted.transport.executor import Asker
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.openai_answers import embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer

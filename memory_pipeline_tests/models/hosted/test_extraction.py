@@ -22,9 +22,9 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.models.hosted.asking import Asker
 from memory_pipeline.models.hosted.extraction import HostedExtractor
-from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError
+from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.effort import examples
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.hosted.questions import Question
+    from memory_pipeline.models.hosted.transport.requests import Question
 
 Json = dict[str, Any]
 _Value = TypeVar("_Value")

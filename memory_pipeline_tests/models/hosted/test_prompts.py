@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration.model_settings import EXTRACTION_PLACEHOLDERS, SUMMARY_PLACEHOLDERS
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.models.hosted.answers import ExtractionAnswer, schema_of
+from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, schema_of
 from memory_pipeline.models.hosted.prompts import (
     ENTITIES,
     EXTRACTION,
@@ -23,7 +23,7 @@ from memory_pipeline.models.hosted.prompts import (
     tag_for,
     version_of,
 )
-from memory_pipeline.models.hosted.questions import InvalidAnswerError
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 
 ANSWER: dict[str, Any] = {"summary": 'Anna {moved} to "Porto".', "facts": [{"content": "}{", "messages": [1]}]}
 #: Every placeholder, with a value that would show if it were filled in twice.

@@ -21,9 +21,9 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import Assignment, Condensation, Material
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer
-from memory_pipeline.models.hosted.asking import Asker
-from memory_pipeline.models.hosted.questions import Answered, InvalidAnswerError
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
+from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.effort import examples
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.hosted.questions import Question
+    from memory_pipeline.models.hosted.transport.requests import Question
 
 Json = dict[str, Any]
 _Value = TypeVar("_Value")

@@ -3,6 +3,6 @@
 Read :mod:`.operations` first; predicates are added to :mod:`.patterns`.
 """
 
-from memory_pipeline.models.deterministic.triples.operations import Assertions, confidence_of
+from memory_pipeline.models.deterministic.triples.extractor import Assertions, confidence_of
 
 __all__ = ["Assertions", "confidence_of"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.models.deterministic.dates import dates_in
-from memory_pipeline.models.deterministic.triples import cues, nouns
+from memory_pipeline.models.deterministic.language.dates import dates_in
+from memory_pipeline.models.deterministic.language.grammar import is_plain_form
+from memory_pipeline.models.deterministic.triples import nouns, patterns
 from memory_pipeline.models.deterministic.triples.patterns import Takes
 from memory_pipeline.models.deterministic.triples.phrases import MAX_LISTED, MAX_WORDS, NO_WORDS, Found, Phrases
-from memory_pipeline.models.deterministic.verbs import is_plain_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
 
-    from memory_pipeline.models.deterministic.sentences import Sentence
+    from memory_pipeline.models.deterministic.language.grammar import Sentence
     from memory_pipeline.models.deterministic.triples.phrases import Token
 
 _RELATIVE: Final = frozenset(["that", "which", "who", "where", "whose", "i"])
@@ -71,35 +71,35 @@ class Objects(Phrases):
         return found, end
 
     def _activities(self, place: int, particles: frozenset[str]) -> Found:
-        return self.several(place, particles | (cues.PREPOSITIONS - {"of"}), nouns.NOT_DONE)
+        return self.several(place, particles | (patterns.PREPOSITIONS - {"of"}), nouns.NOT_DONE)
 
     def _owned(self, place: int, particles: frozenset[str]) -> Found:
         """Read what one has: something with "a" or a number, or an illness."""
         word = self._tokens[place].word
         begin = self.skip_articles(place)
-        end = self.phrase_end(begin, particles | cues.OWNED_ENDS)
+        end = self.phrase_end(begin, particles | patterns.OWNED_ENDS)
         head = self._tokens[end - 1].word if end > begin else ""
         is_known = head in nouns.KNOWN_HAD or head.endswith(nouns.KNOWN_HAD_ENDINGS)
-        is_counted = word in cues.NUMBER_WORDS or (word.isdigit() and len(word) < 4)
+        is_counted = word in patterns.NUMBER_WORDS or (word.isdigit() and len(word) < 4)
         if not (word in ("a", "an", "my") or is_counted or is_known):
             return [], place
         if not nouns.EVALUATIONS.isdisjoint(token.word for token in self._tokens[begin:end]):
             return [], place
         if end < len(self._tokens) and self._tokens[end].word in ("coming", "going", "waiting"):
             return [], place
-        return self.several(place, particles | cues.OWNED_ENDS, NO_WORDS if is_known else nouns.VAGUE_HEADS)
+        return self.several(place, particles | patterns.OWNED_ENDS, NO_WORDS if is_known else nouns.VAGUE_HEADS)
 
     def _goods(self, place: int, particles: frozenset[str]) -> Found:
         """Read what one bought or sold: something with an article, that lasts."""
         word = self._tokens[place].word
         if word not in ("a", "an", "my", "the", "our"):
             return [], place  # "eleven buns"
-        return self.several(place, particles | cues.OWNED_ENDS, nouns.VAGUE_HEADS | nouns.CONSUMED)
+        return self.several(place, particles | patterns.OWNED_ENDS, nouns.VAGUE_HEADS | nouns.CONSUMED)
 
     def _vehicle(self, place: int, particles: frozenset[str]) -> Found:
         if self._tokens[place].word not in ("a", "an") and not self._tokens[place].is_capital:
             return [], place
-        return self.several(place, particles | cues.PREPOSITIONS, nouns.VAGUE_HEADS | {"bargain"})
+        return self.several(place, particles | patterns.PREPOSITIONS, nouns.VAGUE_HEADS | {"bargain"})
 
     def _named(self, place: int, particles: frozenset[str]) -> Found:
         """Read one name."""
@@ -113,11 +113,11 @@ class Objects(Phrases):
         end = self.names_end(begin)
         first = tokens[begin]
         if end > begin and first.is_capital and first.word not in nouns.NOT_NAMED:
-            if tokens[end - 1].word == "'s" and not (self.ends(end) or tokens[end].word in cues.AFTER_NAMES):
+            if tokens[end - 1].word == "'s" and not (self.ends(end) or tokens[end].word in patterns.AFTER_NAMES):
                 return [], place  # "Anna's flat"
             return [self.span(begin, end)], end
         if self._is_small and begin == place:
-            end = self.phrase_end(begin, particles | cues.PREPOSITIONS)
+            end = self.phrase_end(begin, particles | patterns.PREPOSITIONS)
             if end - begin == 1 and self.is_thing(begin, end, 1, nouns.NOT_PLACES):
                 return [self.span(begin, end)], end
         return [], place
@@ -128,18 +128,18 @@ class Objects(Phrases):
         if found or self._tokens[place].word not in ("a", "an", "the") or self._tokens[place].is_cut_off:
             return found, end
         begin = self.skip_articles(place)
-        end = self.phrase_end(begin, particles | cues.PREPOSITIONS)
+        end = self.phrase_end(begin, particles | patterns.PREPOSITIONS)
         if self.is_thing(begin, end, MAX_LISTED, nouns.NOT_EMPLOYERS):
             return [self.span(begin, end)], end
         return [], place
 
     def _languages(self, place: int, particles: frozenset[str]) -> Found:
         return self.several(
-            place, particles | cues.PREPOSITIONS, NO_WORDS, lambda thing: thing.lower() in nouns.LANGUAGES
+            place, particles | patterns.PREPOSITIONS, NO_WORDS, lambda thing: thing.lower() in nouns.LANGUAGES
         )
 
     def _subjects(self, place: int, particles: frozenset[str]) -> Found:
-        return self.several(place, particles | (cues.PREPOSITIONS - {"of"}), nouns.NOT_STUDIED)
+        return self.several(place, particles | (patterns.PREPOSITIONS - {"of"}), nouns.NOT_STUDIED)
 
     def _role(self, place: int, particles: frozenset[str]) -> Found:
         """Read what somebody is: an adjective or noun that holds for long."""
@@ -148,7 +148,7 @@ class Objects(Phrases):
         has_article = begin > place
         if tokens[place].is_cut_off or (has_article and tokens[place].word not in ("a", "an")):
             return [], place
-        end = self.phrase_end(begin, particles | cues.PREPOSITIONS)
+        end = self.phrase_end(begin, particles | patterns.PREPOSITIONS)
         words = [token.word for token in tokens[begin:end]]
         if not self.is_thing(begin, end, MAX_LISTED, nouns.NOT_ROLES) or not nouns.EVALUATIONS.isdisjoint(words):
             return [], place
@@ -167,7 +167,7 @@ class Objects(Phrases):
         if self._tokens[place].is_cut_off:
             return [], place
         begin = self.skip_articles(place)
-        end = self.phrase_end(begin, particles | cues.PREPOSITIONS)
+        end = self.phrase_end(begin, particles | patterns.PREPOSITIONS)
         if not self.is_thing(begin, end, MAX_LISTED, nouns.NOT_JOBS):
             return [], place
         if begin == place and not _is_role(self._tokens[end - 1].word):
@@ -179,23 +179,23 @@ class Objects(Phrases):
         del particles
         tokens = self._tokens
         verb = tokens[place].word
-        if tokens[place].is_cut_off or tokens[place].is_capital or verb in cues.PASSING_ACTIONS:
+        if tokens[place].is_cut_off or tokens[place].is_capital or verb in patterns.PASSING_ACTIONS:
             return [], place
-        if not is_plain_form(verb) and verb not in cues.ACTION_VERBS:
+        if not is_plain_form(verb) and verb not in patterns.ACTION_VERBS:
             return [], place
         end = place + 1
-        while end < len(tokens) and not tokens[end].is_cut_off and tokens[end].word not in cues.ACTION_ENDS:
+        while end < len(tokens) and not tokens[end].is_cut_off and tokens[end].word not in patterns.ACTION_ENDS:
             if tokens[end].word == "and" and self._is_clause(end):
                 break
             if end - place >= MAX_WORDS:
                 return [], place
             end += 1
         words = [token.word for token in tokens[place:end]]
-        if len(words) < 2 and verb not in cues.ACTION_VERBS:
+        if len(words) < 2 and verb not in patterns.ACTION_VERBS:
             return [], place
-        if words[-1] in cues.NOT_OBJECTS or not cues.HEDGES.isdisjoint(words[1:]):
+        if words[-1] in patterns.NOT_OBJECTS or not patterns.HEDGES.isdisjoint(words[1:]):
             return [], place
-        return ([self.span(place, end)], end) if cues.POINTING.isdisjoint(words) else ([], place)
+        return ([self.span(place, end)], end) if patterns.POINTING.isdisjoint(words) else ([], place)
 
     def _age(self, place: int, particles: frozenset[str]) -> Found:
         """Read "34" or "34 years old", not "34 minutes late"."""
@@ -206,7 +206,7 @@ class Objects(Phrases):
         after = tuple([later.word for later in self._tokens[place + 1 : place + 4]])
         is_said = after[:2] in (("years", "old"), ("year", "old")) or after[:1] == ("yrs",)
         following = self._tokens[place + 1] if after else None
-        if is_said or following is None or (following.word in cues.AFTER_AGE or following.is_cut_off):
+        if is_said or following is None or (following.word in patterns.AFTER_AGE or following.is_cut_off):
             if following is not None and self._text[token.end : token.end + 1] in ("%", "°", "/", "€", "$"):
                 return [], place
             return [token.raw], place + 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.text.words import parts_of
-from memory_pipeline.models.deterministic.triples import cues, nouns
-from memory_pipeline.models.deterministic.verbs import IRREGULAR_PAST, is_regular_past
+from memory_pipeline.models.deterministic.language.grammar import IRREGULAR_PAST, is_regular_past
+from memory_pipeline.models.deterministic.triples import nouns, patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.models.deterministic.sentences import Sentence
+    from memory_pipeline.models.deterministic.language.grammar import Sentence
 
 #: Longest object, and longest of several, in words.
 MAX_WORDS: Final = 8
@@ -115,18 +115,18 @@ class Phrases:
         following = tuple([after.word for after in tokens[place : place + 4]])
         return (
             token.is_cut_off
-            or token.word in cues.OBJECT_ENDS
-            or any(following[: len(phrase)] == phrase for phrase in cues.OBJECT_END_PHRASES.get(token.word, ()))
-            or (token.word in cues.BEFORE_TIMES and self._are_times(following[1:]))
+            or token.word in patterns.OBJECT_ENDS
+            or any(following[: len(phrase)] == phrase for phrase in patterns.OBJECT_END_PHRASES.get(token.word, ()))
+            or (token.word in patterns.BEFORE_TIMES and self._are_times(following[1:]))
         )
 
     @staticmethod
     def _are_times(words: Sequence[str]) -> bool:
         """Tell whether words are a time: "two years", "March", "2019"."""
         for word in words:
-            if word in cues.TIME_NOUNS or (len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")):
+            if word in patterns.TIME_NOUNS or (len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")):
                 return True
-            if word not in cues.TIME_WORDS:
+            if word not in patterns.TIME_WORDS:
                 return False
         return False
 
@@ -139,14 +139,14 @@ class Phrases:
         if place >= len(self._tokens):
             return False
         token = self._tokens[place]
-        return token.word in cues.WEAKENING and not token.is_cut_off
+        return token.word in patterns.WEAKENING and not token.is_cut_off
 
     def skip_articles(self, place: int) -> int:
         """Return the first word of a phrase that is no article or possessive."""
         tokens = self._tokens
         while (
             place + 1 < len(tokens)
-            and tokens[place].word in cues.ARTICLES
+            and tokens[place].word in patterns.ARTICLES
             and not tokens[place + 1].is_cut_off
             # "The Hague" has its own, which has a capital.
             and not (place and tokens[place].raw == "The" and tokens[place + 1].is_capital)
@@ -166,7 +166,7 @@ class Phrases:
             self._is_clause(place)
             or following in IRREGULAR_PAST
             or is_regular_past(following)
-            or following in cues.OBJECT_ENDS
+            or following in patterns.OBJECT_ENDS
         )
 
     def phrase_end(self, start: int, stops: frozenset[str]) -> int:
@@ -221,20 +221,20 @@ class Phrases:
     def is_thing(self, start: int, end: int, most: int, refused: frozenset[str]) -> bool:
         """Tell whether words are a noun phrase that says something by itself."""
         words = [token.word for token in self._tokens[start:end]]
-        if not 0 < len(words) <= most or words[0] in cues.NOT_OBJECTS or words[-1] in cues.NOT_OBJECTS:
+        if not 0 < len(words) <= most or words[0] in patterns.NOT_OBJECTS or words[-1] in patterns.NOT_OBJECTS:
             return False
-        if not cues.HEDGES.isdisjoint(words) or not cues.POINTING.isdisjoint(words):
+        if not patterns.HEDGES.isdisjoint(words) or not patterns.POINTING.isdisjoint(words):
             return False
         if words[-1].endswith("ly") and words[-1] not in nouns.LY_NOUNS:
             return False
-        if words[-1] in cues.NUMBER_WORDS:
+        if words[-1] in patterns.NUMBER_WORDS:
             return False
         return words[0] not in refused and self.head(start, end) not in refused
 
     def head(self, start: int, end: int) -> str:
         """Return the noun that a phrase is about: the last word before "of", "in", "with"."""
         for place in range(start + 1, end):
-            if self._tokens[place].word in cues.PREPOSITIONS:
+            if self._tokens[place].word in patterns.PREPOSITIONS:
                 return self._tokens[place - 1].word
         return self._tokens[end - 1].word
 

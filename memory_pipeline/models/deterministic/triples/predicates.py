@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.graph.operations import Verb, snake_case
-from memory_pipeline.models.deterministic.triples import cues, nouns
+from memory_pipeline.models.deterministic.triples import nouns
+from memory_pipeline.models.deterministic.triples import patterns as cues
+from memory_pipeline.models.deterministic.triples.clauses import Said, Subject, Triple, relation_of
 from memory_pipeline.models.deterministic.triples.patterns import OPPOSITES, PATTERNS, PROPERTIES, Form, Pattern, Takes
-from memory_pipeline.models.deterministic.triples.subjects import Subject, Triple, relation_of
-from memory_pipeline.models.deterministic.triples.verbs import Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from memory_pipeline.models.deterministic.triples.clauses import Subjects, Verbs
     from memory_pipeline.models.deterministic.triples.objects import Objects
     from memory_pipeline.models.deterministic.triples.phrases import Token
-    from memory_pipeline.models.deterministic.triples.subjects import Subjects
-    from memory_pipeline.models.deterministic.triples.verbs import Verbs
 
 _IS: Final = frozenset(["is", "'s", "are"])
 

@@ -1,0 +1,1 @@
+"""What the rules know of languages: words, names, dates and sentences."""

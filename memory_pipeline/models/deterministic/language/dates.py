@@ -1,0 +1,350 @@
+"""Dates in text: "yesterday", "last Friday", "in three weeks", "on 7 May", resolved against when it was said.
+
+Rules that are a choice, since English does not decide them:
+
+- "last Friday" is the latest one before the day; "next Friday" is the Friday of the next ISO week; "this Friday" is the
+  coming one, today included; "on Friday" looks where its sentence looks, and is left alone in the present tense
+  ("we close on Friday" may be a habit).
+- A date without a year is the nearest one, where one that lies against the direction of its sentence counts as further
+  off: twice as far where the sentence looks back, or ahead in the present tense, and out of reach in the future tense
+  or after "by" or "until". A weekday beside it ("Sunday 12 October") overrules that: the year in which it fits.
+- Words of habit ("every", "usually") leave such dates alone.
+- Days are UTC days, because a message's time is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.text.words import word_set
+from memory_pipeline.models.deterministic.language.grammar import Tense, tense_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.models.deterministic.language.grammar import Sentence
+
+_DAY = timedelta(days=1)
+_WEEK = timedelta(days=7)
+_SATURDAY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DateMention:
+    """A date that a text speaks of.
+
+    Attributes:
+        start: where its words begin in the text.
+        end: where they end.
+        day: the day, or the first day of the week, weekend, month or year.
+        label: the date at the precision it has: ``2023-05-07``, ``2023-05-06/07`` (a weekend or another range of
+            days, as an ISO 8601 interval), ``2023-W18``, ``2023-06``, ``2022``.
+        is_complete: the text itself already says all of it ("7 May 2023").
+    """
+
+    start: int
+    end: int
+    day: date
+    label: str
+    is_complete: bool = False
+
+    @property
+    def instant(self) -> datetime:
+        """The day at 00:00 UTC."""
+        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
+
+
+#: Letters that count as i, s and k where case does not matter, but are none: "Frıday" is no day that we know.
+_LOOKALIKES = frozenset("ıİſ\N{KELVIN SIGN}")
+
+
+def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
+    """Return the dates that a sentence mentions, in order, none overlapping.
+
+    Args:
+        sentence: the sentence.
+        said_on: the UTC day on which it was said.
+    """
+    if _HINTS.isdisjoint(sentence.parts) and not any(char.isdigit() for char in sentence.text):
+        return []
+    context = _Context(said_on, tense_of(sentence.parts), not _HABIT.isdisjoint(sentence.parts))
+    found: list[DateMention] = []
+    for pattern, resolve in _RULES:
+        for match in pattern.finditer(sentence.text):
+            start, end = match.span()
+            if not _LOOKALIKES.isdisjoint(match.group()):
+                continue
+            if any(start < other.end and other.start < end for other in found):
+                continue  # an earlier, more exact rule has it
+            resolved = resolve(match, context)
+            if resolved is not None:
+                is_complete = bool(match.groupdict().get("year"))
+                found.append(DateMention(start, end, *resolved, is_complete))
+    return sorted(found, key=lambda mention: mention.start)
+
+
+def with_dates(text: str, mentions: Sequence[DateMention]) -> str:
+    """Return `text` with each date in brackets after its words, as in "I went yesterday [2023-05-07].".
+
+    A date that is already complete is left as it is, and of two that say the same in a row ("next Tuesday, 4 February")
+    the second is annotated.
+    """
+    pieces: list[str] = []
+    done = 0
+    for mention, following in zip_longest(mentions, mentions[1:]):
+        repeated = following is not None and following.label == mention.label and following.start - mention.end <= 3
+        if mention.is_complete or repeated or text.startswith(" [", mention.end):
+            continue
+        pieces += (text[done : mention.end], f" [{mention.label}]")
+        done = mention.end
+    return "".join([*pieces, text[done:]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a date's meaning depends on besides its words."""
+
+    said_on: date
+    tense: Tense
+    is_habit: bool
+
+    def nearest(self, days: Sequence[date], match: re.Match[str]) -> date:
+        """Return the nearest of `days`, those against the direction of the matched words counting as further off."""
+        start = match.start("month")
+        is_deadline = _DEADLINE.search(match.string[max(start - 40, 0) : start])
+        tense = Tense.FUTURE if is_deadline else self.tense
+
+        def distance(day: date) -> int:
+            days = (day - self.said_on).days
+            against = days > 0 if tense is Tense.PAST else days < 0 and tense is not Tense.NONE
+            return abs(days) * (_AGAINST[tense] if against else 1)
+
+        return min(days, key=distance)
+
+
+#: How much further off a date without a year counts if it lies against the direction of its sentence.
+_AGAINST = {Tense.PAST: 6, Tense.PRESENT: 2, Tense.FUTURE: 12, Tense.NONE: 1}
+
+_Resolved = tuple[date, str] | None
+
+_MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10,
+           "nov": 11, "dec": 12}  # fmt: skip
+_WEEKDAYS = {"mon": 0, "tue": 1, "wed": 2, "thu": 3, "fri": 4, "sat": 5, "sun": 6}
+_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
+           "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12}  # fmt: skip
+
+#: These are other words as well, unless they have a capital.
+_NEEDS_CAPITAL = word_set("may march mar sat sun wed")
+_HABIT = word_set("every each usually often always sometimes normally")
+
+_MONTH = (
+    r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b"
+)
+_WEEKDAY = (
+    r"(?P<weekday>Mon(?:day)?|Tue(?:s(?:day)?)?|Wed(?:nesday)?|Thu(?:r(?:s(?:day)?)?)?|Fri(?:day)?|Sat(?:urday)?"
+    r"|Sun(?:day)?)\b"
+)
+_DAY_NUMBER = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?\b"
+_RANGE = r"(?:(?P<first>[0-9]{1,2})(?:st|nd|rd|th)?(?: to | - | – |-|–))?"
+_COUNT = rf"(?P<count>[0-9]{{1,3}}|{'|'.join(sorted(_COUNTS, key=len, reverse=True))})"
+_UNIT = r"(?P<unit>day|week|month|year)s?\b"
+_YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
+_WHICH_YEAR = r"(?P<which_year>last|this|next) year\b"
+
+#: What stands before a date that lies ahead, whatever the tense: "I promised to pay by the end of July", "we booked the
+#: hall for 7 May".
+_DEADLINE = re.compile(
+    r"\b(?:(?:by|until|till|due)\b[a-z0-9 ]{0,24}"
+    r"|(?:for|to|from) (?:[a-z]{3,6}day,? )?(?:the )?(?:[0-9]{1,2}(?:st|nd|rd|th)? (?:of )?)?)\Z",
+    re.IGNORECASE,
+)
+
+_OF_YEAR = rf"(?:,? {_YEAR}| {_WHICH_YEAR})?"
+
+#: Words one of which is in every sentence with a date, unless it has a digit.
+_HINTS = word_set(
+    """
+    today tonight yesterday tomorrow ago last next week weekend month year day days weeks months years morning
+    afternoon evening night jan january feb february mar march apr april may jun june jul july aug august sep sept
+    september oct october nov november dec december mon monday tue tues tuesday wed wednesday thu thur thurs
+    thursday fri friday sat saturday sun sunday
+    """
+)
+
+
+def _on_day(day: date) -> tuple[date, str]:
+    return day, day.isoformat()
+
+
+def _in(grain: Grain, day: date) -> tuple[date, str]:
+    period = Period.containing(grain, day)
+    return period.first_day, period.key
+
+
+def _months_from(day: date, months: int) -> date:
+    """Return the first day of the month that lies `months` after the day's."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, 1)
+
+
+def _shifted(day: date, unit: str, count: int) -> tuple[date, str]:
+    """Return the day, week, month or year that lies `count` units after the day's."""
+    if unit == "day":
+        return _on_day(day + count * _DAY)
+    if unit == "week":
+        return _in(Grain.WEEKLY, day + count * _WEEK)
+    if unit == "month":
+        return _in(Grain.MONTHLY, _months_from(day, count))
+    return _in(Grain.YEARLY, date(day.year + count, 1, 1))
+
+
+def _named(name: str, numbers: dict[str, int]) -> int | None:
+    """Return the number of a month or weekday by its name; None if it may be another word."""
+    return None if name in _NEEDS_CAPITAL else numbers[name[:3].lower()]
+
+
+def _word_day(match: re.Match[str], context: _Context) -> _Resolved:
+    word = match["word"].lower()
+    days = {"yesterday": -1, "last night": -1, "tomorrow": 1, "day before yesterday": -2, "day after tomorrow": 2}
+    return _on_day(context.said_on + days.get(word, 0) * _DAY)
+
+
+def _calendar_day(match: re.Match[str], context: _Context) -> _Resolved:
+    """Resolve "7 May", "9 to 13 June", "Sunday, October 12th", "16 May next year", "7 May 2023"."""
+    month, today = _named(match["month"], _MONTHS), context.said_on
+    if month is None:
+        return None
+    if match["year"]:
+        years = [int(match["year"])]
+    elif match["which_year"]:
+        years = [today.year + {"last": -1, "this": 0, "next": 1}[match["which_year"].lower()]]
+    elif context.is_habit:
+        return None
+    else:
+        # Wide enough to hold a 29 February on either side, whatever the century.
+        years = list(range(max(today.year - 8, 1), today.year + 9))
+    days = [day for year in years if (day := _date(year, month, int(match["day"])))]
+    weekday = match["weekday"] and _named(match["weekday"], _WEEKDAYS)
+    near = [day for day in days if day.weekday() == weekday and abs(day.year - today.year) <= 1]
+    if near:
+        days = near
+    if not days:
+        return None
+    last = context.nearest(days, match)
+    first = last.replace(day=int(match["first"])) if match["first"] and 0 < int(match["first"]) < last.day else last
+    return (first, f"{first}/{last:%d}") if first < last else _on_day(last)
+
+
+def _date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _iso_day(match: re.Match[str], context: _Context) -> _Resolved:  # noqa: ARG001  # every rule has this shape
+    day = _date(int(match["year"]), int(match["number"]), int(match["day"]))
+    return _on_day(day) if day else None
+
+
+def _unit(match: re.Match[str], context: _Context) -> _Resolved:
+    """Resolve "last week", "this month", "next year", "this past weekend"."""
+    which, unit, today = match["which"].lower(), match["unit"].lower(), context.said_on
+    count = {"last": -1, "next": 1, "this past": -1}.get(which, 0)
+    if unit != "weekend":
+        return _shifted(today, unit, count)
+    if which == "this past" and today.weekday() >= _SATURDAY:
+        count = 0
+    saturday = today + (_SATURDAY - today.weekday()) * _DAY + count * _WEEK
+    return saturday, f"{saturday}/{saturday + _DAY:%d}"
+
+
+def _weekday(match: re.Match[str], context: _Context) -> _Resolved:
+    """Resolve "last Friday", "next Friday", "this coming Friday"; "on Friday", "by Friday", "since Friday"."""
+    which, weekday, today = match["which"].lower(), _named(match["weekday"], _WEEKDAYS), context.said_on
+    if weekday is None:
+        return None
+    if which == "on":
+        if context.is_habit or context.tense not in (Tense.PAST, Tense.FUTURE):
+            return None
+        which = "last" if context.tense is Tense.PAST else "this coming"
+    ahead = (weekday - today.weekday()) % 7
+    if which in ("last", "this past", "since"):
+        return _on_day(today + (ahead - 7) * _DAY)
+    if which == "next":
+        return _on_day(today + (7 - today.weekday() + weekday) * _DAY)
+    return _on_day(today + (ahead or (7 if which == "this coming" else 0)) * _DAY)
+
+
+def _ago(match: re.Match[str], context: _Context) -> _Resolved:
+    return _shifted(context.said_on, match["unit"].lower(), -_count(match["count"]))
+
+
+def _ahead(match: re.Match[str], context: _Context) -> _Resolved:
+    """Resolve "in three weeks", which in the past is how long something took."""
+    if context.is_habit or context.tense is Tense.PAST:
+        return None
+    return _shifted(context.said_on, match["unit"].lower(), _count(match["count"]))
+
+
+def _count(words: str) -> int:
+    return _COUNTS.get(words.lower()) or int(words)
+
+
+def _month(match: re.Match[str], context: _Context) -> _Resolved:
+    """Resolve "in March", "late March", "since March 2024", "March next year", "last March"."""
+    month, today = _named(match["month"], _MONTHS), context.said_on
+    if month is None:
+        return None
+    which, which_year = (match["which"] or "").lower(), (match["which_year"] or "").lower()
+    if match["year"]:
+        year = int(match["year"])
+    elif which_year or which == "this":
+        year = today.year + {"last": -1, "next": 1}.get(which_year, 0)
+    elif which == "last":
+        year = today.year - (month >= today.month)
+    elif which == "next":
+        year = today.year + (month <= today.month)
+    elif context.is_habit:
+        return None
+    else:
+        # The month that it is in is no distance away.
+        months = [today if n == 0 and month == today.month else date(today.year + n, month, 1) for n in (-1, 0, 1)]
+        year = context.nearest(months, match).year
+    return _in(Grain.MONTHLY, date(year, month, 1))
+
+
+def _year(match: re.Match[str], context: _Context) -> _Resolved:  # noqa: ARG001  # every rule has this shape
+    return _in(Grain.YEARLY, date(int(match["year"]), 1, 1))
+
+
+def _rule(
+    pattern: str, resolve: Callable[[re.Match[str], _Context], _Resolved]
+) -> tuple[re.Pattern[str], Callable[[re.Match[str], _Context], _Resolved]]:
+    # A possessive belongs to the expression: "yesterday's [2023-05-07] meeting".
+    return re.compile(rf"\b(?:{pattern})(?:['’]s\b)?", re.IGNORECASE), resolve
+
+
+_WHEN = r"(?:in|since|until|till|by|from|of|before|after|during|early|late|mid)[ -]"
+
+#: Tried in this order; words that one has taken are not looked at by those after it.
+_RULES = (
+    _rule(rf"{_YEAR}-(?P<number>[0-9]{{2}})-{_DAY_NUMBER}", _iso_day),
+    _rule(rf"(?:{_WEEKDAY},? (?:the )?)?{_RANGE}{_DAY_NUMBER}(?: of)? {_MONTH}{_OF_YEAR}", _calendar_day),
+    _rule(rf"(?:{_WEEKDAY},? )?{_MONTH} {_DAY_NUMBER}(?![.:][0-9])(?P<first>){_OF_YEAR}", _calendar_day),
+    _rule(r"(?P<word>day before yesterday|day after tomorrow|today|tonight|yesterday|tomorrow|last night"
+          r"|this (?:morning|afternoon|evening))\b", _word_day),
+    _rule(rf"{_COUNT} {_UNIT} ago\b", _ago),
+    _rule(rf"(?<!once )(?<!twice )(?<!times )in {_COUNT} {_UNIT}", _ahead),
+    _rule(r"(?P<which>last|next|this past|this coming|this) (?P<unit>weekend|week|month|year)\b", _unit),
+    _rule(rf"(?P<which>last|next|this past|this coming|this|on|by|until|till|since) {_WEEKDAY}", _weekday),
+    _rule(rf"(?:(?P<which>last|next|this) |{_WHEN}){_MONTH}{_OF_YEAR}(?! ?[0-9])", _month),
+    _rule(rf"(?P<which>){_MONTH},? {_YEAR}(?P<which_year>)", _month),
+    _rule(rf"(?:in|since|until|by|from|of|before|after|during) {_YEAR}(?! ?[a-z%€$£])", _year),
+)  # fmt: skip

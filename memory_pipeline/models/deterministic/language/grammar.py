@@ -1,0 +1,333 @@
+"""Cutting a message into sentences and words, in time linear in its length whatever it holds.
+
+Code between fences and quoted lines ("> …") are skipped: they are not what the speaker asserts. Markers of lists and
+headings are dropped. Regular expressions here only ever match runs that are consumed whole, so that no input makes
+them start over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.text.words import parts_of, word_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+#: A longer "sentence" (dictation, a log) is cut at blanks into pieces of at most so many characters.
+MAX_LENGTH = 400
+
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_QUOTE = re.compile(r"\s*>")
+_MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
+_EMOJI = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\ufe0f\u200d"
+#: What may end a sentence: a run of marks, with the quotes and brackets that it closes; or a run of emoji.
+_END = re.compile(rf"[.!?…]++[\"'”’»)\]]*+|[。！？؟۔।]++|[{_EMOJI}]++")
+_WORD = re.compile(r"[^\W_]++(?:['’\-][^\W_]++|[.,:]\d++)*+")
+_QUOTES = '"“”„«»'
+_EMOJI_EDGE = re.compile(rf"^[\s{_EMOJI}]++")
+
+#: Where a question begins that follows a statement after a comma: "I have 300 euros a month, can you help me plan?"
+_REQUEST = re.compile(
+    r"(?:,|;|\s[-–—])\s+(?:(?:so|and|but|then|now)\s+)?(?=(?:"
+    r"(?:can|could|would|will|do|does|did|is|are|should|shall|have)\s+"
+    r"(?:you|i|we|it|he|she|they|there|this|that|these|someone|anyone|my|the)\b"
+    r"|what\b"
+    r"|how\s+(?:is|are|do|does|did|can|could|should|would|will|much|many|long|often)\b"
+    r"|which\s+\w+\s+(?:is|are|do|does|did|can|could|should|would|will)\b"
+    r"|(?:who|why|when|where)\s+(?:do|does|did|can|could|should|would)\b"
+    r"|any\s+(?:advice|ideas?|recommendations?|suggestions?|thoughts?|tips?)\b))",
+    re.IGNORECASE,
+)
+#: A sentence that begins so states nothing before its question.
+_SUPPOSES = word_set("if when whenever whether unless suppose supposing what how who which why where") | word_set(
+    "can could would will do does did is are was were should shall have has had"
+)
+#: A statement before a question has so many words at least.
+_LEAST_STATED = 4
+
+#: After these a full stop ends no sentence.
+_ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf")
+#: After these only if a number follows.
+_BEFORE_NUMBERS = word_set("no nr fig p pp vol")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence.
+
+    Attributes:
+        text: as written, without list markers, outer quotes and leading emoji; line breaks are blanks.
+        words: its words as written, with contractions and numbers whole: ``I'll``, ``21.50``, ``9:30``.
+        starts: where in `text` each word begins.
+        parts: its words in lower case, contractions cut apart: ``i``, ``'ll``.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    parts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Sentence:
+        """Cut one sentence into words."""
+        matches = list(_WORD.finditer(text))
+        words = tuple([match.group() for match in matches])
+        parts: list[str] = []
+        for word in words:
+            lower = word.lower().replace("’", "'")
+            if "'" in lower:
+                parts.extend(parts_of(lower))
+            else:
+                parts.append(lower)
+        return cls(text, words, tuple([match.start() for match in matches]), tuple(parts))
+
+    @property
+    def is_question(self) -> bool:
+        """True if it ends in a question mark, whatever closes after it."""
+        return "?" in self.text[-4:] or "？" in self.text[-2:] or "؟" in self.text[-2:]
+
+
+def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
+    """Return the sentences of a message, in order.
+
+    Args:
+        text: the message.
+        most: only so many of the first sentences; all of them if None.
+    """
+    pieces = (
+        piece
+        for paragraph in _paragraphs(text)
+        for sentence in _split(paragraph)
+        for part in _stated_and_asked(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
+        for piece in _pieces(part)
+    )
+    return list(map(Sentence.of, islice(pieces, most)))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield runs of lines that belong together: a list item or a heading each stands alone."""
+    if "\n" not in text:
+        if not _FENCE.match(text) and not _QUOTE.match(text):
+            yield _MARKER.sub("", text, count=1)
+        return
+    lines: list[str] = []
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and not _QUOTE.match(line):
+            bare = _MARKER.sub("", line, count=1).strip()
+            if lines and not (bare == line.strip() and _continues(lines[-1], bare)):
+                yield " ".join(lines)
+                lines = []
+            if bare:
+                lines.append(bare)
+            continue
+        if lines:
+            yield " ".join(lines)
+            lines = []
+    if lines:
+        yield " ".join(lines)
+
+
+def _continues(line: str, following: str) -> bool:
+    """Tell whether a line break is only a wrap."""
+    return following[:1].islower() or (len(line) >= 60 and line[-1] not in '.!?…:"”)')
+
+
+def _split(paragraph: str) -> Iterator[str]:
+    start = 0
+    for match in _END.finditer(paragraph):
+        end = match.end()
+        if _ends_sentence(paragraph, start, match.start(), end):
+            yield paragraph[start:end]
+            start = end
+    yield paragraph[start:]
+
+
+def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
+    """Tell whether the mark at text[mark:end] ends the sentence that began at `start`."""
+    if text[mark] in "。！？؟۔।" or end == len(text):
+        return True
+    if not text[end].isspace():
+        return False  # a decimal, an address, "p.m"
+    after = text[end + 1 : end + 3].lstrip("\"'“‘(")[:1]
+    if text[mark] in "!?":
+        return not after.islower() or text[mark] == "?"
+    if after.islower() or text[mark] != ".":
+        return not after.islower()  # "e.g. this", "at 5 p.m. we met"; an ellipsis or an emoji
+    before = text[max(start, mark - 12) : mark].rsplit(None, 1)
+    last = before[-1].lstrip("\"'“‘(") if before else ""
+    is_initial = last.isupper() and last != "I" and all(len(letter) == 1 for letter in last.split("."))
+    last = last.lower()
+    return not (last in _ABBREVIATIONS or is_initial or (last in _BEFORE_NUMBERS and after.isdigit()))
+
+
+def _stated_and_asked(sentence: str) -> Iterator[str]:
+    """Cut a question where it follows a statement, which would else count as asked and not as said."""
+    if "?" in sentence[-4:] and sentence.partition(" ")[0].lower() not in _SUPPOSES:
+        for match in _REQUEST.finditer(sentence):
+            stated = sentence[: match.start()]
+            if stated.count(" ") + 1 >= _LEAST_STATED:
+                yield stated
+                yield sentence[match.end() :]
+                return
+    yield sentence
+
+
+def _unquoted(sentence: str) -> str:
+    """Take away quotes around the whole sentence, and one whose partner stands in another sentence."""
+    around = sentence[:1] in _QUOTES and sentence[-1:] in _QUOTES
+    return sentence.strip(_QUOTES) if around or sum(map(sentence.count, _QUOTES)) == 1 else sentence
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    start = 0
+    while len(sentence) - start > MAX_LENGTH:
+        cut = sentence.rfind(" ", start, start + MAX_LENGTH + 1)
+        if cut > start:
+            yield sentence[start:cut]
+        else:  # not one blank: no sentence, go on behind it
+            cut = sentence.find(" ", start + MAX_LENGTH)
+            if cut < 0:
+                return
+        start = cut + 1
+    if start < len(sentence):
+        yield sentence[start:]
+
+
+# Verbs of English: is there one, and does it look back or ahead?
+#
+# There is no grammar here, only word forms that are rarely anything else.
+
+
+class Tense(Enum):
+    """Where a sentence looks."""
+
+    PAST = "past"
+    FUTURE = "future"
+    PRESENT = "present"
+    NONE = "none"
+
+
+#: Whatever follows one of these as the next word, or the one after it, is nearly always a verb.
+SUBJECTS = word_set("i we he she they it you who there that this")
+
+BE = word_set("am is are 'm 're be")
+_BE_OR_S = BE | {"'s"}
+_WAS = word_set("was were had did been")
+_HAVE = word_set("have has 've")
+_MODALS = word_set("can could should may might must do does")
+_CONDITIONAL = frozenset(["would", "'d"])
+_FUTURE = word_set("will 'll gonna shall")
+
+#: Past forms that are not made with -ed. Forms equal to the present one (put, cut, let) tell nothing and are left out.
+IRREGULAR_PAST = word_set(
+    """
+    ate became began bent bit blew bought bound broke brought built burnt came caught chose dealt drank drove dug
+    fed fell felt flew forgot forgave fought found froze gave got grew heard held hid hung kept knew laid lay learnt
+    led left lent lost made meant met overheard paid ran rang read rode rose said sang sank sat saw sent shone shook
+    shot slept smelt sold sought spent spoke sprang stole stood stuck struck stung swam swore swung taught told took
+    thought threw tore understood undertook upset went woke won wore wove wrote proved quit
+    """
+)
+#: Participles, which follow a form of "have" or "be".
+_PARTICIPLES = word_set(
+    """
+    beaten become begun bitten blown broken chosen done drawn driven drunk eaten fallen flown forgotten forgiven
+    frozen given gone got grown hidden known lain ridden risen run rung seen shaken shown sung sunk spoken stolen
+    sworn swum taken thrown torn woken worn written born come put cut set let hit hurt cost read
+    """
+)
+#: Common verbs in their plain form; their -s form counts as well.
+_PLAIN = word_set(
+    """
+    accept add agree allow arrive ask attend bake become begin believe belong book break bring build buy call carry
+    celebrate change charge choose clean close collect come confirm consider contain continue cook cost cover create
+    cut decide deliver depend do draw drink drive earn eat end enjoy expect fall feed feel find finish fit fix fly
+    follow forget get give go grow handle happen hate have hear help hire hold hope include insist join keep know
+    last learn leave lend let like live look lose love make matter mean meet move need offer open order own pay plan
+    play practise practice prefer prepare promise provide pull push put quit reach read receive recommend remain
+    remember remind replace report require rise run save say see seem sell send serve set share show sign sing sit
+    sleep smell sound speak spend stand start stay stop study suggest support suppose switch take talk taste teach
+    tell tend think train travel try turn understand use visit wait wake walk want watch wear weigh win wish work
+    worry write
+    """
+)
+_NOT_PAST = word_set("need feed bed red seed speed hundred indeed wed shed breed embed exceed proceed naked")
+
+
+def is_verb(word: str) -> bool:
+    """Tell whether a lower-case word (or part of a contraction) is, or may well be, a verb."""
+    return (
+        word in BE or word in _WAS or word in _HAVE or word in _MODALS or word in _FUTURE
+        or word in _CONDITIONAL or word in IRREGULAR_PAST or is_plain_verb(word) or is_regular_past(word)
+    )  # fmt: skip
+
+
+def is_plain_form(word: str) -> bool:
+    """Tell whether a lower-case word is the plain form of a common verb, as in a command."""
+    return word in _PLAIN
+
+
+def is_plain_verb(word: str) -> bool:
+    """Tell whether a lower-case word is a common verb in the present."""
+    return word in _PLAIN or (
+        word[-1:] == "s"
+        and (
+            word[:-1] in _PLAIN
+            or (word.endswith("es") and word[:-2] in _PLAIN)
+            or (word.endswith("ies") and word[:-3] + "y" in _PLAIN)
+        )
+    )
+
+
+def has_verb(parts: Sequence[str]) -> bool:
+    """Tell whether a sentence, as :attr:`Sentence.parts`, has a verb, or a subject that must have one."""
+    last = len(parts) - 1
+    return any(
+        is_verb(part) or (place < last and part in SUBJECTS and part not in ("this", "that"))
+        for place, part in enumerate(parts)
+    )
+
+
+def tense_of(parts: Sequence[str]) -> Tense:
+    """Return where a sentence, as :attr:`Sentence.parts`, looks: ahead, if it has a word of the future at all.
+
+    "is closed" is no past; "has closed" is one. What would be ("I thought I'd go") looks ahead from now.
+    """
+    past = present = False
+    before = ""
+    for place, part in enumerate(parts):
+        if part in _FUTURE:
+            return Tense.FUTURE
+        if part == "going" and parts[place + 1 : place + 2] == ("to",):
+            return Tense.FUTURE
+        if part in _WAS or (part in IRREGULAR_PAST and before not in BE):
+            past = True
+        elif part in BE or part in _MODALS or part in _HAVE or part == "'s":
+            present = True
+        elif part in _CONDITIONAL:
+            after = parts[place + 1] if place + 1 < len(parts) else ""
+            if part == "'d" and (after in _PARTICIPLES or after in _WAS or is_regular_past(after)):
+                past = True  # "I'd gone"
+            else:
+                return Tense.PRESENT
+        elif (before in _HAVE and part in _PARTICIPLES) or (is_regular_past(part) and before not in _BE_OR_S):
+            past = True
+        elif is_plain_verb(part):
+            present = True
+        if part not in ("not", "n't", "just", "already", "also", "never", "always", "so", "all", "both", "still"):
+            before = part
+    return Tense.PAST if past else Tense.PRESENT if present else Tense.NONE
+
+
+def is_regular_past(word: str) -> bool:
+    """Tell whether a lower-case word looks like a past form with -ed."""
+    return len(word) > 3 and word.endswith("ed") and word not in _NOT_PAST

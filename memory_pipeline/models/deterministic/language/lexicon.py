@@ -1,0 +1,400 @@
+"""English words and phrases by which :mod:`.durable` tells what is to be kept, as tables.
+
+Each would rather miss something than keep what nobody meant to last. Sentences are short, and no repetition here stands
+within another, so that a search takes no time to speak of. To change one is to change what becomes memory: raise the
+extractor's version with it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from memory_pipeline.domain.text.words import stem, word_set
+
+
+def _start(*alternatives: str) -> re.Pattern[str]:
+    """Return a pattern of how a sentence begins, after such words as "and", "please", "Juniper, …"."""
+    return re.compile(rf"{_OPENERS}(?:{'|'.join(alternatives)})", re.IGNORECASE)
+
+
+def _inside(*alternatives: str) -> re.Pattern[str]:
+    """Return a pattern of whole words, anywhere in a sentence."""
+    return re.compile(rf"\b(?:{'|'.join(alternatives)})", re.IGNORECASE)
+
+
+_OPENERS = (
+    r"(?:(?:and|but|so|also|then|ok|okay|well|now|oh|yes|no|please|hey|hi|one more thing|by the way|important|reminder)"
+    r"\b[,:]? |(?-i:[A-Z])\w{1,30}, )*"
+)
+_NOT = r"(?:don['’]t|do not)"
+_TASK = r"(?P<task>[a-z][a-z-]*)\b"
+_ASKING = r"(?:i (?:always )?(?:want|need|expect) you to|i['’]d like you to|you (?:should|must|are to|have to))"
+_FROM_NOW_ON = (
+    r"(?:from (?:now|today) on(?:wards?)?|going forward|in future|henceforth|at all times|until further notice"
+    r"|unless (?:i|we) (?:say|tell you|ask|write) (?:otherwise|so|not to|for it))"
+)
+_FIRST = rf"(?:(?:{_FROM_NOW_ON}|by default|in the future),? )?"
+_EACH_TIME = r"(?:whenever|every time|each time|any ?time)"
+
+#: Without one of these a sentence has none of the cues below, and is read no further.
+WORDS: Final = word_set(
+    """
+    address again agreed all allowed always anniversary any anybody anymore anyone apparently appears assume backlog
+    balance banned believe birthday blood both call code compulsory currently customer customers decided decision
+    default domain drink e-mail each eat email employees ever every everybody everyone far favorite favourite
+    forbidden forget forward fridays future fyi guess guests guidelines hear heard henceforth iban id inventory
+    invoices limits looks mail mandatory may maybe mind moment mondays more must name never no nobody note notice
+    noticed now number obligatory observed occupancy only opted orders passcode passphrase password payments perhaps
+    permitted pin plate policies policy possibly prefer present presently presumably price probably prohibited queue
+    rate realised realized reckon record records refer refunds regulation regulations remember requests required
+    resolved rule rules saturdays seems settled shall shoe smoke sold ssid staff stand stock stop sundays suppose
+    supposedly sure think thursdays time times today tuesdays turns unless url visitors voted waiting website
+    wednesdays whenever
+    """
+)
+#: What agents are asked to do: the verbs of standing instructions.
+TASKS: Final = word_set(
+    """
+    accept add address answer apologise apologize apply ask assign assume attach avoid bill book brief bring buy call
+    cancel cc change charge check choose cite close confirm consult contact convert copy delete deliver deploy discuss
+    disturb double-check email end escalate explain expose flag forward format greet highlight include inform
+    interrupt introduce invite invoice keep label list lock log mail mark mention merge message move name notify number
+    offer open order pack pay phone pick ping plan post prefer present print propose provide publish put quote
+    recommend refer refund refuse reject remind reorder reply report request reserve respond reveal review round save
+    say schedule send serve share ship show sign sort speak spell state store submit suggest summarise summarize switch
+    tag talk tell test text translate treat update upload use verify warn write give
+    """
+)
+#: What agents are told to stop.
+STOPPED: Final = word_set(
+    """
+    adding apologising apologizing booking calling contacting emailing including mailing mentioning messaging
+    notifying offering ordering pinging posting proposing quoting recommending reminding sending sharing showing
+    suggesting texting
+    """
+)
+#: Encouragement and manners of speaking: "always keep going", "never give up", "never say never".
+NO_TASK: Final = re.compile(
+    r"(?:keep (?:it up|going|on|fighting|dreaming|smiling|believing|pushing|moving|trying|learning|in touch|that)"
+    r"|keep your (?:head|chin|dreams?|spirits?|faith|eyes?|fingers|passion|hopes?|cool|balance|distance)"
+    r"|say never|call (?:it|this|that)|move (?:on|forward)|(?:put|treat|tell|pick) yourself|give (?:up|in|it|your)"
+    r"|talk to me|speak (?:up|from)|share your|open (?:up|to)|use your|show up)\b",
+    re.IGNORECASE,
+)
+#: How an agent may be told to be.
+MANNERS: Final = word_set(
+    "brief concise short polite formal informal honest precise clear direct friendly punctual discreet strict"
+)
+#: "Always quote …", "Please never suggest …", "Don't ever send …".
+ORDER: Final = _start(
+    rf"{_FIRST}(?:please )?(?:{_ASKING} |make sure (?:to |you )|be sure to |remember to )?"
+    rf"(?:always|never(?: ever| again)?|{_NOT} ever)(?: again)? (?:please )?{_TASK}"
+)
+#: The same within a sentence: "…, so please never suggest it".
+ORDER_INSIDE: Final = _inside(
+    rf"(?:please|{_ASKING}|make sure (?:to|you)|be sure to|remember to) "
+    rf"(?:always|never(?: ever| again)?|{_NOT} ever) {_TASK}"
+)
+#: What is asked for, so that "from now on" or "every Friday" makes it last.
+ASKED: Final = _start(rf"{_FIRST}(?:please |just |only |kindly )*(?:{_NOT} |never |always )?{_TASK}")
+ASKED_INSIDE: Final = _inside(rf"(?:please|{_ASKING}) (?:{_NOT} |only |just )?{_TASK}")
+WANTED: Final = _start(rf"{_FIRST}(?:i (?:only )?(?:want|need|expect)|i['’]d (?:like|prefer))\b")
+LASTS: Final = _inside(rf"{_FROM_NOW_ON}\b")
+LASTS_START: Final = _start(r"(?:by default|in the future),? ")
+RECURS: Final = _inside(
+    r"(?:every|each) (?:other |single |second |first |last )?"
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|day|morning|evening|night|week|weekend|month|quarter|year|hour"
+    r"|time|weekday)\b(?! life)",
+    r"on (?:mon|tues|wednes|thurs|fri|satur|sun)days\b",
+)
+#: What is described, not asked for, comes after these: "write a job that runs every night".
+DESCRIBED: Final = _inside(r"(?:that|which|who|whose|where|about|script|job|function|class|query|code)\b")
+#: "Give me distances in kilometres, never in miles."
+MANNER: Final = re.compile(
+    r"(?:, | and | but )(?:always|never) "
+    r"(?:in|on|with|without|by|as|before|after|at|for|from|to|more than|less than)\b",
+    re.IGNORECASE,
+)
+#: "Whenever I ask about flour, check the stock first."
+WHENEVER: Final = _start(rf"{_EACH_TIME} [^,]{{3,120}}, (?:please |always |never |just |{_NOT} )*{_TASK}")
+#: "Stop sending reminders", "Don't suggest that shop ever again".
+NO_LONGER: Final = _start(
+    r"stop (?P<stopped>[a-z]+)\b(?! (?:that|it|this)\b)",
+    rf"{_NOT} {_TASK}.{{1,200}}\b(?:ever again|ever|any ?more|again)\b",
+)
+#: What is asked for until then only.
+BOUNDED: Final = _inside(r"(?:until|till|before|today|tonight|this (?:week|month|time)|for (?:now|today))\b")
+#: "Call me Annie"; "call me later" has no name.
+CALL_ME: Final = re.compile(
+    rf"(?i:{_OPENERS}{_FIRST}(?:please )?(?:always )?(?:you (?:can|may|should) |just )?"
+    r"(?:call me|address me as|refer to me as)) [\"“']?(?:Dr\.? |Mr\.? |Ms\.? |Mrs\.? )?(?P<name>[A-Z][\w'’-]+)"
+    r"[\"”']?(?=[.!,;]|$| (?:and|from|not|instead|please|in|because|since|as)\b)"
+)
+NO_NAMES: Final = word_set(
+    "back later tomorrow tonight today monday tuesday wednesday thursday friday saturday sunday crazy old"
+)
+
+#: "The policy is …", "our rules say …".
+POLICY: Final = _inside(
+    r"(?:the|our|company|house|shop|office|team|kitchen|new|first|second) (?:\w+ ){0,2}"
+    r"(?:policy|policies|rules?|regulations?|guidelines?)\b(?: (?:here|now|for|on|about|of|in)(?: \w+){0,4})?"
+    r" (?:is|are|says?|states?|requires?|forbids?|prohibits?)\b"
+    r"(?! (?:great|good|nice|strange|stupid|silly|crazy|so|too)\b)",
+    r"it(?:['’]s| is) (?:our|the|company|house) (?:policy|rule)\b",
+    r"against (?:the|our|company|house) (?:rules|policy)\b",
+)
+POLICY_START: Final = _start(r"as a rule\b", r"(?:(?:house|shop|kitchen|new) )?(?:rule|policy)(?: \w+)?: ")
+#: "Dogs are not allowed in the shop."
+ALLOWED: Final = _inside(
+    r"(?P<before>[\w'’-]+) (?:is|are|isn['’]t|aren['’]t)(?: not| never| strictly| only| always| no longer)* "
+    r"(?:allowed|permitted|forbidden|prohibited|mandatory|compulsory|obligatory|banned|off limits"
+    r"|required (?:to|for|by|in|on|at|before))\b(?! to (?:think|feel|say|know|worry|laugh|cry|complain|ask|look|be)\b)"
+)
+#: What these are allowed was meant once.
+POINTING: Final = word_set("it that this you he she they i we which what who everything nothing there")
+_EVERYONE = (
+    r"(?:(?:every|each|all|any|no|only|both|the|our|new|a|an|customers?|staff|employees|guests?|visitors?|orders?"
+    r"|invoices?|refunds?|payments?|requests?)\b(?: [\w'’%€$-]+){0,8}|everyone|everybody|nobody|no one|anyone|anybody)"
+)
+#: "Every invoice must be signed": a duty of things and of people; what is guessed ("it must be nice") has a pronoun.
+MUST: Final = _start(
+    rf"(?P<subject>{_EVERYONE}) (?P<must>must|shall|has to|have to|needs to|need to)"
+    r"(?: not| never| always| only| also)* (?P<verb>[a-z]+)(?: (?P<participle>[a-z]+))?"
+)
+#: What makes it a duty for good, where it is one thing's.
+EVER: Final = _inside(
+    r"(?:always|never|at all times|at night|overnight|before|after|whenever|when|unless|without|only)\b"
+)
+MUST_EVER: Final = _inside(r"(?:we|they|there|nobody|no one|everyone) must (?:always|never)\b")
+#: Of whom one may say "has to", and mean a rule.
+QUANTIFIED: Final = word_set("every each all any no only customers staff employees guests visitors")
+#: Feelings and guesses after "must".
+GUESSED: Final = word_set(
+    "feel have love like seem look sound know think enjoy miss mean hurt taste smell bring take suck hate want cost add"
+)
+MAY: Final = _start(
+    rf"(?:(?:no one|nobody|no \w+|only \w+(?: \w+){{0,3}}) may|(?:\w+ ){{1,4}}may (?:only|never)) {_TASK}"
+)
+#: What a house does always or never; "we always have fun" is no rule.
+WE_NEVER: Final = _inside(rf"we (?:always|never|only ever|{_NOT} ever|only) {_TASK}")
+HOUSE_TASKS: Final = word_set(
+    """
+    accept allow answer approve bill book charge check close confirm deliver deploy discount hire invoice lend lock log
+    merge offer open order pay publish quote refund release reply require respond return review sell send serve ship
+    sign store test verify
+    """
+)
+
+DECIDED: Final = re.compile(
+    r"\b(?:[Ww]e|(?:[Tt]he )?(?:team|board|management|committee|family|owners?|council)|[A-Z]\w+ and (?:I|[A-Z]\w+))"
+    r"(?:['’]ve| have| has)?(?: now| finally| already| just| both| all| also| together)*"
+    r" (?:decided|agreed|resolved|voted|opted|settled)(?:,? (?:both|all|two|three) of us)?,?"
+    r" (?:to|that|on|against|not to|for|about|unanimously)\b"
+    r"|\bI(?: have|['’]ve)(?: now| finally)? decided (?:to|that|against|on|not to)\b"
+    r"|\b(?:[Tt]he|[Oo]ur) (?:final )?decision (?:is|was) (?:to|that|not to)\b|^[Dd]ecision: "
+    r"|\b[Ii]t (?:is|was|has been) decided (?:to|that)\b"
+)
+
+#: Predicates that hold for long, beside those that are named by their family, as ``has_sister``.
+LASTING: Final = word_set(
+    """
+    address allergic_to also_known_as born_in born_on comes_from drives email engaged_to graduated_from is is_called
+    lives_in located_in married_to phone_number plays speaks studies studies_at works_as works_at
+    """
+)
+LASTING_FAMILY: Final = "has_"
+#: Of these some hold for now.
+CHANGING: Final = word_set("drives is lives_in located_in plays studies studies_at works_as works_at")
+#: What one may suppose of somebody; what people think that they are is mostly no supposition.
+SUPPOSABLE: Final = LASTING - {"is", "is_called", "plays"}
+#: What one has for long.
+HELD: Final = word_set(
+    """
+    daughter daughters son sons kid kids child children twin twins brother brothers sister sisters sibling siblings dog
+    dogs cat cats grandchild grandchildren grandson granddaughter nephew nephews niece nieces asthma diabetes epilepsy
+    adhd arthritis dyslexia migraine migraines allergy allergies pacemaker
+    """
+)
+LIKINGS: Final = word_set("likes dislikes prefers")
+LIKING_FAMILY: Final = "favourite_"
+#: What is liked in passing.
+IN_PASSING: Final = _inside(
+    r"(?:how|seeing|hearing|your|new|being|having|it|idea|that|this|these|those|here|there|pics?|photos?|vibes?|look"
+    r"|feeling|way|sound|chatting|talking|you)\b"
+)
+PREFERENCE: Final = _inside(
+    r"i (?:always |usually |generally |much |really |still |strongly |normally )*prefer\b"
+    r"(?! (?:it|that|this|those|these|them|not|you|the (?:\w+ one|one|first|second|third|last|other|latter|former))\b)"
+    r"(?= \w)",
+    r"my (?:all-time |absolute |own )?favou?rite \w+(?: \w+){0,3} (?:is|are)\b"
+    r"(?! (?:when|the one|that|this|it|one|how|seeing|being)\b)",
+    r"(?!(?:it|that|this|here|there|one|which|who|was)\b)[\w'’]+ (?:is|are) my (?:all-time |absolute )?favou?rite\b",
+    r"i (?:really |absolutely |just )?(?:can['’]t|cannot) stand\b(?! (?:it|that|this|up|here|there|by)\b)",
+    rf"i (?:{_NOT}|never) (?:eat|drink|smoke)\b(?! (?:it|that|this|much|there|yet|enough|alone)\b)",
+    r"i only (?:eat|drink)\b",
+)
+#: "The alarm code is 4411": what names or numbers something.
+_WHOSE = r"(?:my|our|the|(?-i:[A-Z])\w+['’]s)"
+_VALUE = r"(?=[\"“']?(?:[\w+./:-]*\d|[\w.+-]+@|https?:|www\.|[a-z0-9-]+\.[a-z]{2,6}\b))"
+IDENTIFIED: Final = _inside(
+    rf"{_WHOSE}(?: [\w'’-]+){{0,3}}? (?:password|passcode|passphrase|pin|iban|ssid|blood type|shoe size"
+    r"|(?:licen[cs]e|number) plate|(?:alarm|door|gate|entry|access|postal|post|zip|area|safe|garage|lock|customer) code"
+    r"|(?:tax|vat|account|customer|passport|membership|policy|registration|licen[cs]e|serial|insurance|fax|mobile|phone"
+    r"|bank|routing|house|emergency) (?:number|id))"
+    rf"(?: (?:for|of|at|to|in) [\w'’ -]{{1,40}}?)? (?:is|are) (?:{_VALUE}|(?-i:A|B|AB|O)\b)",
+    rf"(?:my|our|(?-i:[A-Z])\w+['’]s)(?: [\w'’-]+){{0,2}}? (?:address|website|url|domain|e-?mail) is {_VALUE}",
+    rf"{_WHOSE}(?: [\w'’-]+){{0,2}}? (?:birthday|anniversary|name day) (?:is|falls) (?:always )?(?:on |in )?(?:the )?"
+    r"(?:\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
+)
+
+#: How things stand now.
+NOW: Final = _inside(
+    r"(?:currently|right now|at the moment|at present|presently|as of (?:now|today|this)|today|tonight"
+    r"|this (?:morning|afternoon|evening|week|month)|just now|for now|for the moment|in stock|out of stock|sold out)\b"
+)
+_QUANTITY = r"\b[^,;]{0,60}\d"
+STANDS: Final = _inside(
+    r"(?:is|are|have|has|there['’]s|['’]ve got|got)\b[^,;]{0,80}\b(?:in stock|out of stock|sold out)\b",
+    r"(?:balance|stock|inventory|price|exchange rate|queue|backlog|occupancy|waiting time)\b[^,;]{0,60}"
+    rf"\b(?:is|are|stands? at|reads|shows){_QUANTITY}",
+    rf"(?:is|are|have|has|holds?){_QUANTITY}[^,;]{{0,60}}\b(?:right now|at the moment|currently|as of (?:now|today))\b",
+    r"(?:currently|right now|at the moment|as of (?:now|today)),?\b[^;]{0,60}"
+    rf"\b(?:is|are|have|has|holds?|costs?|stands? at){_QUANTITY}",
+)
+
+#: "I have noticed that …", with what comes again and again.
+NOTICED: Final = _start(
+    r"(?:i|we)(?:['’]ve| have)? (?:noticed|observed|realised|realized)\b",
+    r"(?:it (?:seems|looks like|appears)|apparently|it turns out)\b",
+)
+REGULAR: Final = _inside(
+    r"(?:always|usually|often|never|tends? to|whenever|mostly|every (?:day|week|month|spring|summer|autumn|winter|time"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|on (?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
+)
+#: What makes an assertion a supposition, at its beginning and inside: without it, it asserts.
+SUPPOSED_START: Final = _start(
+    r"(?:i (?:think|believe|guess|suppose|assume|reckon|hear|heard)(?: that)?|it seems(?: that)?|apparently|maybe"
+    r"|perhaps|probably|possibly|supposedly|as far as i know|if i remember (?:right|rightly|correctly)"
+    r"|i['’]m not sure,? but|i['’]m (?:pretty|fairly|quite|almost) sure(?: that)?),? "
+)
+SUPPOSED_INSIDE: Final = re.compile(r" (?:probably|apparently|possibly|supposedly|presumably|maybe)(?= [a-z])")
+
+#: Nothing is meant in earnest, or now.
+NOT_MEANT: Final = _inside(
+    r"(?:joke|joking|kidding|jk|haha|lol|hypothetically|imagine|pretend|song|movie|lyrics|dream(?:ed|t)?|would have"
+    r"|once upon)\b"
+)
+CONDITION: Final = _start(r"(?:if|unless|suppose|when i was|back when|as if)\b")
+#: "Remember that the alarm code is 4411": kept, whatever it is.
+REMEMBER: Final = _start(
+    r"(?:remember|note|keep in mind|bear in mind|don['’]t forget|do not forget|for the record|fyi|for your records)"
+    r"(?: that|:|,) "
+    r"(?=(?:i|i['’]m|i['’]ve|we|we['’]re|my|our|the|all|every|no|nobody|he|she|they|(?-i:[A-Z])[\w'’]+)\b)"
+)
+
+
+# English words and openings by which the extractor judges a sentence, as tables.
+#
+# Each is a heuristic, short enough to be read and wrong at times. To change one is to change what becomes memory: raise
+# the extractor's version with it.
+
+
+def _anywhere(*alternatives: str) -> re.Pattern[str]:
+    """Return a pattern of whole words, anywhere in a text."""
+    return re.compile(rf"\b(?:{'|'.join(alternatives)})\b", re.IGNORECASE)
+
+
+#: Politeness, applause and filler: a sentence of nothing else asserts nothing.
+PHATIC = word_set(
+    """
+    absolutely adorable aha agree agreed alright amazing appreciate aw awesome aww beautiful best better bet blast
+    blessed bravo brilliant bye certainly cheers clearly congrats congratulations cool correct course cute dear
+    definitely delicious exactly excellent exciting excited fab fabulous fair fantastic feel feels felt fine fun
+    funny glad good goodbye goodness gorgeous gosh gotcha grateful great guess guys ha haha happy hear heh hello hey
+    hi hmm honestly hooray hope hopeful huge hugs huh idea important impressive incredible indeed inspiring
+    interesting kidding know looks love lovely luck lucky magnificent mean neat nice nope noted ooh oops ouch
+    passionate perfect powerful perfectly please pleased pleasure pretty proud right see rewarding seriously sorry
+    special sound sounds splendid stoked stunning super superb sure surely sweet terrific thank thankful thanks
+    think thought thrilled totally tough true truly ugh understand understandable understood welcome well whoa wish
+    wonderful wonderfully worries worry wow yay yeah yep yum yummy yup ok okay oh ah
+    """
+)
+
+#: Openings by which one asks, offers, consoles or takes leave.
+PROMPT = re.compile(
+    r"(?:(?:just|please|and|so|but|well|ok|okay|anyway|wow|by the way),? )?(?:let me know|thank(?:s| you) for|feel free"
+    r"|how about|what about|what an?|tell me (?:about|how|what|when|if|more|where|why|in)|keep me (?:posted|updated)"
+    r"|have (?:a|an|fun)|take care|take a look|talk to you|good luck|best of luck|enjoy|see you|see ya"
+    r"|(?:i )?hope(?:fully)? (?:you|it|that)|check (?:it|this|them) out|don['’]t hesitate|looking forward to hearing"
+    r"|happy to help|you['’]re welcome|no worries|no problem|(?:that |it |this )?(?:sounds|looks) |keep (?:it )?up"
+    r"|(?:i['’]m )?(?:so |really |very )?(?:glad|happy|proud|sorry)(?: to hear| for| of| that)? (?:you|that|it))\b",
+    re.IGNORECASE,
+)
+
+#: What one asks an agent to do, or to do for good.
+INSTRUCTION_START = re.compile(
+    r"(?:(?:and|but|so|also|then|ok|okay|well|now|oh|yes|no),? )*(?:please|always|never|don['’]t|do not|from now on"
+    r"|make sure|remember (?:to|that)|remind|note (?:that|down)|stop|call me|give me|send me|avoid|no more"
+    r"|write (?:that|this|it) down)\b",
+    re.IGNORECASE,
+)
+#: A sentence that begins with a verb and one of these asks for something ("Fix the thermostat") …
+IMPERATIVE_OBJECTS = word_set("a an the it them him her me us my our your this that these those something everything")
+#: … but not with these, where "I" was left out ("Love the colour").
+ELLIPTIC_VERBS = word_set("love like hate enjoy need want hope wish mean sound seem feel look see miss read")
+INSTRUCTION_INSIDE = _anywhere(
+    "i want you to", "i['’]d like you to", "i need you to", "remind me", "tell me to", "never (?:again )?suggest",
+    "please (?:always|never|don['’]t|do|give|send|keep|add|remind|call|write|use|tell|stop)",
+    "you (?:should|must) (?:always|never)",
+)  # fmt: skip
+
+#: What one likes and does not, may have and may not.
+PREFERENCE_OPENING = _anywhere(
+    "(?:i|we|you|he|she|they)(?: (?:really|absolutely|just|also|both|always|still|do))? (?:like|love|adore|prefer|hate|"
+    "dislike|enjoy|don['’]t (?:like|eat|drink)|likes|loves|adores|prefers|hates|enjoys)",
+    "favou?rite", "fave", "allergic", "allergy", "vegetarian", "vegan", "intolerant", "fond of", "fan of",
+    "can['’]t stand", "would rather", "obsessed with", "keen on",
+)  # fmt: skip
+
+#: What is meant to be. A verb of the future and a coming date count as well.
+PLAN = _anywhere(
+    "(?:going|planning|hoping|about) to", "planning", "thinking (?:of|about)", "considering", "looking into",
+    "(?:plans?|intends?|hopes?|wants?) to", "(?:love|like) to", "looking forward", "can['’]t wait", "let['’]s",
+    "signed up",
+)  # fmt: skip
+
+HEDGES = word_set("maybe perhaps probably possibly might guess suppose somehow kinda sorta presumably")
+
+FIRST_PERSON = word_set("i me my mine myself we us our ours ourselves")
+SECOND_PERSON = word_set("you your yours yourself")
+THIRD_PERSON = word_set("he she they his her their him them")
+
+#: What one should not get wrong.
+DANGERS = word_set(
+    """
+    allergic allergy allergies asthma danger dangerous diabetes diabetic emergency epilepsy forbidden intolerant
+    overdose poison poisonous
+    """
+)
+
+#: What makes an instruction a standing one.
+STANDING = word_set("always never every each")
+
+#: A sentence that begins with one of these leans on the one before it.
+LEANING = word_set("he she it they his her its their that this those these")
+
+#: Stems of words that mark a turn in a life or a business, a duty or a danger.
+MILESTONES = frozenset(
+    stem(word)
+    for word in word_set(
+        """
+    accept accident adopt allergic allergy anniversary approve award baby birth birthday born bought broken buy cancel
+    cancer contract deadline death debt decide decided decision degree diagnose diagnosed die died divorce due
+    engaged engagement exam fiance fiancee forbidden fund funeral goal graduate hire hired hospital injury install
+    interview invest job join launch lawyer lease licence license loan lost marathon marriage married marry medal
+    mortgage move moved opened opening operation owe passport poisonous pregnant prize promise promote promotion quit
+    rent retire salary serious sign sold surgery turned twins university vegan vegetarian wedding win won
+    """
+    )
+)

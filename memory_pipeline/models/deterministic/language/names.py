@@ -1,0 +1,168 @@
+"""Names of people, places and things: words that English writes with a capital.
+
+A capital inside a sentence makes a name. At the beginning of a sentence every word has one, so there it counts only
+if the word is not a common one and something else speaks for it: the same word has a capital inside another sentence
+of the message, it is the speaker's name, the next word has a capital too, more than its first letter is a capital
+("LGBTQ"), or it is a singular subject without an article ("Aldo has …", "Elise's …"). Texts in capitals have no names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.text.words import STOP_WORDS, word_set
+from memory_pipeline.models.deterministic.language.grammar import (
+    IRREGULAR_PAST,
+    is_plain_verb,
+    is_regular_past,
+    is_verb,
+    sentences_of,
+)
+from memory_pipeline.models.deterministic.language.lexicon import PHATIC
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from memory_pipeline.models.deterministic.language.grammar import Sentence
+
+#: Longer runs of capitals are headings.
+_LONGEST_NAME = 5
+#: Small words that stand inside names: "Loaf of the Year".
+_LINKS = frozenset(["of", "of the", "de", "da", "del", "di", "la", "le", "van", "van der", "von", "&"])
+
+#: The title of a book or film: capitals in quotes.
+_TITLE = re.compile(r"[\"“„«]([A-Z][\w'’]* [^\"“”«».!?]{1,60})[\"”»]")
+
+#: Written with a capital, but no names. Days and months are dates.
+_NOT_NAMES = word_set(
+    """
+    monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
+    sundays mon tue tues wed thu thur thurs fri sat sun january february march april may june july august september
+    october november december jan feb mar apr jun jul aug sep sept oct nov dec ok okay am pm mr mrs ms dr prof fyi
+    btw lol omg asap imo imho diy tv id url http https www ps nb faq eta tbh idk people kids children nothing
+    yesterday today tomorrow tonight
+    """
+)
+#: Capitals that make one name with a possessive before them.
+_AFTER_POSSESSIVE = word_set("Day Eve College Hospital School Church Square Park")
+#: Verbs of a singular subject. A first word before one of these, without an article, is mostly a name.
+_SINGULAR_VERBS = word_set(
+    """
+    is was has had will can would could did does says thinks wants asks tells gets gives takes makes likes loves
+    hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
+    """
+)
+#: Verbs of several subjects, and adverbs that stand before a verb.
+_PLURAL_VERBS = word_set("are 're were have 've do")
+_BEFORE_VERBS = word_set("never always also really only still just usually often")
+
+
+def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
+    """Return the names in each of a message's sentences, as written, without possessive 's, each once.
+
+    Args:
+        sentences: all sentences of one message: what is a name in one is a name in the others.
+        speaker: who says it, if a name is known.
+    """
+    known = {speaker.lower()} if speaker else set()
+    for sentence in sentences:
+        known.update(
+            word.lower()
+            for place, word in enumerate(map(_bare, sentence.words))
+            if word[0].isupper() and not _is_initial(sentence, place) and _may_be_name(word)
+        )
+    return [_names(sentence, known) for sentence in sentences]
+
+
+def subject_of(text: str) -> str | None:
+    """Return the name with which a text begins: "Alice" of "Alice's sister likes tea". It is what the text is about.
+
+    "The user" is ``User``. None if the text begins with no name.
+    """
+    for sentence in sentences_of(text, 1):
+        if sentence.parts[:2] == ("the", "user") or sentence.parts[:1] == ("user",):
+            return "User"
+        found = [name for names in names_in([sentence]) for name in names if sentence.text.startswith(name)]
+        if found:
+            return found[0]
+        first, following = (*sentence.words[:1], "")[0], (*sentence.parts[1:2], "")[0]
+        is_name = first[:1].isupper() and _may_be_name(first) and not is_plain_verb(first.lower())
+        is_one = following not in _PLURAL_VERBS and (is_verb(following) or following in _BEFORE_VERBS)
+        if is_name and not first.endswith(("ing", "ly", "ed")) and is_one:
+            return first  # "Alice enjoys …", "Alice doesn't …"
+    return None
+
+
+def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
+    words = sentence.words
+    shouted = sum(word.isupper() and len(word) > 1 for word in words)
+    if len(words) >= 4 and shouted * 2 > len(words):
+        return ()
+    titles = [match for match in _TITLE.finditer(sentence.text) if match[1][-1].isalnum()]
+    names = [match[1] for match in titles]
+    run: list[str] = []
+    end = 0  # where the run so far ends in the text
+    for place, (word, start) in enumerate(zip(words, sentence.starts, strict=True)):
+        bare = _bare(word)
+        if any(match.start() < start < match.end() for match in titles):
+            continue
+        if not (bare[0].isupper() and _may_be_name(bare) and _is_name(sentence, place, bare, known)):
+            continue
+        between = sentence.text[end:start].strip(" ") if run else ""
+        joined = run and sentence.text[end : end + 1] == " " and (not between or between in _LINKS)
+        if not joined:
+            names.append(" ".join(run))
+            run = []
+        run += [between, bare] if between and joined else [bare]
+        # A possessive ends a name ("Elise's Rye" are two), but for "Valentine's Day".
+        following = words[place + 1] if place + 1 < len(words) else ""
+        if bare != word and following in _AFTER_POSSESSIVE:
+            run[-1] = word
+        end = start + len(word) if bare == word or following in _AFTER_POSSESSIVE else len(sentence.text)
+    names.append(" ".join(run))
+    return tuple(dict.fromkeys(name for name in names if name and len(name.split()) <= _LONGEST_NAME))
+
+
+def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) -> bool:
+    """Tell whether a word with a capital is a name where it stands."""
+    lower = word.lower()
+    if not _is_initial(sentence, place) or lower in known or not word[1:].islower():
+        return True
+    if is_plain_verb(lower) or lower.endswith(("ing", "ly", "ed")) or place + 1 == len(sentence.words):
+        return False
+    is_possessive = word != sentence.words[place]
+    touches_next = sentence.text[sentence.starts[place] + len(word) : sentence.starts[place + 1]] == " "
+    return is_possessive or (touches_next and _follows_name(sentence.words[place + 1 : place + 3], word))
+
+
+def _follows_name(words: Sequence[str], first: str) -> bool:
+    """Tell whether words that come after a sentence's first word make that a name."""
+    following = words[-1] if words[0] == "and" else words[0]
+    if following[0].isupper():
+        return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)
+    if words[0] == "and" or first.endswith("s"):
+        return False  # "Cats and dogs", a plural
+    return following in _SINGULAR_VERBS or following in IRREGULAR_PAST or is_regular_past(following)
+
+
+def _is_initial(sentence: Sentence, place: int) -> bool:
+    """Tell whether a word begins the sentence, or something quoted or after a colon in it."""
+    start = sentence.starts[place]
+    return place == 0 or sentence.text[start - 1] in '"“„«(' or sentence.text[max(start - 2, 0) : start] == ": "
+
+
+def _may_be_name(word: str) -> bool:
+    lower = word.lower()
+    return (
+        len(word) > 1
+        and lower not in STOP_WORDS
+        and lower not in PHATIC
+        and lower not in _NOT_NAMES
+        and "'" not in lower
+        and "’" not in lower
+    )
+
+
+def _bare(word: str) -> str:
+    return word[:-2] if word.endswith(("'s", "’s")) and len(word) > 2 else word

@@ -1,0 +1,285 @@
+"""Triples by rules: what a user's message simply asserts, as operations on what an agent knows.
+
+How a sentence is read, left to right and without a grammar:
+
+1. It is cut into *clauses*: at punctuation, and at words such as "and" and "because". Questions have none; a clause
+   with a hedge ("maybe"), one that is conditional, and whatever follows on "she said" are passed over.
+2. A clause must begin with a *subject*: "I", "my sister (Maria)", "Nadia('s brother)", "the rent". No "he" or "it".
+3. Then comes a *verb*, perhaps negated, in a form that asserts something now; see ``patterns.Form``.
+4. The ``patterns.PATTERNS`` of that verb say which predicate it is and what kind of *object* must follow.
+   An object that is not of its kind gives nothing.
+
+To add a predicate, add a line to that table. Nothing here searches: each step begins where the one before it ended,
+and sentences are short, so that the time is linear in the length of a message.
+
+Only what a *user* says counts: an assistant mostly repeats what it was told, or guesses.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Final
+
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.graph.operations import MAX_TERM, Operation, snake_case
+from memory_pipeline.models.deterministic.language.grammar import MAX_LENGTH
+from memory_pipeline.models.deterministic.triples import patterns
+from memory_pipeline.models.deterministic.triples.clauses import FORMS, Subject, Subjects, Triple, Verbs
+from memory_pipeline.models.deterministic.triples.objects import Objects
+from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE
+from memory_pipeline.models.deterministic.triples.phrases import tokens_of
+from memory_pipeline.models.deterministic.triples.predicates import Predicates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import date
+
+    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.models.deterministic.language.grammar import Sentence
+
+
+_QUOTES: Final = frozenset('"“”„«»')
+#: One of these is in every sentence that says anything.
+_VERBS: Final = frozenset(FORMS) | {
+    "'s",
+    "'m",
+    "'re",
+    "am",
+    "are",
+    "was",
+    "'ve",
+    "call",
+    "calls",
+    "stand",
+    "bear",
+    "abide",
+}
+#: How far behind the sentence before a sentence is looked for, in characters.
+_FAR: Final = 2 * MAX_LENGTH
+
+
+class Assertions:
+    """What the sentences of one message assert; only a user's do. Each text is read once.
+
+    Pure: it depends on the message alone.
+
+    Args:
+        message: who said it, and when.
+        sentences: the message's sentences, as :func:`sentences.sentences_of` gives them.
+        names: the names in each of them, as :func:`names.names_in` gives them.
+
+    Attributes:
+        sentences: those that the user says in their own words; none of anybody else's message.
+    """
+
+    def __init__(self, message: Message, sentences: Sequence[Sentence], names: Iterable[Iterable[str]]) -> None:
+        self.sentences = list(_own_sentences(sentences, message.content)) if message.role is Role.USER else []
+        self._message = message
+        self._said_on = message.sent_at.astimezone(UTC).date()
+        self._names = frozenset(word.lower() for found in names for name in found for word in name.split())
+        self._read: dict[str, tuple[Triple, ...]] = {}
+
+    def operations(self) -> list[Operation]:
+        """Return what the message asserts, in order, each once."""
+        return self._operations(self.sentences)
+
+    def operations_of(self, sentence: Sentence) -> list[Operation]:
+        """Return what one sentence asserts, as if it stood in the message."""
+        return self._operations([sentence])
+
+    def _operations(self, sentences: Iterable[Sentence]) -> list[Operation]:
+        triples = dict.fromkeys(triple for sentence in sentences for triple in self._triples(sentence))
+        return [
+            Operation.of(
+                triple.verb.value,
+                triple.subject,
+                triple.predicate,
+                triple.object,
+                confidence=confidence_of(triple.predicate),
+                message_ids=(self._message.id,),
+                event_at=self._message.sent_at,
+                conversation_id=self._message.conversation_id,
+            )
+            for triple in triples
+            if snake_case(triple.predicate) and all(term.strip() and len(term) <= MAX_TERM for term in triple[1:])
+        ]
+
+    def _triples(self, sentence: Sentence) -> tuple[Triple, ...]:
+        if len(sentence.words) < 2 or len(sentence.text) > MAX_LENGTH or sentence.is_question:
+            return ()
+        found = self._read.get(sentence.text)
+        if found is None:
+            speaker = self._message.name or "User"
+            found = tuple(_Reading(sentence, speaker, self._names, self._said_on).triples())
+            self._read[sentence.text] = found
+        return found
+
+
+def confidence_of(predicate: str) -> float:
+    """Return how sure the rules are of a predicate that they gave, by ``patterns.CONFIDENCE``."""
+    known = CONFIDENCE.get(predicate)
+    return CONFIDENCE[predicate.partition("_")[0] + "_"] if known is None else known
+
+
+def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
+    """Yield the sentences that do not stand in quotes, which may run over several: "I like tea. I hate it," she said.
+
+    A sentence is looked for shortly after the one before, so that the time stays linear. One that is not found there
+    (its line breaks have become blanks) counts as the speaker's own.
+    """
+    if _QUOTES.isdisjoint(content):
+        yield from sentences
+        return
+    done = 0
+    is_quoted = False
+    for sentence in sentences:
+        start = content.find(sentence.text, done, done + len(sentence.text) + _FAR)
+        if start >= 0:
+            for character in content[done:start]:
+                if character in _QUOTES:
+                    is_quoted = character in "“„«" or (character == '"' and not is_quoted)
+                elif character == "\n":
+                    is_quoted = False
+            done = start
+        if start < 0 or not is_quoted:
+            yield sentence
+
+
+class _Reading:
+    """One sentence, read."""
+
+    def __init__(self, sentence: Sentence, speaker: str, names: frozenset[str], said_on: date) -> None:
+        self._tokens = tokens_of(sentence)
+        self._words = [token.word for token in self._tokens]
+        objects = Objects(sentence, self._tokens, said_on, self._begins_clause)
+        self._subjects = Subjects(self._tokens, objects, speaker, names)
+        self._verbs = Verbs(self._tokens)
+        self._predicates = Predicates(self._tokens, self._subjects, self._verbs, objects, speaker)
+        self._last: Subject | None = None
+        self._in_quotes = self._quoted()
+
+    def triples(self) -> Iterator[Triple]:
+        """Yield what the sentence asserts."""
+        if _VERBS.isdisjoint(self._words):
+            return
+        starts = [place for place in range(len(self._tokens)) if self._may_start(place)]
+        if not patterns.NOT_MEANT.isdisjoint(self._words) or not patterns.TASKS.isdisjoint(self._words[:3]):
+            return
+        for number, start in enumerate(starts):
+            end = starts[number + 1] if number + 1 < len(starts) else len(self._tokens)
+            words = self._words[start:end]
+            if ":" in self._tokens[start].gap and patterns.BEFORE_COLONS.isdisjoint(self._words[:start]):
+                return  # "Tom: I live in Rome", "Write a poem: …"
+            if words[0] in patterns.CONDITIONS or (start == 0 and words[0] in patterns.WEAKENING):
+                return
+            following = starts[number + 1 : number + 3]
+            if self._is_sure(start, end) and not self._is_taken_back(following):
+                yield from self._clause(start)
+            else:
+                self._last = None
+            if self._reports(words) or not patterns.CONDITIONS.isdisjoint(words):
+                return
+
+    @staticmethod
+    def _reports(words: Sequence[str]) -> bool:
+        """Tell whether somebody is said to say what follows."""
+        return not patterns.REPORTS.isdisjoint(words) or (words[0] in patterns.CALLERS and "say" in words)
+
+    def _quoted(self) -> list[bool]:
+        """Tell of each word whether it stands in quotes."""
+        inside, found = False, []
+        for token in self._tokens:
+            inside ^= sum(map(token.gap.count, '"“”„«»')) % 2 == 1
+            found.append(inside)
+        return found
+
+    def _may_start(self, place: int) -> bool:
+        """Tell whether a clause may begin at a word."""
+        token = self._tokens[place]
+        if place == 0:
+            return True
+        return token.word in patterns.JOINTS or (token.is_cut_off and token.gap.strip() != '"')
+
+    def _is_sure(self, start: int, end: int) -> bool:
+        if self._in_quotes[start]:
+            return False
+        return all(
+            word not in patterns.HEDGES
+            or (word in ("may", "will") and self._tokens[place].is_capital and place > start)
+            for place, word in enumerate(self._words[start:end], start)
+        )
+
+    def _is_taken_back(self, following: Sequence[int]) -> bool:
+        """Tell whether a clause is followed by ", I think" or ", or so they say"."""
+        if not following:
+            return False
+        start = following[0]
+        end = following[1] if len(following) > 1 else len(self._tokens)
+        words = self._words[start:end]
+        is_last = end == len(self._tokens)
+        return words[0] == "or" or (is_last and len(words) <= 4 and not patterns.HEDGES.isdisjoint(words))
+
+    def _clause(self, start: int) -> Iterator[Triple]:
+        place = self._after_openers(start)
+        before, self._last = self._last, None
+        if place >= len(self._tokens):
+            return
+        found = self._predicates.property(place) or self._predicates.calling(place) or self._predicates.deadline(place)
+        if found:
+            yield from found
+            return
+        subject = self._subjects.subject(place)
+        if subject is None:
+            if before is not None and self._words[start] in ("and", "but") and self._predicates.heads(before, place):
+                subject = before._replace(end=place, found=())
+            else:
+                return
+        self._last = subject
+        yield from subject.found
+        yield from self._predicates.predicates(subject)
+
+    def _after_openers(self, place: int) -> int:
+        """Return the first word of a clause that is no opener ("well, by the way, …"), nor a time before "I"."""
+        while place < len(self._tokens):
+            phrase = next(
+                (
+                    words
+                    for words in patterns.OPENINGS.get(self._words[place], ())
+                    if tuple(self._words[place : place + len(words)]) == words
+                ),
+                None,
+            )
+            if phrase:
+                place += len(phrase)
+            elif self._words[place] in patterns.OPENERS:
+                place += 1
+            else:
+                break
+        if place < len(self._tokens) and self._words[place] in patterns.BEFORE_SUBJECTS:
+            for later in range(place + 1, min(place + 6, len(self._tokens))):
+                if self._tokens[later].is_cut_off or self._words[later] in patterns.NOT_BEFORE_SUBJECTS:
+                    break
+                is_subject = self._words[later] == "i" or (
+                    self._words[later] == "my" and self._words[later - 1] not in patterns.PREPOSITIONS
+                )
+                if is_subject and self._subjects.subject(later):
+                    return later
+        return place
+
+    def _begins_clause(self, place: int) -> bool:
+        """Tell whether a clause begins at a word, "and" or the first after a comma: a subject, and a verb of ours."""
+        first = self._after_openers(place)
+        if first >= len(self._words):
+            return False
+        if self._words[first] in patterns.PRONOUNS:
+            return True
+        subject = self._subjects.subject(first)
+        if subject:
+            verb = self._verbs.skip_adverbs(subject.end)
+            is_verb = verb < len(self._words) and self._words[verb] in patterns.ANY_VERBS
+            return is_verb or bool(self._verbs.verbs(subject, subject.end))
+        return (
+            self._words[place] in ("and", "but")
+            and self._last is not None
+            and self._predicates.heads(self._last, first)
+        )

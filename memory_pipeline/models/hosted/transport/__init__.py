@@ -1,0 +1,1 @@
+"""Requests to hosted models: sent through LiteLLM, with budgets, retries and dry runs."""

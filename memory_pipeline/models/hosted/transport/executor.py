@@ -1,0 +1,355 @@
+"""Asks models: each question once, many at a time, again when it failed, within a budget.
+
+A question that any process has had answered is not asked again, and of two that ask the same at once one waits for the
+other. Whatever was sent is remembered with its tokens and cost (:class:`memory_pipeline.domain.model_calls.CallStore`).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import tenacity
+
+from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Use, count_tokens
+from memory_pipeline.errors import ConfigurationError, ModelError
+from memory_pipeline.models.hosted.transport import litellm_client
+from memory_pipeline.models.hosted.transport.budgets import Breaker, Budgets
+from memory_pipeline.models.hosted.transport.call_errors import CallError
+from memory_pipeline.models.hosted.transport.requests import (
+    Answered,
+    InvalidAnswerError,
+    Requests,
+    Sent,
+    Share,
+    embedding_key,
+    shares_of,
+)
+from memory_pipeline.settings import resolve_secret, secrets_in_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.configuration.model_settings import Embedding, Endpoint
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.model_calls import CallStore
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.models.hosted.transport.requests import Question
+
+_log = logging.getLogger(__name__)
+
+_Value = TypeVar("_Value")
+_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.Vectors)
+
+#: A server that asks for a longer wait than this is not waited for.
+_LONGEST_WAIT = 120.0
+#: Longest wait between two tries, where the server does not ask for more.
+_LONGEST_BACKOFF = 30.0
+#: How soon, and then how often, one looks whether another thread or process has the answer.
+_LOOK_AGAIN, _LOOK_AGAIN_AT_LAST = 0.05, 2.0
+#: How often, in seconds, the log tells how far questions have come.
+_REPORT_EVERY = 10.0
+#: Troubles that say nothing about the server, only about what it was asked, and with which key.
+_OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
+#: A budget reserves so much more than the estimate of a question's tokens.
+_MARGIN = 1.25
+#: Of an answer that was cut off, so many characters are sent back with the correction: there is no room for more.
+_ECHO = 1_000
+
+_CORRECTION = """That answer could not be used: {error}
+Answer again, with the corrected JSON object and nothing else."""
+
+
+class Asker:
+    """Asks questions for everything that a configuration sets. Safe to use from many threads.
+
+    Args:
+        configuration: models, budgets, and how many requests may run at a time.
+        store: what remembers answers and calls; None for whoever asks without being remembered, such as a reader.
+        clock: tells the time, UTC; budgets' months and the times of calls come from it.
+    """
+
+    def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
+        self.configuration = configuration
+        self.store = store
+        self.budgets = Budgets(configuration, store, clock, self._pause) if store else None
+        self.clock = clock
+        self._breaker = Breaker()
+        self._stopped = threading.Event()
+        self._keys: dict[str | None, str | None] = {None: None}
+        self._secrets = secrets_in_environment()
+        self._told: set[str] = set()
+        self._counting = threading.Lock()
+        self._done, self._reported = 0, time.monotonic()
+
+    def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
+        """Run tasks, as many at a time as requests may run; return what they return, in their order.
+
+        Whatever one of them raises comes through, once those that have begun have ended.
+        """
+        with ThreadPoolExecutor(max(1, min(len(tasks), self.configuration.max_concurrency))) as pool:
+            futures = [pool.submit(task) for task in tasks]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stopped.set()  # wakes those that wait for another try
+                pool.shutdown(cancel_futures=True)
+                self._stopped.clear()
+                raise
+
+    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+        """Return the answer to a question, from memory if it was asked before.
+
+        Args:
+            question: what is asked.
+            read: checks an answer's text and returns what it says, or raises InvalidAnswerError. A wrong answer is
+                corrected once, with the error told.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        requests = Requests(self.store, question.key, question.purpose, question.endpoint, question.prompt_version)
+        requests.shares = [Share(question.use, 1, 1.0)]
+        return self._once(requests, read, lambda: self._ask(question, requests, read))
+
+    def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
+        """Return the vectors of one batch of texts, shape (texts, dimension), from memory if it was asked before.
+
+        Raises:
+            ModelError: the model did not help.
+        """
+        requests = Requests(self.store, embedding_key(endpoint, texts), Purpose.EMBEDDING, endpoint, None)
+        requests.shares = shares_of(texts, uses)
+
+        def read(text: str) -> NDArray[np.float32]:
+            return np.frombuffer(base64.b64decode(text), np.float32).reshape(len(texts), -1)
+
+        return self._once(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
+
+    def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
+        """Return a remembered answer; None if there is none, or if it does not pass today's checks."""
+        answer = self.store.find(key, period) if self.store else None
+        if answer is None:
+            return None
+        try:
+            return Answered(read(answer.text), answer.tokens_in, answer.tokens_out, answer.cost)
+        except (InvalidAnswerError, ValueError):
+            return None
+
+    def waits(self, error: ModelError, scope: Scope) -> bool:
+        """Tell whether what a model did not do is to wait, because the workspace's budget is spent and it says so."""
+        budgets = self.budgets
+        return error.trouble == Trouble.BUDGET and budgets is not None and budgets.waits(scope.workspace_id)
+
+    def tell(self, error: ModelError) -> None:
+        """Write into the log why a model did not help; the same thing once."""
+        text = f"{error.trouble}: {error}"
+        if text not in self._told:
+            self._told.add(text)
+            _log.warning("a model did not help, %s", text)
+
+    def _once(
+        self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
+    ) -> Answered[_Value]:
+        """Return what is known, or ask while everybody else who wants to know waits."""
+        store, key = self.store, requests.key
+        if store is None or not requests.shares:
+            return ask()
+        period, endpoint = requests.shares[0].use.period, requests.endpoint
+        if known := self.known(key, period, read):
+            return known
+        lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_BACKOFF) * endpoint.attempts)
+        pause = _LOOK_AGAIN
+        while not store.claim(key, lease):
+            self._pause(pause)
+            pause = min(pause * 1.5, _LOOK_AGAIN_AT_LAST)
+            if known := self.known(key, period, read):
+                return known
+        try:
+            return self.known(key, period, read) or ask()
+        finally:
+            store.release(key)
+            self._report()
+
+    def _ask(self, question: Question, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
+        endpoint = question.endpoint
+        messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
+        key, secrets = self._key(endpoint.api_key)
+
+        def send() -> litellm_client.Reply:
+            return litellm_client.complete(
+                endpoint, messages, question.schema, name=question.name, api_key=key, secrets=secrets
+            )
+
+        workspace_id, most = question.use.scope.workspace_id, endpoint.max_output_tokens
+        with self._budgeted(workspace_id, requests, most) as reserve_for:
+
+            def reserve() -> None:
+                reserve_for(sum(count_tokens(message["content"]) for message in messages))
+
+            try:  # what was spent is kept before the budget forgets it
+                for is_correction in (False, True):
+                    reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
+                    # Halves of characters can neither be kept nor sent back.
+                    text = reply.text.encode("utf-8", "replace").decode()
+                    try:
+                        if reply.is_cut:
+                            raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
+                        value = read(text)
+                    except InvalidAnswerError as error:
+                        requests.add(sent, Trouble.INVALID, reply.tokens_in, reply.tokens_out, reply.cost)
+                        if is_correction:
+                            raise ModelError(
+                                Trouble.INVALID, f"{endpoint.model} gave no valid answer: {str(error)[:200]}"
+                            ) from None
+                        correction = _CORRECTION.format(error=error)
+                        messages += [
+                            {"role": "assistant", "content": text[:_ECHO] if reply.is_cut else text},
+                            {"role": "user", "content": correction},
+                        ]
+                    else:
+                        requests.add(sent, "ok", reply.tokens_in, reply.tokens_out, reply.cost)
+                        return requests.answered(value, text)
+            except ModelError:
+                requests.keep(None)
+                raise
+        raise AssertionError  # the loop returns or raises
+
+    def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: Requests) -> Answered[NDArray[np.float32]]:
+        workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
+        reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
+        key, secrets = self._key(reference)
+        with self._budgeted(workspace_id, requests, 0) as reserve_for:
+
+            def reserve() -> None:
+                reserve_for(sum(map(count_tokens, texts)))
+
+            def send() -> litellm_client.Vectors:
+                return litellm_client.embed(endpoint, texts, api_key=key, secrets=secrets)
+
+            try:  # as above
+                reply, sent = self._send(endpoint, reference, requests, reserve, send)
+                requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
+                return requests.answered(reply.values, base64.b64encode(reply.values.tobytes()).decode())
+            except ModelError:
+                requests.keep(None)
+                raise
+
+    @contextmanager
+    def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
+        """Open what a question takes of a budget; yield what reserves for a request that sends so many tokens.
+
+        Args:
+            workspace_id: who pays; None if nobody is asked to.
+            requests: of the question; it tells the budget what they cost.
+            most: how many tokens an answer has at most.
+        """
+        budgets = self.budgets
+        if budgets is None or workspace_id is None:
+            yield lambda _: None
+            return
+        payer = workspace_id
+        kind = Kind(requests.purpose, requests.endpoint.model, requests.prompt_version)
+        with budgets.hold(payer, requests.endpoint, kind) as hold:
+            requests.on_spent = partial(budgets.over, hold)
+            yield lambda tokens: budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
+
+    def _send(
+        self,
+        endpoint: Endpoint,
+        reference: str | None,
+        requests: Requests,
+        reserve: Callable[[], None],
+        send: Callable[[], _Reply],
+    ) -> tuple[_Reply, Sent]:
+        """Send a request, again after a failure that may pass.
+
+        Args:
+            endpoint: the model and its settings.
+            reference: where the key is found; who asks with another may fare otherwise.
+            requests: takes note of what was sent.
+            reserve: reserves what one request is expected to cost; called before each.
+            send: sends it once.
+        """
+        server = f"{endpoint.model} {endpoint.api_base} {reference}"
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(endpoint.attempts),
+            wait=_Wait(endpoint.backoff_seconds),
+            retry=tenacity.retry_if_exception(_may_pass),
+            sleep=self._pause,
+            reraise=True,
+        )
+        try:
+            for attempt in retrying:
+                with attempt:
+                    reserve()
+                    if not self._breaker.is_open(server):
+                        raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
+                    sent = Sent(self.clock())
+                    try:
+                        reply = send()
+                    except CallError as error:
+                        requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
+                        raise
+        except CallError as error:
+            if error.trouble in _OWN_FAULT:
+                self._breaker.succeeded(server)  # it answered
+            else:
+                self._breaker.failed(server)
+            raise ModelError(error.trouble, f"{endpoint.model}: {error}") from None
+        self._breaker.succeeded(server)
+        sent.stop()
+        return reply, sent
+
+    def _key(self, reference: str | None) -> tuple[str | None, tuple[str, ...]]:
+        """Return the key that a reference stands for, and all secrets that no text may show."""
+        if reference not in self._keys:
+            try:
+                self._keys[reference] = resolve_secret(reference or "")
+            except ConfigurationError as error:
+                raise ModelError(Trouble.REFUSED, str(error)) from None
+        # A copy, for other threads may add to it at the same time.
+        secrets = {*self._secrets, *(key for key in list(self._keys.values()) if key)}
+        return self._keys[reference], tuple(secrets)
+
+    def _report(self) -> None:
+        """Tell now and then how many questions are done: a long run shows that it moves."""
+        with self._counting:
+            self._done += 1
+            now = time.monotonic()
+            if now - self._reported < _REPORT_EVERY:
+                return
+            self._reported, done = now, self._done
+        _log.info("%d questions answered, or given up", done)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise ModelError(Trouble.UNAVAILABLE, "the run was stopped")
+
+
+class _Wait:
+    """How long to wait before the next try: as long as the server asks for, or ever longer, with jitter."""
+
+    def __init__(self, first: float) -> None:
+        self._random = tenacity.wait_random_exponential(multiplier=first, max=_LONGEST_BACKOFF)
+
+    def __call__(self, state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, CallError) else None
+        return max(self._random(state), asked or 0.0)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT

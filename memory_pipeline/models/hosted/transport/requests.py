@@ -1,0 +1,190 @@
+"""What models are asked: a question's parts, the key that names it, and what its answer comes as."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ulid import ULID
+
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.model_calls import Answer, Call, Use, count_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.configuration.model_settings import Completion, Embedding, Endpoint
+    from memory_pipeline.domain.model_calls import CallStore, Purpose
+
+
+_Value = TypeVar("_Value")
+
+
+class InvalidAnswerError(Exception):
+    """An answer failed its checks; the message says what was wrong in words that the model can act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to a model that writes.
+
+    Attributes:
+        use: whose it is, and for which partition.
+        endpoint: the model and its settings.
+        prompt_version: name of the instructions.
+        system, user: the instructions, and what they are applied to.
+        schema: JSON schema of the answer.
+        name: the schema's name.
+        numbers: the lines that an answer may cite.
+        length: characters that an answer may have, if it is limited.
+    """
+
+    use: Use
+    purpose: Purpose
+    endpoint: Completion
+    prompt_version: str
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+    name: str
+    numbers: tuple[int, ...]
+    length: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Hash of all that decides the answer, and of whose it is."""
+        scope, period, endpoint = self.use.scope, self.use.period, self.endpoint
+        return digest(
+            "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
+            endpoint.temperature, endpoint.max_output_tokens, endpoint.answer_format,
+            self.prompt_version, self.system, self.user, self.schema, self.length,
+        )  # fmt: skip
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of the tokens that are sent."""
+        return count_tokens(self.system) + count_tokens(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[_Value]):
+    """What an answer says, and what it took to get it."""
+
+    value: _Value
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+def identity_of(endpoint: Endpoint) -> str:
+    """Name a model by what decides its answers: not by how long it is waited for, nor by who pays."""
+    if not endpoint.api_base and not endpoint.parameters:
+        return endpoint.model
+    return f"{endpoint.model}-{digest(endpoint.api_base, endpoint.parameters)[:8]}"
+
+
+def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
+    """Return the hash of all that decides the vectors of a batch."""
+    return digest("embedding-1", identity_of(endpoint), endpoint.dimension, texts)
+
+
+# What was sent for a question: each request, and what part of it was for whom.
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What part of a request was for one use."""
+
+    use: Use
+    texts: int
+    weight: float
+
+
+@dataclass
+class Sent:
+    """When a request was sent, and how long its answer took."""
+
+    at: datetime
+    started: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+
+    def stop(self) -> None:
+        """Note that the answer is there."""
+        self.seconds = self.seconds or time.perf_counter() - self.started
+
+
+@dataclass
+class Requests:
+    """The requests that one question took; `on_spent` is told the tokens and the cost of each when it is over."""
+
+    store: CallStore | None
+    key: str
+    purpose: Purpose
+    endpoint: Endpoint
+    prompt_version: str | None
+    shares: list[Share] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    on_spent: Callable[[int, int, float | None], None] | None = None
+
+    def add(self, sent: Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
+        """Note a request; what it spent is divided among those it was for."""
+        sent.stop()
+        request_id = str(ULID())
+        before = 0.0
+        for number, share in enumerate(self.shares):
+            after = before + share.weight
+            self.calls.append(
+                Call(
+                    id=f"{request_id}-{number}" if number else request_id,
+                    request_id=request_id,
+                    key=self.key,
+                    use=share.use,
+                    purpose=self.purpose,
+                    model=self.endpoint.model,
+                    prompt_version=self.prompt_version,
+                    texts=share.texts,
+                    # Differences of rounded sums: the parts add up to the whole.
+                    tokens_in=round(tokens_in * after) - round(tokens_in * before),
+                    tokens_out=round(tokens_out * after) - round(tokens_out * before),
+                    cost=None if cost is None else cost * share.weight,
+                    seconds=sent.seconds * share.weight,
+                    outcome=str(outcome),
+                    called_at=sent.at,
+                )
+            )
+            before = after
+        if self.on_spent is not None:
+            self.on_spent(tokens_in, tokens_out, cost)
+
+    def keep(self, answer: Answer | None) -> None:
+        """Remember the requests, and the answer if there is one."""
+        if self.store and self.calls:
+            self.store.keep(self.calls, answer)
+
+    def answered(self, value: _Value, text: str) -> Answered[_Value]:
+        """Remember the answer; return what it says and what all requests together took."""
+        costs = [call.cost for call in self.calls if call.cost is not None]
+        tokens_in = sum(call.tokens_in for call in self.calls)
+        tokens_out = sum(call.tokens_out for call in self.calls)
+        cost = sum(costs) if costs else None
+        if self.shares:
+            use, model = self.shares[0].use, self.endpoint.model
+            self.keep(
+                Answer(self.key, use, self.purpose, model, self.prompt_version, text, tokens_in, tokens_out, cost)
+            )
+        return Answered(value, tokens_in, tokens_out, cost)
+
+
+def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
+    """Divide a batch among its uses, by the lengths of their texts."""
+    if not uses:
+        return []
+    lengths: Counter[Use] = Counter()
+    for text, use in zip(texts, uses, strict=True):
+        lengths[use] += max(1, count_tokens(text))
+    counts = Counter(uses)
+    whole = lengths.total()
+    return [Share(use, counts[use], length / whole) for use, length in lengths.items()]

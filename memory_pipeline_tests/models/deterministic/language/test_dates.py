@@ -1,0 +1,191 @@
+"""Relative and absolute dates, resolved against the day they were said."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.models.deterministic.language.dates import dates_in, with_dates
+from memory_pipeline.models.deterministic.language.grammar import Sentence
+
+MONDAY = date(2023, 5, 8)
+
+
+def resolved(text: str, said_on: date = MONDAY) -> str:
+    return with_dates(text, dates_in(Sentence.of(text), said_on))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I went there yesterday.", "I went there yesterday [2023-05-07]."),
+        ("We slept badly last night.", "We slept badly last night [2023-05-07]."),
+        ("I called him the day before yesterday.", "I called him the day before yesterday [2023-05-06]."),
+        ("I go today, she goes tomorrow.", "I go today [2023-05-08], she goes tomorrow [2023-05-09]."),
+        ("He comes the day after tomorrow.", "He comes the day after tomorrow [2023-05-10]."),
+        ("I baked this morning.", "I baked this morning [2023-05-08]."),
+        ("yesterday's meeting was long", "yesterday's [2023-05-07] meeting was long"),
+    ],
+)
+def test_days_near_by(text: str, expected: str) -> None:
+    assert resolved(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We met last week.", "We met last week [2023-W18]."),
+        ("We meet next week.", "We meet next week [2023-W20]."),
+        ("We met last weekend.", "We met last weekend [2023-05-06/07]."),
+        ("We meet this weekend.", "We meet this weekend [2023-05-13/14]."),
+        ("We meet next weekend.", "We meet next weekend [2023-05-20/21]."),
+        ("We go camping next month.", "We go camping next month [2023-06]."),
+        ("I moved last month.", "I moved last month [2023-04]."),
+        ("I painted it last year!", "I painted it last year [2022]!"),
+        ("It ends this year.", "It ends this year [2023]."),
+        ("I came two days ago.", "I came two days ago [2023-05-06]."),
+        ("I came two weeks ago.", "I came two weeks ago [2023-W17]."),
+        ("I came a month ago.", "I came a month ago [2023-04]."),
+        ("I came 18 months ago.", "I came 18 months ago [2021-11]."),
+        ("I came ten years ago.", "I came ten years ago [2013]."),
+        ("It arrives in three weeks.", "It arrives in three weeks [2023-W22]."),
+        ("We leave in 2 days.", "We leave in 2 days [2023-05-10]."),
+        ("I finished it in three days.", "I finished it in three days."),
+        ("I feed him twice in a week.", "I feed him twice in a week."),
+        ("A few weeks ago I ran.", "A few weeks ago I ran."),
+        ("I ran for three weeks.", "I ran for three weeks."),
+    ],
+)
+def test_spans_have_the_precision_of_their_words(text: str, expected: str) -> None:
+    assert resolved(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I ran last Friday.", "I ran last Friday [2023-05-05]."),
+        ("I ran last Monday.", "I ran last Monday [2023-05-01]."),
+        ("I ran last Fri with him.", "I ran last Fri [2023-05-05] with him."),
+        ("We sign next Friday.", "We sign next Friday [2023-05-19]."),
+        ("We sign this Friday.", "We sign this Friday [2023-05-12]."),
+        ("We sign this coming Monday.", "We sign this coming Monday [2023-05-15]."),
+        ("I ran on Friday.", "I ran on Friday [2023-05-05]."),
+        ("I will run on Friday.", "I will run on Friday [2023-05-12]."),
+        ("She wants it by Friday.", "She wants it by Friday [2023-05-12]."),
+        ("I've been ill since Friday.", "I've been ill since Friday [2023-05-05]."),
+        ("We close on Friday.", "We close on Friday."),
+        ("They came every week on Friday.", "They came every week on Friday."),
+        ("They deliver on Wednesdays.", "They deliver on Wednesdays."),
+        ("It was lost on sun and sand.", "It was lost on sun and sand."),
+    ],
+)
+def test_weekdays(text: str, expected: str) -> None:
+    assert resolved(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I ran on 7 May.", "I ran on 7 May [2023-05-07]."),
+        ("I ran on May 7th.", "I ran on May 7th [2023-05-07]."),
+        ("I ran on the 7th of May.", "I ran on the 7th of May [2023-05-07]."),
+        ("I moved on 15 December.", "I moved on 15 December [2022-12-15]."),
+        ("I'll move on 15 February.", "I'll move on 15 February [2024-02-15]."),
+        ("The lease ends on 31 August.", "The lease ends on 31 August [2023-08-31]."),
+        ("I promised to pay by the end of July.", "I promised to pay by the end of July [2023-07]."),
+        ("I signed up for Sunday 1 October.", "I signed up for Sunday 1 October [2023-10-01]."),
+        ("It was on Saturday, October 1st.", "It was on Saturday, October 1st [2022-10-01]."),
+        ("The wedding: 16 May next year", "The wedding: 16 May next year [2024-05-16]"),
+        ("A course from 9 to 13 June", "A course from 9 to 13 June [2023-06-09/13]"),
+        ("I ran on 7 May 2021.", "I ran on 7 May 2021."),
+        ("I ran on 2021-05-07.", "I ran on 2021-05-07."),
+        ("I was born on 29 February.", "I was born on 29 February [2020-02-29]."),
+        ("We booked the hall for 15 July.", "We booked the hall for 15 July [2023-07-15]."),
+        ("It was on 31 April.", "It was on 31 April."),
+        ("I went there in March.", "I went there in March [2023-03]."),
+        ("I went there in December.", "I went there in December [2022-12]."),
+        ("I will go there in March.", "I will go there in March [2024-03]."),
+        ("I go there in May.", "I go there in May [2023-05]."),
+        ("I went there last June.", "I went there last June [2022-06]."),
+        ("We go there next June.", "We go there next June [2023-06]."),
+        ("I went there in June 2019.", "I went there in June 2019."),
+        ("It may rain and we march on.", "It may rain and we march on."),
+        ("All 7 may come.", "All 7 may come."),
+        ("We usually go in July.", "We usually go in July."),
+        ("We open next Monday, 15 May.", "We open next Monday, 15 May [2023-05-15]."),
+        ("We went today, Monday 8 May.", "We went today, Monday 8 May [2023-05-08]."),
+    ],
+)
+def test_dates_of_the_calendar(text: str, expected: str) -> None:
+    assert resolved(text) == expected
+
+
+def test_complete_dates_are_mentioned_too() -> None:
+    for text, day, label in (
+        ("I ran on 7 May 2021.", date(2021, 5, 7), "2021-05-07"),
+        ("I ran on 2021-05-07.", date(2021, 5, 7), "2021-05-07"),
+        ("I went in June 2019.", date(2019, 6, 1), "2019-06"),
+        ("I've lived here since 2016.", date(2016, 1, 1), "2016"),
+    ):
+        (mention,) = dates_in(Sentence.of(text), MONDAY)
+        assert (mention.day, mention.label, mention.is_complete) == (day, label, True)
+        assert mention.instant == datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def test_the_iso_year_of_a_week_is_not_the_calendar_year() -> None:
+    assert resolved("We met last week.", date(2025, 1, 7)) == "We met last week [2025-W01]."
+    assert resolved("We meet next week.", date(2024, 12, 24)) == "We meet next week [2025-W01]."
+
+
+def test_months_are_counted_by_the_calendar() -> None:
+    assert resolved("I came a month ago.", date(2024, 3, 31)) == "I came a month ago [2024-02]."
+    assert resolved("I came last month.", date(2024, 1, 31)) == "I came last month [2023-12]."
+
+
+def test_the_weekend_seen_from_within() -> None:
+    sunday = date(2023, 5, 7)
+    assert resolved("We ran last weekend.", sunday) == "We ran last weekend [2023-04-29/30]."
+    assert resolved("We ran this weekend.", sunday) == "We ran this weekend [2023-05-06/07]."
+
+
+def test_what_was_done_lies_behind_however_far() -> None:
+    december = date(2025, 12, 22)
+    assert resolved("We signed a loan in March.", december) == "We signed a loan in March [2025-03]."
+    assert resolved("We signed on 7 March.", december) == "We signed on 7 March [2025-03-07]."
+
+
+def test_nothing_is_annotated_twice() -> None:
+    text = "I went there yesterday [2023-05-07]."
+    assert resolved(text) == text
+
+
+EXPRESSIONS = ("yesterday", "last Friday", "next Friday", "this weekend", "last month", "two weeks ago", "in 999 weeks",
+               "999 years ago", "on 29 February", "on 7 May", "in March", "next year", "by Friday")  # fmt: skip
+
+
+@given(
+    st.dates(date(1901, 1, 1), date(2998, 12, 31)),
+    st.sampled_from(EXPRESSIONS),
+    st.sampled_from(["I went", "I will go", "We go", ""]),
+)
+def test_every_day_can_be_resolved_from(said_on: date, expression: str, opening: str) -> None:
+    for mention in dates_in(Sentence.of(f"{opening} {expression}"), said_on):
+        assert mention.label.startswith(f"{mention.day.year:04}") or "-W" in mention.label
+
+
+@given(st.dates(date(1901, 1, 1), date(2998, 12, 31)), st.integers(0, 6))
+def test_last_and_next_weekdays_lie_on_either_side(said_on: date, weekday: int) -> None:
+    name = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")[weekday]
+    (last,) = dates_in(Sentence.of(f"I ran last {name}"), said_on)
+    (following,) = dates_in(Sentence.of(f"We run next {name}"), said_on)
+    assert last.day.weekday() == following.day.weekday() == weekday
+    assert timedelta(1) <= said_on - last.day <= timedelta(7)
+    assert following.day.isocalendar()[:2] == (said_on + timedelta(7)).isocalendar()[:2]
+
+
+@given(st.text(alphabet=st.sampled_from("aAyMi 0123456789.,-/'’[]\n")))
+def test_odd_texts_do_no_harm(text: str) -> None:
+    assert resolved(text).replace(" ", "").startswith(text[:1].strip())

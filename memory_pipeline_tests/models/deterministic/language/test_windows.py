@@ -1,0 +1,70 @@
+"""Times that questions name."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.models.deterministic.language.windows import date_ranges
+
+TODAY = date(2024, 2, 10)
+
+
+def named(text: str) -> list[tuple[str, str]]:
+    return [(f"{first}/{last}", text[start:end]) for first, last, start, end in date_ranges(text, TODAY)]
+
+
+@pytest.mark.parametrize(
+    ("text", "days", "words"),
+    [
+        ("What did I do in May?", "2023-05-01/2023-05-31", "in May"),
+        ("What did Anna buy on 25 May, 2023?", "2023-05-25/2023-05-25", "25 May, 2023"),
+        ("What did I say yesterday?", "2024-02-09/2024-02-09", "yesterday"),
+        ("the first week of 2024", "2024-01-01/2024-01-07", "first week of 2024"),
+        ("the last week of January", "2024-01-25/2024-01-31", "last week of January"),
+        ("the second half of September 2022", "2022-09-16/2022-09-30", "second half of September 2022"),
+        ("Where did I go last summer?", "2023-06-01/2023-08-31", "last summer"),
+        ("Where did I go in winter 2022?", "2021-12-01/2022-02-28", "in winter 2022"),
+        ("the book of 02.01.2024", "2024-01-02/2024-01-02", "02.01.2024"),
+        ("Was habe ich am 7. Mai 2023 gesagt?", "2023-05-07/2023-05-07", "7. Mai 2023"),
+        ("Was war im März?", "2023-03-01/2023-03-31", "im März"),
+        ("Wo war ich letzte Woche?", "2024-01-29/2024-02-04", "letzte Woche"),
+        ("4月29日我做了什么？", "2023-04-29/2023-04-29", "4月29日"),
+        ("2023年5月我去了哪里？", "2023-05-01/2023-05-31", "2023年5月"),
+        ("昨天我吃了什么？", "2024-02-09/2024-02-09", "昨天"),
+        ("先週どこへ行きましたか", "2024-01-29/2024-02-04", "先週"),
+        ("去年の旅行", None, None),
+    ],
+)
+def test_a_question_names_days(text: str, days: str | None, words: str | None) -> None:
+    expected = [("2023-01-01/2023-12-31", "去年")] if days is None else [(days, words)]
+    assert named(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "May I ask?", "It may rain", "before May 2023", "after 7 May 2023", "until 2023", "2024年以前", "99月99日",
+     "31. Februar 2023", "30.02.2023", "the first week of", "Room 2023", "x" * 3_000 + " in May"],
+)  # fmt: skip
+def test_another_question_names_none(text: str) -> None:
+    assert named(text) == []
+
+
+@given(st.text(st.sampled_from("in May 2023年4月.of first week last summer 12/")) | st.text())
+def test_whatever_is_asked_ranges_lie_in_it_and_do_not_overlap(text: str) -> None:
+    end = 0
+    for first, last, start, stop in date_ranges(text, TODAY):
+        assert first <= last
+        assert end <= start < stop <= len(text)
+        end = stop
+
+
+def test_hostile_questions_take_no_time() -> None:
+    started = time.process_time()
+    for text in ("in May " * 280, "1." * 990, "first week of " * 140, "2023年" * 400, " " * 2_000):
+        date_ranges(text, TODAY)
+    assert time.process_time() - started < 2

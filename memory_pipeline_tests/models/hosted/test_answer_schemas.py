@@ -1,0 +1,329 @@
+"""What is taken of a model's answer, what is refused item by item, and what makes all of it invalid."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.models.hosted.answer_schemas import (
+    MOST_NAMES,
+    ExtractionAnswer,
+    NamesAnswer,
+    OrderAnswer,
+    SummaryAnswer,
+    read_extraction,
+    read_names,
+    read_order,
+    read_points,
+    schema_of,
+)
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
+
+FACT: dict[str, Any] = {
+    "content": "Anna lives in Porto.",
+    "kind": "statement",
+    "importance": 0.5,
+    "confidence": 0.9,
+    "entities": ["Anna"],
+    "date": None,
+    "messages": [1],
+}
+OPERATION: dict[str, Any] = {
+    "operation": "ADD",
+    "subject": "Anna",
+    "predicate": "is aged",
+    "object": "40",
+    "confidence": 1,
+    "messages": [1],
+}
+#: What else is asked of a fact; an answer without it is taken as well.
+WORKING: dict[str, Any] = {
+    "durable": None,
+    "point_in_time": False,
+    "subject": None,
+    "predicate": None,
+    "object": None,
+}
+KEPT: dict[str, Any] = {
+    "durable": "fact",
+    "point_in_time": True,
+    "subject": "Anna",
+    "predicate": "lives_in",
+    "object": "Porto",
+}
+POINT: dict[str, Any] = {"sentence": "Anna moved.", "sources": [1], "importance": 0.5}
+
+#: Wrong in a field of any kind.
+HOSTILE: list[object] = [
+    None,
+    True,
+    [],
+    {},
+    [[1]],
+    {"a": 1},
+    "",
+    " \n",
+    "\x1f",
+    "\u200b",
+    "\x00",
+    "\ud800",
+    -1,
+    2,
+    1.5,
+    10**400,
+    [0],
+]
+HOSTILE += [["x"], [1.5], [-1], [None], "inf", "NaN"]
+
+
+def extraction(*facts: object, operations: object = (), **more: object) -> str:
+    return json.dumps({"summary": "They spoke.", "facts": facts, "operations": operations} | more)
+
+
+def test_a_sound_answer_is_taken_whole() -> None:
+    summary, facts, operations, refused = read_extraction(extraction(FACT, operations=[OPERATION]))
+    assert (summary, refused) == ("They spoke.", 0)
+    assert [fact.model_dump() for fact in facts] == [FACT | WORKING]
+    assert [operation.model_dump() for operation in operations] == [OPERATION]
+    points, refused = read_points(json.dumps({"points": [POINT]}))
+    assert ([point.model_dump() for point in points], refused) == ([POINT], 0)
+
+
+@pytest.mark.parametrize("verb", ["insert", "Add", " UPDATE ", "dElete"])
+def test_verbs_are_read_in_any_case(verb: str) -> None:
+    _, _, [operation], refused = read_extraction(extraction(operations=[{**OPERATION, "operation": verb}]))
+    assert (operation.operation, refused) == (verb.strip().upper(), 0)
+
+
+def test_numbers_become_texts_where_a_text_is_wanted() -> None:
+    given = {**OPERATION, "subject": 7, "object": 40.5}
+    _, [fact], [operation], refused = read_extraction(extraction({**FACT, "entities": [1984]}, operations=[given]))
+    assert (fact.entities, operation.subject, operation.object, refused) == (["1984"], "7", "40.5", 0)
+
+
+def test_texts_stand_on_one_line() -> None:
+    _, [fact], _, _ = read_extraction(extraction({**FACT, "content": " Anna\n lives\x85in\u2028 Porto. "}))
+    assert fact.content == "Anna lives in Porto."
+    summary, _, _, _ = read_extraction(extraction(summary=" They\n spoke. " + "x" * 3_000))
+    assert summary.startswith("They spoke. x")
+    assert len(summary) == 2_000
+
+
+@pytest.mark.parametrize("field", FACT)
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
+def test_a_hostile_value_harms_its_own_fact_at_most(field: str, value: object) -> None:
+    sound = [FACT, {**FACT, "content": "Another."}]
+    _, facts, _, refused = read_extraction(extraction(*sound, {**FACT, field: value}))
+    assert [fact.content for fact in facts[:2]] == ["Anna lives in Porto.", "Another."]
+    assert len(facts) + refused == 3
+    for fact in facts:
+        fact.model_dump_json().encode()  # a table can hold it
+        assert fact.content.strip()
+        assert 0 <= fact.importance <= 1
+        assert 0 <= fact.confidence <= 1
+        assert all(number >= 1 for number in fact.messages)
+
+
+@pytest.mark.parametrize("field", OPERATION)
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
+def test_a_hostile_value_harms_its_own_operation_at_most(field: str, value: object) -> None:
+    _, _, operations, refused = read_extraction(extraction(operations=[OPERATION, {**OPERATION, field: value}]))
+    assert operations[0].model_dump() == OPERATION
+    assert len(operations) + refused == 2
+    for operation in operations:
+        operation.model_dump_json().encode()
+        assert operation.subject.strip()
+        assert operation.predicate.strip()
+
+
+@pytest.mark.parametrize("field", POINT)
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
+def test_a_hostile_value_harms_its_own_point_at_most(field: str, value: object) -> None:
+    points, refused = read_points(json.dumps({"points": [POINT, {**POINT, field: value}]}))
+    assert points[0].model_dump() == POINT
+    assert len(points) + refused == 2
+    for point in points:
+        point.model_dump_json().encode()
+        assert point.sentence.strip()
+        assert all(number >= 1 for number in point.sources)
+
+
+def test_a_field_that_is_missing_is_refused_and_one_too_many_passed_over() -> None:
+    for name in FACT:
+        _, facts, _, refused = read_extraction(extraction(FACT, {key: FACT[key] for key in FACT if key != name}))
+        assert (len(facts), refused) == (1, 1)
+    _, [fact], _, refused = read_extraction(extraction({**FACT, "because": "I say so"}))
+    assert (fact.model_dump(), refused) == (FACT | WORKING, 0)
+
+
+def test_what_is_durable_of_a_fact_is_taken() -> None:
+    _, facts, _, refused = read_extraction(extraction(FACT | KEPT, FACT | WORKING | {"object": 40}))
+    assert [fact.model_dump() for fact in facts] == [FACT | KEPT, FACT | WORKING | {"object": "40"}]
+    assert ([fact.kept_as for fact in facts], refused) == ([MemoryKind.FACT, None], 0)
+    for kind in ("rule", " Instruction ", "PREFERENCE", "decision", "procedure", "observation"):
+        _, [fact], _, _ = read_extraction(extraction(FACT | KEPT | {"durable": kind}))
+        assert fact.kept_as is MemoryKind(kind.strip().lower())
+
+
+@pytest.mark.parametrize("field", WORKING)
+@pytest.mark.parametrize("value", [*HOSTILE, "tool_output", "yes", 1e30, "a\ud800"], ids=lambda value: repr(value)[:12])
+def test_no_fact_is_lost_by_what_is_said_of_its_being_durable(field: str, value: object) -> None:
+    _, [fact], _, refused = read_extraction(extraction(FACT | KEPT | {field: value}))
+    assert (fact.content, refused) == (FACT["content"], 0)
+    fact.model_dump_json().encode()
+    if field == "point_in_time":
+        assert fact.point_in_time is (value is True)
+    elif field == "durable":
+        assert fact.durable is None
+    else:
+        assert getattr(fact, field) is None or getattr(fact, field).strip()
+
+
+def test_of_keys_that_stand_twice_the_last_counts() -> None:
+    text = extraction(FACT).replace('"importance": 0.5', '"importance": 0.1, "importance": 0.7')
+    assert read_extraction(text)[1][0].importance == 0.7
+
+
+def test_numbers_beyond_all_bounds_are_refused() -> None:
+    for name in ("importance", "confidence", "messages"):
+        bad = json.dumps({**FACT, name: "?"}).replace('"?"', "[1e999]" if name == "messages" else "1e999")
+        text = extraction(FACT).replace(json.dumps([FACT]), f"[{json.dumps(FACT)}, {bad}]")
+        _, facts, _, refused = read_extraction(text)
+        assert (len(facts), refused) == (1, 1)
+
+
+@pytest.mark.parametrize(("sound", "wrong", "is_taken"), [(1, 0, True), (2, 2, True), (2, 3, False), (0, 1, False)])
+def test_an_answer_with_more_wrong_items_than_right_ones_is_invalid(sound: int, wrong: int, is_taken: bool) -> None:
+    items = [*[POINT] * sound, *[{**POINT, "sources": []}] * wrong]
+    if is_taken:
+        assert read_points(json.dumps({"points": items}))[1] == wrong
+    else:
+        with pytest.raises(InvalidAnswerError, match=f"item {sound + 1}, sources: .*at least 1 item"):
+            read_points(json.dumps({"points": items}))
+
+
+def test_facts_and_operations_are_counted_together() -> None:
+    bad = {**FACT, "kind": "gist"}
+    assert read_extraction(extraction(bad, bad, operations=[OPERATION, OPERATION]))[3] == 2
+    with pytest.raises(InvalidAnswerError, match="item 1, kind"):
+        read_extraction(extraction(bad, bad, operations=[OPERATION]))
+
+
+def test_the_reasons_that_are_fed_back_are_few_and_hold_no_values() -> None:
+    text = extraction(*[{**FACT, "importance": "sk-secret"}] * 1_000)
+    with pytest.raises(InvalidAnswerError) as caught:
+        read_extraction(text)
+    assert len(str(caught.value)) < 1_000
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No.",
+        "{}",
+        '{"facts": {}, "operations": [], "summary": "s"}',
+        '{"facts": [], "operations": {}, "summary": "s"}',
+        '{"facts": [], "operations": null, "summary": "s"}',
+        '{"facts": [], "operations": [], "summary": ["s"]}',
+        '{"facts": "none", "operations": [], "summary": "s"}',
+        '{"facts": [1, 2], "operations": [], "summary": "s"}',
+    ],
+)
+def test_an_extraction_without_its_frame_is_invalid(text: str) -> None:
+    with pytest.raises(InvalidAnswerError):
+        read_extraction(text)
+
+
+@pytest.mark.parametrize("points", ["[]", "{}", "null", '"none"', "[[]]", "[null, null]"])
+def test_a_summary_without_points_is_invalid(points: str) -> None:
+    with pytest.raises(InvalidAnswerError):
+        read_points(f'{{"points": {points}}}')
+
+
+def test_nothing_to_remember_is_an_answer() -> None:
+    assert read_extraction('{"facts": []}') == ("", [], [], 0)
+
+
+def test_halves_of_characters_in_a_summary_are_replaced() -> None:
+    assert read_extraction(extraction(summary="Anna \ud83d smiled \ud83d\ude00."))[0] == "Anna ? smiled 😀."
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*FACT, *OPERATION, *POINT]), inner),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(["summary", "facts", "operations", "points"]), JSON))
+def test_no_object_is_more_than_invalid(answer: dict[str, Any]) -> None:
+    text = json.dumps(answer)
+    with suppress(InvalidAnswerError):
+        summary, facts, operations, refused = read_extraction(text)
+        assert len(facts) + len(operations) + refused == len(answer["facts"]) + len(answer.get("operations", []))
+        summary.encode()
+    with suppress(InvalidAnswerError):
+        points, refused = read_points(text)
+        assert len(points) + refused == len(answer["points"])
+
+
+def test_schemas_tell_models_what_they_need_and_nothing_else() -> None:
+    for answer in (ExtractionAnswer, SummaryAnswer):
+        text = json.dumps(schema_of(answer))
+        assert '"title"' not in text
+        assert "what it is asked for" not in text
+        assert "found it" not in text  # docstrings are for readers of the code
+    schema = schema_of(ExtractionAnswer)
+    assert schema["required"] == ["summary", "facts", "operations"]
+    fact = schema["$defs"]["FoundFact"]
+    assert set(fact["required"]) == set(FACT | WORKING)
+    assert "instruction" in json.dumps(fact["properties"]["durable"])
+    assert "tool_output" not in json.dumps(fact["properties"]["durable"])
+    assert fact["properties"]["messages"]["description"] == "Numbers of the messages that it rests on."
+    assert fact["properties"]["content"]["minLength"] == 1
+    assert schema["$defs"]["FoundOperation"]["properties"]["operation"]["enum"] == ["INSERT", "ADD", "UPDATE", "DELETE"]
+
+
+def test_names_and_numbers_are_taken_as_they_are() -> None:
+    assert read_names('{"names": ["Nadia", "Project Atlas"]}') == ["Nadia", "Project Atlas"]
+    assert read_order('{"order": [3, 1, 2]}') == [3, 1, 2]
+    assert (read_names('{"names": []}'), read_order('{"order": []}')) == ([], [])
+
+
+def test_a_name_is_there_once_and_there_are_not_too_many() -> None:
+    assert read_names(json.dumps({"names": ["Anna", "ANNA", " an\nna", 1984]})) == ["Anna", "an na", "1984"]
+    many = [f"n{number}" for number in range(100)]
+    assert read_names(json.dumps({"names": many})) == many[:MOST_NAMES]
+
+
+@pytest.mark.parametrize("wrong", HOSTILE)
+def test_of_names_and_numbers_those_that_are_none_are_refused_one_by_one(wrong: object) -> None:
+    names = read_names(json.dumps({"names": ["Anna", wrong, "Tom"]}))
+    assert [name for name in names if name in {"Anna", "Tom"}] == ["Anna", "Tom"]
+    assert all(isinstance(name, str) and name.strip() and name.isprintable() for name in names)
+    numbers = read_order(json.dumps({"order": [2, wrong, 1]}))
+    assert (numbers[0], numbers[-1], len(numbers) <= 3) == (2, 1, True)
+    assert all(type(number) is int for number in numbers)
+    assert not isinstance(wrong, bool) or numbers == [2, 1]
+
+
+@pytest.mark.parametrize("read", [read_names, read_order])
+@pytest.mark.parametrize("listed", [None, "x", {"a": 1}, 5, [None], [None, [], "Anna"], [{}, {}, 1]])
+def test_a_list_of_mostly_nothing_is_no_answer(read: Any, listed: object) -> None:
+    with pytest.raises(InvalidAnswerError) as refusal:
+        read(json.dumps({"names": listed, "order": listed}))
+    assert "list" in str(refusal.value) or "item 1: " in str(refusal.value)
+
+
+def test_the_schemas_of_a_readers_answers_are_flat() -> None:
+    assert schema_of(NamesAnswer)["required"] == ["names"]
+    assert schema_of(NamesAnswer)["properties"]["names"]["maxItems"] == MOST_NAMES
+    assert schema_of(OrderAnswer)["properties"]["order"]["items"] == {"type": "integer", "minimum": 1}

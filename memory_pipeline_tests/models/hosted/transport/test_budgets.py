@@ -1,0 +1,414 @@
+"""What keeps questions from being sent: budgets, and servers that are down."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.configuration import Configuration
+from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Usage, Use
+from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.summaries import Assignment, Material
+from memory_pipeline.errors import ModelError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import configured_models
+from memory_pipeline.models.hosted.transport import budgets as limits
+from memory_pipeline.models.hosted.transport.budgets import Breaker, Budgets, Hold
+from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question
+from memory_pipeline.models.local import LocalEmbedder
+from memory_pipeline_tests.building import ACME, NOW, START, conversation
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_pipeline.domain.model_calls import CallStore
+
+HOUR = Period.parse("working", "2024-01-15T08")
+MODEL = """
+defaults:
+  max_concurrency: 32
+  completion: {{model: openai/m, api_base: "{url}", attempts: 1, max_output_tokens: 1000{price}}}
+  embedding: {{model: openai/v, api_base: "{url}", dimension: 16, attempts: 4, backoff_seconds: 0.01{price}}}
+  budget: {{{budget}}}
+"""
+#: A question below costs 11 cents at most, 10 of them for its answer.
+PRICE = ", price: {input: 100.0, output: 100.0}"
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = lambda body: "x" * 4_000  # as long as it may be
+        yield server
+
+
+def configuration(budget: str, *, url: str = "http://127.0.0.1:9/v1", price: str = PRICE) -> Configuration:
+    return Configuration.parse(MODEL.format(url=url, price=price, budget=budget), "test")
+
+
+def question(asker: Asker, number: int, scope: Scope = ACME) -> Question:
+    settings = asker.configuration.extraction(scope)
+    system = f"Is {number} a number?".ljust(320)  # 80 tokens, and a margin of a quarter
+    return Question(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", system, "", {}, "test", (1,))
+
+
+def ask(asker: Asker, number: int, scope: Scope = ACME) -> str:
+    """Ask a question; return what came of it."""
+    try:
+        return asker.complete(question(asker, number, scope), lambda text: "answered").value
+    except ModelError as error:
+        return error.trouble
+
+
+class Ledger:
+    """Remembers what was spent and how long answers were, and nothing else."""
+
+    def __init__(self, spent: Usage | None = None, answered: Usage | None = None) -> None:
+        self.usage = {("acme", "2026-01"): spent or Usage()}
+        self.lengths = answered or Usage()
+
+    def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
+        return self.usage.get((workspace_id, month), Usage())
+
+    def answered(self, kind: Kind, month: str) -> Usage:
+        return self.lengths
+
+    def claim(self, key: str, lease: timedelta) -> bool:
+        return True
+
+    def release(self, key: str) -> None:
+        pass
+
+
+KIND = Kind(Purpose.EXTRACTION, "openai/m", "test-1")
+#: Answers to questions of a kind had a hundred tokens each.
+SHORT = Usage(calls=20, tokens_out=2_000)
+
+
+class WaitedError(Exception):
+    """There was no room beside requests under way."""
+
+
+def budgets(
+    text: str, spent: Usage | None = None, answered: Usage | None = None, *, price: str = PRICE, now: datetime = NOW
+) -> Budgets:
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > 1 and waits[-1] > waits[-2]:  # the first wait may be for the turn among processes
+            raise WaitedError
+
+    store: CallStore = Ledger(spent, answered)  # type: ignore[assignment]  # budgets ask for no more
+    return Budgets(configuration(text, price=price), store, lambda: now, pause)
+
+
+@contextmanager
+def reserved(
+    kept: Budgets, tokens_in: int, most: int, workspace_id: str = "acme", price: str = PRICE
+) -> Iterator[Hold]:
+    """Reserve for a request, as long as it is under way."""
+    endpoint = configuration("tokens_per_month: 1", price=price).extraction(ACME)
+    with kept.hold(workspace_id, endpoint, KIND) as hold:
+        kept.reserve(workspace_id, hold, tokens_in, most)
+        yield hold
+
+
+# --- budgets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "cost"), [("usd_per_month: 1.0", 0.1), ("tokens_per_month: 10000", None)])
+def test_32_threads_do_not_overspend(lake: Lake, server: OpenAIServer, budget: str, cost: float | None) -> None:
+    server.cost_per_call = cost
+    server.latency = 0.02
+    asker = Asker(configuration(budget, url=server.base_url), lake.calls, lambda: NOW)
+    with ThreadPoolExecutor(32) as pool:
+        outcomes = list(pool.map(lambda number: ask(asker, number), range(96)))
+    assert set(outcomes) == {"answered", "budget"}
+    answered = outcomes.count("answered")
+    assert answered == server.counts["path chat"] == 9  # one more would be expected to go beyond
+    spent = lake.calls.spent("acme", "2026-01")
+    assert spent.calls == answered
+    if cost:
+        assert spent.cost == pytest.approx(0.9)
+    else:
+        assert 9_000 <= spent.tokens_in + spent.tokens_out <= 10_000
+    # Nothing stays reserved of what was refused or is over, and nothing is sent any more.
+    assert ask(asker, 1_000) == "budget"
+    assert server.counts["path chat"] == answered
+    assert ask(asker, 1_000, Scope("globex", "support")) == "answered"
+
+
+@pytest.mark.parametrize("limit", [600, 4_000, 20_000])
+def test_short_answers_use_a_budget_up_however_many_threads_ask(lake: Lake, server: OpenAIServer, limit: int) -> None:
+    """The longest answer that is allowed has 1,000 tokens, and these have 20 to 60."""
+    server.answer = lambda body: "x" * (80 + len(body["messages"][0]["content"].partition("?")[0]) % 5 * 40)
+    server.latency = 0.01
+    asker = Asker(configuration(f"tokens_per_month: {limit}", url=server.base_url), lake.calls, lambda: NOW)
+    with ThreadPoolExecutor(32) as pool:
+        outcomes = list(pool.map(lambda number: ask(asker, 10**number), range(250)))
+    spent = lake.calls.spent("acme", "2026-01")
+    assert outcomes.count("answered") == spent.calls
+    assert "budget" in outcomes
+    # One more question has about 100 tokens and a margin; one that was sent takes 40 more than expected at most.
+    assert limit - 200 < spent.tokens_in + spent.tokens_out < limit + 32 * 40
+
+
+def test_askers_of_two_processes_share_a_budget(lake: Lake, server: OpenAIServer) -> None:
+    server.answer = lambda body: "x" * 200
+    server.latency = 0.01
+    limit = configuration("tokens_per_month: 4000", url=server.base_url)
+    askers = [Asker(limit, Lake(lake.storage.uri).calls, lambda: NOW) for _ in range(2)]
+    with ThreadPoolExecutor(16) as pool:
+        outcomes = set(pool.map(lambda number: ask(askers[number % 2], number), range(80)))
+    assert outcomes == {"answered", "budget"}
+    spent = Lake(lake.storage.uri).calls.spent("acme", "2026-01")
+    assert spent.calls == server.counts["path chat"]
+    assert 3_700 < spent.tokens_in + spent.tokens_out <= 4_000
+
+
+def test_requests_that_fail_leave_their_share_to_others(lake: Lake, server: OpenAIServer) -> None:
+    server.answer = lambda body: "x" * 200
+    server.faults = [Fault("500", times=20)]
+    asker = Asker(configuration("tokens_per_month: 1300", url=server.base_url), lake.calls, lambda: NOW)
+    outcomes = [ask(asker, number) for number in range(3)]
+    server.reset()
+    assert outcomes == ["unavailable"] * 3
+    assert [ask(asker, number) for number in range(4)] == ["answered"] * 4
+
+
+def test_answers_that_are_of_no_use_are_paid_for_and_count(lake: Lake, server: OpenAIServer) -> None:
+    """Vectors of a wrong length cost as much as others, and are asked for again as long as there is money."""
+    server.cost_per_call = 0.001
+    server.faults = [Fault("wrong_dims", times=None)]
+    # 10 tokens and a margin: 1.2 thousandths each.
+    asker = Asker(configuration("usd_per_month: 0.0029", url=server.base_url), lake.calls, lambda: NOW)
+    with pytest.raises(ModelError) as caught:
+        asker.embed(asker.configuration.embedding, ["x" * 40], [Use(ACME, HOUR)])
+    assert caught.value.trouble == Trouble.BUDGET
+    assert server.counts["path embeddings"] == 2
+    assert lake.calls.spent("acme", "2026-01").cost == pytest.approx(0.002)
+
+
+def test_a_correction_is_paid_for_too(lake: Lake, server: OpenAIServer) -> None:
+    def read(text: str) -> str:
+        raise InvalidAnswerError("it is wrong")
+
+    asker = Asker(configuration("tokens_per_month: 2000", url=server.base_url), lake.calls, lambda: NOW)
+    with pytest.raises(ModelError) as caught:
+        asker.complete(question(asker, 1), read)
+    # It took 1,080; one more would go beyond.
+    assert (caught.value.trouble, server.counts["path chat"]) == (Trouble.BUDGET, 1)
+    assert lake.calls.spent("acme", "2026-01").tokens_in > 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "tokens", "is_allowed"),
+    [
+        ("tokens_per_month: 1000", Usage(), (900, 1_000), True),  # of which answers have 100
+        ("tokens_per_month: 1000", Usage(), (901, 1_000), False),
+        ("tokens_per_month: 1000", Usage(), (950, 50), True),
+        ("tokens_per_month: 1000", Usage(), (1_000, 0), True),
+        ("tokens_per_month: 1000", Usage(1, 500, 350), (50, 1_000), True),
+        ("tokens_per_month: 1000", Usage(1, 500, 350), (51, 1_000), False),
+        ("tokens_per_month: 0", Usage(), (1, 0), False),
+        ("usd_per_month: 1.0", Usage(1, 5, 5, 0.5), (4_900, 9_000), True),
+        ("usd_per_month: 1.0", Usage(1, 5, 5, 0.5), (4_901, 9_000), False),
+        ("usd_per_month: 1.0", Usage(1, 5, 5, None), (5_000, 5_000), True),
+        ("usd_per_month: 1.0, tokens_per_month: 100", Usage(), (10, 1_000), False),
+    ],
+)
+def test_what_is_expected_to_go_beyond_is_refused(
+    budget: str, spent: Usage, tokens: tuple[int, int], is_allowed: bool
+) -> None:
+    kept = budgets(budget, spent, SHORT)
+    if is_allowed:
+        with reserved(kept, *tokens):
+            pass
+    else:
+        with pytest.raises(ModelError, match=r"budget of workspace acme for 2026-01") as caught:
+            reserved(kept, *tokens).__enter__()
+        assert caught.value.trouble == Trouble.BUDGET
+
+
+def test_a_refusal_tells_what_is_spent_what_is_reserved_and_what_was_wanted() -> None:
+    kept = budgets("tokens_per_month: 2000", Usage(3, 1_000, 250), SHORT)
+    with reserved(kept, 400, 1_000), pytest.raises(ModelError) as caught:
+        reserved(kept, 700, 1_000).__enter__()
+    assert [figure in str(caught.value) for figure in ("2,000", "1,250", "500", "800")] == [True] * 4
+    with pytest.raises(ModelError) as again:
+        reserved(kept, 900, 1_000).__enter__()
+    assert str(again.value) == str(caught.value)  # the log has it once
+
+
+def test_the_first_question_of_a_kind_is_asked_if_there_is_room_for_it_and_an_answer() -> None:
+    """How long its answer is, nobody knows: the longest one is reserved, or all that is left."""
+    kept = budgets("tokens_per_month: 1000", Usage(1, 500, 0))
+    with reserved(kept, 100, 300), pytest.raises(WaitedError), reserved(kept, 100, 1):
+        pass
+    with reserved(kept, 100, 50), reserved(kept, 100, 50):
+        pass
+    with reserved(kept, 100, 4_000), pytest.raises(WaitedError):
+        reserved(kept, 1, 1).__enter__()
+    with pytest.raises(ModelError):
+        reserved(kept, 500, 4_000).__enter__()
+
+
+def test_what_is_under_way_counts_until_it_is_over_whatever_its_end() -> None:
+    kept = budgets("tokens_per_month: 1000")
+    with ExitStack() as stack:
+        stack.enter_context(reserved(kept, 600, 0))
+        stack.enter_context(reserved(kept, 900, 0, "globex"))
+        with pytest.raises(WaitedError):
+            reserved(kept, 401, 0).__enter__()
+        with pytest.raises(KeyError), reserved(kept, 400, 0):
+            raise KeyError
+        stack.enter_context(reserved(kept, 400, 0))
+    with reserved(kept, 1_000, 0):
+        pass
+
+
+def test_what_a_request_cost_takes_the_place_of_what_was_reserved() -> None:
+    kept = budgets("tokens_per_month: 1000")
+    with reserved(kept, 600, 0) as hold:
+        kept.over(hold, 100, 100, None)
+        with reserved(kept, 800, 0):
+            pass
+        with pytest.raises(ModelError):  # there is nobody to wait for
+            reserved(kept, 801, 0).__enter__()
+
+
+def test_each_month_has_a_budget_of_its_own() -> None:
+    spent = Usage(1, 1_000, 0)
+    with pytest.raises(ModelError):
+        reserved(budgets("tokens_per_month: 1000", spent), 1, 0).__enter__()
+    next_month = datetime(2026, 2, 1, tzinfo=UTC)
+    with reserved(budgets("tokens_per_month: 1000", spent, now=next_month), 1_000, 0):
+        pass
+
+
+def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
+    with pytest.raises(
+        ModelError, match=r"price of openai/m is not known; set its price .* or tokens_per_month"
+    ) as caught:
+        reserved(budgets("usd_per_month: 5", price=""), 1, 1, price="").__enter__()
+    assert caught.value.trouble == Trouble.BUDGET
+    with reserved(budgets("tokens_per_month: 5", price=""), 1, 1, price=""):
+        pass  # tokens need no price
+
+
+def test_the_price_list_is_asked_where_no_price_is_set() -> None:
+    text = "defaults: {completion: {model: openai/gpt-4o-mini}, budget: {usd_per_month: 1}}"
+    known = Configuration.parse(text, "test")
+    ledger: CallStore = Ledger(Usage(1, 1, 1, 0.75))  # type: ignore[assignment]  # as above
+    kept = Budgets(known, ledger, lambda: NOW)
+    with kept.hold("acme", known.extraction(ACME), KIND) as hold:
+        kept.reserve("acme", hold, 1_600_000, 0)  # 24 cents
+        kept.over(hold, 0, 0, 0.0)
+        with pytest.raises(ModelError, match=r"\$1, "):
+            kept.reserve("acme", hold, 1_700_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("when_spent", "waits"), [("", False), (", when_spent: fall_back", False), (", when_spent: wait", True)]
+)
+def test_what_is_done_without_money_is_told(when_spent: str, waits: bool) -> None:
+    kept = budgets(f"tokens_per_month: 1{when_spent}")
+    assert kept.waits("acme") is waits
+    assert not Budgets(Configuration.parse("", "test"), Ledger(), lambda: NOW).waits("acme")  # type: ignore[arg-type]
+
+
+def test_only_a_spent_budget_waits(lake: Lake) -> None:
+    asker = Asker(configuration("tokens_per_month: 1, when_spent: wait"), lake.calls, lambda: NOW)
+    assert asker.waits(ModelError(Trouble.BUDGET, "spent"), ACME)
+    assert not any(asker.waits(ModelError(trouble, "x"), ACME) for trouble in Trouble if trouble != Trouble.BUDGET)
+    assert not Asker(asker.configuration, None, lambda: NOW).waits(ModelError(Trouble.BUDGET, "spent"), ACME)
+
+
+def test_what_calls_no_model_needs_no_money(lake: Lake) -> None:
+    text = """
+defaults:
+  budget: {usd_per_month: 0, when_spent: wait}
+  embedding: {model: fastembed/BAAI/bge-small-en-v1.5, dimension: 384}
+workspaces: {globex: {completion: {model: openai/m, api_base: "http://127.0.0.1:9/v1"}}}
+"""
+    models = configured_models(Configuration.parse(text, "test"), lake.calls, "UTC", lambda: NOW)
+    assert isinstance(models.embedder, LocalEmbedder)
+    [message] = read_messages(conversation("I moved to Porto."), Admission(START, NOW)).messages
+    passage = Passage(ACME, HOUR, "c1", (message,), "")
+    [found] = models.extractor.extract([passage], dict)
+    assert (found.is_waiting, {fact.fallback for fact in found.facts}) == (False, {None})
+    facts = [Material(fact.id, fact.content, fact.event_at, 0, 0.5, ()) for fact in found.facts]
+    [made] = models.summarizer.summarize([Assignment(ACME, Period.parse("daily", "2024-01-15"), tuple(facts))])
+    assert made
+    assert made.fallback is None
+    # Of whoever has a model, the same waits.
+    other = Scope("globex", "support")
+    [waiting] = models.extractor.extract([replace(passage, scope=other)], dict)
+    assert waiting.is_waiting
+
+
+# --- servers that are down -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time that the breaker sees; `value` may be set."""
+    now = SimpleNamespace(value=1_000.0)
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now.value))
+    return now
+
+
+def test_after_four_failures_in_a_row_one_question_in_each_cool_down_is_let_through(now: SimpleNamespace) -> None:
+    breaker = Breaker()
+    for _ in range(3):
+        breaker.failed("one")
+    assert breaker.is_open("one")
+    breaker.failed("one")
+    assert [breaker.is_open("one") for _ in range(3)] == [False] * 3
+    assert breaker.is_open("another")
+    now.value += 29.9
+    assert not breaker.is_open("one")
+    now.value += 0.2
+    assert [breaker.is_open("one") for _ in range(3)] == [True, False, False]
+    breaker.failed("one")  # that one too
+    assert not breaker.is_open("one")
+    now.value += 30.1
+    assert [breaker.is_open("one") for _ in range(3)] == [True, False, False]
+    breaker.succeeded("one")
+    assert [breaker.is_open("one") for _ in range(3)] == [True] * 3
+
+
+def test_a_success_in_between_forgets_the_failures(now: SimpleNamespace) -> None:
+    breaker = Breaker()
+    for _ in range(10):
+        for _ in range(3):
+            breaker.failed("one")
+        breaker.succeeded("one")
+    assert breaker.is_open("one")
+
+
+def test_of_many_threads_one_is_let_through(now: SimpleNamespace) -> None:
+    breaker = Breaker()
+    for _ in range(9):
+        breaker.failed("one")
+    now.value += 31
+    barrier = threading.Barrier(16)
+
+    def look(_: int) -> bool:
+        barrier.wait()
+        return breaker.is_open("one")
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(look, range(16))) == 1

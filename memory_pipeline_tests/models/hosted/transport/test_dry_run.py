@@ -1,0 +1,212 @@
+"""Rehearsal: the questions that would be asked are counted, and none is sent."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memory_pipeline.configuration import Configuration
+from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.model_calls import Purpose, Usage, Use
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.summaries import Assignment, Material
+from memory_pipeline.models.hosted.embedding import HostedEmbedder
+from memory_pipeline.models.hosted.extraction import HostedExtractor
+from memory_pipeline.models.hosted.summarization import HostedSummarizer
+from memory_pipeline.models.hosted.transport.dry_run import Expected, RehearsingAsker
+from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline_tests import oracle
+from memory_pipeline_tests.building import ACME, NOW, START, conversation
+from memory_pipeline_tests.openai_server import OpenAIServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from memory_pipeline.lake import Lake
+
+GLOBEX = Scope("globex", "sales")
+SCOPES = [ACME, Scope("acme", "sales"), GLOBEX]
+HOUR = Period.parse("working", "2024-01-15T08")
+CONFIG = """
+defaults:
+  max_concurrency: 8
+  completion: {{model: openai/m, api_base: "{url}", attempts: 1, context_tokens: 6000, max_output_tokens: 2000{price}}}
+  embedding: {{model: openai/v, api_base: "{url}", attempts: 1, dimension: 16, batch_size: 5{price}}}
+workspaces:
+  globex: {{extraction: {{known_facts: 0}}, budget: {{tokens_per_month: 1000000}}}}
+"""
+PRICE = ", price: {input: 1.0, output: 2.0}"
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        yield server
+
+
+def configuration(server: OpenAIServer, price: str = PRICE) -> Configuration:
+    return Configuration.parse(CONFIG.format(url=server.base_url, price=price), "test")
+
+
+def asker(lake: Lake, server: OpenAIServer) -> Asker:
+    return Asker(configuration(server), lake.calls, lambda: NOW)
+
+
+def rehearsing(lake: Lake, server: OpenAIServer, price: str = PRICE) -> RehearsingAsker:
+    return RehearsingAsker(configuration(server, price), lake.calls, lambda: NOW)
+
+
+def expected(asker: RehearsingAsker) -> int:
+    """Return how many questions were counted."""
+    return sum(usage.calls for usage in asker.expected.values())
+
+
+def passages(rng: random.Random, name: str) -> list[Passage]:
+    """Return passages of a few agents and hours, short ones and such that take several questions."""
+    made = []
+    for number in range(rng.randint(1, 8)):
+        scope, hour = rng.choice(SCOPES), rng.randint(0, 3)
+        texts = [f"{name} {number} {n}: I moved to City{n}." for n in range(rng.choice([1, 2, 12]))]
+        if rng.random() < 0.3:
+            texts = [f"{text} {'and so on ' * 300}" for text in texts]
+        record = conversation(*texts, at=f"2024-01-15T{hour:02}:00", scope=scope, conversation_id=f"{name}{number}")
+        messages = read_messages(record, Admission(START, NOW)).messages
+        made.append(Passage(scope, messages[0].hour, record["conversation_id"], tuple(messages), "digest"))
+    return made
+
+
+def assignments(rng: random.Random, name: str) -> list[Assignment]:
+    """Return periods of a few agents; what there is to say of each fits into one question."""
+    at = datetime(2024, 1, 15, tzinfo=UTC)
+    keys = {Grain.DAILY: "2024-01-15", Grain.WEEKLY: "2024-W03", Grain.YEARLY: "2024"}
+    made = {}
+    for _ in range(rng.randint(1, 8)):
+        scope, grain = rng.choice(SCOPES), rng.choice(list(keys))
+        material = tuple(
+            Material(f"{name}{n}", f"{name}: {n} things.", at + timedelta(minutes=n), 0, 0.5, ())
+            for n in range(rng.choice([0, 1, 40]))
+        )
+        made[scope, grain] = Assignment(scope, Period.parse(grain, keys[grain]), material)
+    return list(made.values())
+
+
+def texts_of(rng: random.Random, name: str) -> tuple[list[str], list[Use]]:
+    texts = [f"{name} {n} {'x' * rng.choice([1, 50, 5_000])}" for n in range(rng.choice([1, 5, 40]))]
+    return texts, [Use(rng.choice(SCOPES), HOUR) for _ in texts]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_as_many_questions_are_counted_as_are_then_asked(lake: Lake, server: OpenAIServer, seed: int) -> None:
+    rng = random.Random(seed)
+    said, periods, (texts, uses) = passages(rng, "a"), assignments(rng, "a"), texts_of(rng, "a")
+    more, later, (words, whose) = passages(rng, "b"), assignments(rng, "b"), texts_of(rng, "b")
+
+    def do(asker: Asker, said: Sequence[Passage], periods: Sequence[Assignment]) -> None:
+        HostedExtractor(asker, "UTC").extract(said, dict)
+        HostedSummarizer(asker, "UTC").summarize(periods)
+
+    first = rehearsing(lake, server)
+    do(first, said, periods)
+    assert HostedEmbedder(first).embed(texts, uses).shape == (len(texts), 16)
+    assert server.requests == []
+    do(asker(lake, server), said, periods)
+    HostedEmbedder(asker(lake, server)).embed(texts, uses)
+    assert len(server.requests) == expected(first) > 0
+    chats = [usage.calls for one, usage in first.expected.items() if one.purpose is not Purpose.EMBEDDING]
+    assert server.counts["path chat"] == sum(chats)
+
+    # What is remembered is not counted, whether or not it has landed in the table.
+    if seed % 2:
+        lake.calls.settle()
+    server.reset()
+    second = rehearsing(lake, server)
+    do(second, said, periods)
+    HostedEmbedder(second).embed(texts, uses)
+    assert expected(second) == 0
+    do(second, more, later)
+    HostedEmbedder(second).embed(words, whose)
+    do(asker(lake, server), more, later)
+    HostedEmbedder(asker(lake, server)).embed(words, whose)
+    assert len(server.requests) == expected(second) > 0
+
+
+def test_what_is_counted_is_told_by_grain_purpose_workspace_and_model(lake: Lake, server: OpenAIServer) -> None:
+    rehearsal = rehearsing(lake, server)
+    rng = random.Random(1)
+    HostedExtractor(rehearsal, "UTC").extract(passages(rng, "a"), dict)
+    HostedSummarizer(rehearsal, "UTC").summarize(assignments(rng, "a"))
+    grains = {one.grain for one in rehearsal.expected}
+    assert Grain.WORKING in grains
+    assert len(grains) > 1
+    for one, usage in rehearsal.expected.items():
+        assert one.purpose is (Purpose.EXTRACTION if one.grain is Grain.WORKING else Purpose.SUMMARY)
+        assert (one.model, one.workspace_id in {"acme", "globex"}) == ("openai/m", True)
+        assert usage.calls > 0
+        assert usage.cost == pytest.approx((usage.tokens_in + 2 * usage.tokens_out) / 1e6)
+        assert usage.unpriced == 0
+    ordered = sorted(rehearsal.expected, key=lambda one: one.order)
+    assert [one.grain.rank for one in ordered] == sorted(one.grain.rank for one in ordered)
+
+
+def test_tokens_are_near_what_is_then_spent(lake: Lake, server: OpenAIServer) -> None:
+    said = passages(random.Random(3), "a")
+    rehearsal = rehearsing(lake, server)
+    HostedExtractor(rehearsal, "UTC").extract(said, dict)
+    HostedExtractor(asker(lake, server), "UTC").extract(said, dict)
+    guessed = sum((usage for usage in rehearsal.expected.values()), Usage())
+    spent = lake.calls.spent("acme", "2026-01") + lake.calls.spent("globex", "2026-01")
+    assert guessed.calls == spent.calls
+    # The true questions also show what was learnt in the hours before.
+    assert 0.8 * spent.tokens_in <= guessed.tokens_in <= 1.05 * spent.tokens_in
+
+
+def test_without_a_price_questions_are_counted_as_unpriced(lake: Lake, server: OpenAIServer) -> None:
+    rehearsal = rehearsing(lake, server, price="")
+    [mine] = [one for one in assignments(random.Random(0), "a") if one.material][:1]
+    HostedSummarizer(rehearsal, "UTC").summarize([mine])
+    [usage] = rehearsal.expected.values()
+    assert (usage.calls, usage.cost, usage.unpriced) == (1, None, 1)
+
+
+def test_a_batch_that_serves_several_is_counted_once(lake: Lake, server: OpenAIServer) -> None:
+    rehearsal = rehearsing(lake, server)
+    uses = [Use(Scope(name, "a"), HOUR) for name in ("one", "two", "one")]
+    vectors = HostedEmbedder(rehearsal).embed(["x" * 40, "y" * 400, "z" * 40], uses)
+    assert np.isnan(vectors).all()
+    assert {(one, usage.calls, usage.tokens_in) for one, usage in rehearsal.expected.items()} == {
+        (Expected(Grain.WORKING, Purpose.EMBEDDING, "one", "openai/v"), 1, 20),
+        (Expected(Grain.WORKING, Purpose.EMBEDDING, "two", "openai/v"), 0, 100),
+    }
+    assert sum(usage.cost or 0 for usage in rehearsal.expected.values()) == pytest.approx(120e-6)
+    HostedEmbedder(rehearsal).embed(["x" * 40, "y" * 400, "z" * 40], uses)
+    assert expected(rehearsal) == 1  # the same question would be asked once
+
+
+def test_much_material_ends_and_is_never_more_than_what_is_read(lake: Lake, server: OpenAIServer) -> None:
+    at = datetime(2024, 1, 15, tzinfo=UTC)
+    items = [Material(f"f{n}", f"{n} ".ljust(100, "x"), at + timedelta(minutes=n), 0, 0.5, ()) for n in range(2_000)]
+    rehearsal = rehearsing(lake, server)
+    [made] = HostedSummarizer(rehearsal, "UTC").summarize(
+        [Assignment(ACME, Period.parse("daily", "2024-01-15"), tuple(items))]
+    )
+    assert made
+    assert made.fallback is None
+    [usage] = rehearsal.expected.values()
+    assert 10 < usage.calls < 60
+    assert usage.tokens_in < 60 * 4_000
+    assert server.requests == []
+
+
+def test_an_interrupted_runs_vectors_are_not_counted_again(lake: Lake, server: OpenAIServer) -> None:
+    texts, uses = ["a text", "another"], [Use(ACME, HOUR)] * 2
+    HostedEmbedder(asker(lake, server)).embed(texts, uses)
+    lake.calls.settle()  # vectors stay pending until their rows are written
+    rehearsal = rehearsing(lake, server)
+    HostedEmbedder(rehearsal).embed(texts, uses)
+    assert rehearsal.expected == {}
