@@ -1,6 +1,5 @@
 """One agent's graph as readers see it: what the pipeline has folded, and what the journal holds beyond that."""
 
-from memory_pipeline.graph.graph import MAX_HOPS, Graph
-from memory_pipeline.graph.results import Entity, Facts, GraphFact, Neighbor, Neighbors
+from memory_pipeline.graph.graph import MAX_HOPS, Entity, Facts, Graph, GraphFact, Neighbor, Neighbors
 
 __all__ = ["MAX_HOPS", "Entity", "Facts", "Graph", "GraphFact", "Neighbor", "Neighbors"]

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.graph.layer import Layer
-    from memory_pipeline.graph.snapshot import Snapshot
+    from memory_pipeline.graph.snapshot import Layer, Snapshot
 
 #: Longest name that is looked for in a text, in words.
 _LONGEST: Final = 6

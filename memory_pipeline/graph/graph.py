@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nsmallest
 from operator import attrgetter
@@ -14,25 +15,104 @@ import pyarrow.parquet as pq
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import Triple
+from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked
-from memory_pipeline.graph.results import Entity, Facts, GraphFact, Neighbor, Neighbors
 from memory_pipeline.graph.state import State
 from memory_pipeline.lake.codec.graph import rows_to_triples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import date
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.graph.layer import Layer
     from memory_pipeline.graph.pending import Pending
-    from memory_pipeline.graph.snapshot import Snapshot
+    from memory_pipeline.graph.snapshot import Layer, Snapshot
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.sql.session import Answer, Session
+
+
+# What the graph answers.
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFact(Triple):
+    """A fact of the graph.
+
+    Attributes:
+        since, until: the first day of it, and the day of its end, in the lake's time zone.
+        score: how well it fits what was asked; 0 where nothing was.
+    """
+
+    since: date
+    until: date | None = None
+    score: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """Its terms with its dates: ``Anna lives_in Porto (since 2024-01-15)``."""
+        when = f"since {self.since}" if self.until is None else f"{self.since} to {self.until}"
+        return f"{self.source} {self.label} {self.target} ({when})"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled: ``⁍ Anna lives_in Porto (since 2024-01-15)``."""
+        return mark_lines(self.line)
+
+
+class Facts(list[GraphFact]):
+    """Facts, and how many there are in all.
+
+    Attributes:
+        total: how many there are, those too that the limit has left out.
+    """
+
+    def __init__(self, facts: Iterable[GraphFact] = (), total: int = 0) -> None:
+        super().__init__(facts)
+        self.total = total
+
+    def __str__(self) -> str:
+        """Return a line for each."""
+        return "\n".join(map(str, self))
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Something that the graph knows.
+
+    Attributes:
+        id: its name, as names are compared.
+        name: as it was last said.
+        aliases: other names for it, as names are compared; sorted.
+        facts: how many facts hold of which it is source or target.
+        updated_at: when the newest of them was said.
+    """
+
+    id: str
+    name: str
+    aliases: tuple[str, ...]
+    facts: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """An entity that others lead to, and in how many steps."""
+
+    name: str
+    distance: int
+
+
+class Neighbors(list[Neighbor]):
+    """Neighbours, nearest first, and how many there are in all (`total`)."""
+
+    def __init__(self, neighbors: Iterable[Neighbor] = (), total: int = 0) -> None:
+        super().__init__(neighbors)
+        self.total = total
+
 
 #: Deepest neighbourhood that is walked.
 MAX_DEPTH = 6

@@ -19,7 +19,7 @@ from memory_pipeline.domain.graph.triples import fold
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.graph.refolding import names_of, refold_changed
+from memory_pipeline.graph.state import names_of, refold_changed
 from memory_pipeline.lake.codec.facts import row_operations
 from memory_pipeline.lake.codec.graph import (
     operations_digest,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.graph.operations import Edit, Operation
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.graph.refolding import Groups
+    from memory_pipeline.graph.state import Groups
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share
 

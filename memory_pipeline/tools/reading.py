@@ -13,7 +13,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
-from memory_pipeline.graph.results import Facts
+from memory_pipeline.graph.graph import Facts
 from memory_pipeline.tools.access import LEAST_TOKENS, Access, Tool
 from memory_pipeline.tools.durable import ARCHIVE, durable_text, is_durable, note_use
 from memory_pipeline.tools.parameters import Parameter

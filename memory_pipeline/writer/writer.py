@@ -20,7 +20,7 @@ from memory_pipeline.writer.memories import DurableWriter
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.summaries import Summarizer
-    from memory_pipeline.writer.graph import GraphWriter
+    from memory_pipeline.graph.writer import GraphWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class MemoryWriter(DurableWriter):
     def graph(self) -> GraphWriter:
         """Changes the agent's graph: what it says itself, rather than what is said to it."""
         from memory_pipeline.graph import Graph
-        from memory_pipeline.writer.graph import GraphWriter
+        from memory_pipeline.graph.writer import GraphWriter
 
         return GraphWriter(self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending))
 

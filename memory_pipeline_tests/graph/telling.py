@@ -13,13 +13,13 @@ from memory_pipeline.domain.graph.operations import Edit, Operation
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.pending import Pending, PendingFile
+from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.graph import refold
-from memory_pipeline.writer.graph import GraphWriter
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.domain.graph_oracle import AT, histories
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.graph.triples import fold
-from memory_pipeline.graph.layer import Codes, Layer
+from memory_pipeline.graph.snapshot import Codes, Layer
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, histories

@@ -21,7 +21,7 @@ from memory_pipeline_tests.graph.telling import graph_of, graph_rows, lines
 
 if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
-    from memory_pipeline.writer.graph import GraphWriter
+    from memory_pipeline.graph.writer import GraphWriter
 
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 
