@@ -35,9 +35,9 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.made import GrainRun
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 

@@ -36,7 +36,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.graph import fold_hours, refold
+from memory_pipeline.steps.fold import fold_hours, refold_graph
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _fold(lake: Lake, facts: int) -> dict[str, Cell]:
     rows = _operations(facts)
     lake.tables.replace(GRAPH_OPERATIONS, [owner_of(SCOPE)], rows)
     started = time.perf_counter()
-    refold(lake, [SCOPE], rows.slice(0, 0), rows)
+    refold_graph(lake, [SCOPE], rows.slice(0, 0), rows)
     whole = time.perf_counter() - started
     writer = MemoryWriter.open(lake.storage.uri, workspace_id=SCOPE.workspace_id, agent_id=SCOPE.agent_id)
     hours = []

@@ -25,11 +25,11 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.lance_files import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES
 from memory_pipeline.models.factory import default_models
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.housekeeping import clean_files
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:

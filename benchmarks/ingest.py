@@ -1,7 +1,8 @@
 """How many messages a second go through the hourly chain, and where the time goes.
 
 20 agents speak in each of 48 hours (``--quick``: 5 agents, 12 hours). Their talks are written with
-:class:`~memory_pipeline.writer.MemoryWriter`, one call a talk, durably; then :func:`memory_pipeline.steps.make.make`
+:class:`~memory_pipeline.writer.MemoryWriter`, one call a talk, durably; then
+:func:`memory_pipeline.steps.materialize.make`
 makes all hours. Its stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so
 "extract: rows and commit" is what remains of the extraction step without the extractor and the embedder.
 
@@ -29,8 +30,8 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.ledger import Ledger
 from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps import make as chain
-from memory_pipeline.steps.made import GrainRun
+from memory_pipeline.steps import materialize as chain
+from memory_pipeline.steps.results import GrainRun
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:

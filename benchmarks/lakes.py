@@ -26,7 +26,7 @@ from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_i
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.made import content_digest
+from memory_pipeline.steps.results import content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

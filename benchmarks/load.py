@@ -34,8 +34,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

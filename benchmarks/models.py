@@ -55,16 +55,15 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS
 from memory_pipeline.models.factory import Models, configured_models, default_models, rehearsing_models
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.executor import Asker
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
 from memory_pipeline.steps.extract import read_hours
-from memory_pipeline.steps.made import GrainRun
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.rehearse import rehearse
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import GrainRun
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.openai_answers import chat_reply, embedding_reply
 from memory_pipeline_tests.openai_server import OpenAIServer

@@ -16,7 +16,7 @@ from benchmarks.lakes import grown
 from benchmarks.measure import Cell, Table, bytes_below, progress, versions
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.retention import expire
 
 if TYPE_CHECKING:
     from datetime import datetime

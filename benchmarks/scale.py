@@ -173,7 +173,7 @@ def _child(root: str, name: str) -> Measured:
 def _measure(root: str, name: str) -> Measured:
     """Make what a run makes; in a process that does nothing else."""
     from memory_pipeline.models.factory import default_models
-    from memory_pipeline.steps.make import make
+    from memory_pipeline.steps.materialize import make
 
     # What is imported late, and what caches of words hold, is not the run's.
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

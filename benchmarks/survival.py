@@ -39,8 +39,8 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.sample import AFTERWARDS, HISTORY
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.summarize import summarize_periods
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:

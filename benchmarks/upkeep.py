@@ -36,8 +36,8 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.memories import land_events, refold
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.fold import land_events, refold_memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +133,7 @@ def _begin(lake: Lake, models: Models, scopes: Sequence[Scope], each: int) -> No
     """Write what agents remember before the first night, and fold it."""
     events = [event for scope in scopes for event in _events(scope, each, _FIRST)]
     lake.tables.replace(MEMORY_EVENTS, [owner_of(scope) for scope in scopes], events_to_rows(events, are_edits=True))
-    refold(lake, models.embedder, scopes)
+    refold_memories(lake, models.embedder, scopes)
 
 
 def _events(scope: Scope, number: int, day: Period) -> Iterator[MemoryEvent]:

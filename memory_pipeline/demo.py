@@ -19,8 +19,8 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import hit_lines, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
-from memory_pipeline.steps.made import GrainRun
-from memory_pipeline.steps.upkept import Upkept
+from memory_pipeline.steps.consolidation.report import Upkept
+from memory_pipeline.steps.results import GrainRun
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:

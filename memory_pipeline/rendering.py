@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.reader import Hit
+    from memory_pipeline.steps.consolidation.days import NightStatus
+    from memory_pipeline.steps.consolidation.report import Change, Upkept
     from memory_pipeline.steps.housekeeping import Cleaned
-    from memory_pipeline.steps.made import Expiration, GrainRun
-    from memory_pipeline.steps.nights import NightStatus
-    from memory_pipeline.steps.plan import GrainStatus
-    from memory_pipeline.steps.upkept import Change, Upkept
+    from memory_pipeline.steps.results import Expiration, GrainRun
+    from memory_pipeline.steps.scheduling.planner import GrainStatus
 
 _WIDTH = 118
 #: Longest cell of a table.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, LEDGER
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 from memory_pipeline_tests.lake_digest import differing, digest_of_rows, lake_digest
 

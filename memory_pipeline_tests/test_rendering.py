@@ -14,9 +14,9 @@ from memory_pipeline.domain.conversations import Rejection, Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.reader import Hit
 from memory_pipeline.rendering import hit_lines, status_lines, to_json, upkeep_line, upkeep_lines
-from memory_pipeline.steps.nights import NightStatus
-from memory_pipeline.steps.plan import GrainStatus
-from memory_pipeline.steps.upkept import Change, NightRun, Upkept
+from memory_pipeline.steps.consolidation.days import NightStatus
+from memory_pipeline.steps.consolidation.report import Change, NightRun, Upkept
+from memory_pipeline.steps.scheduling.planner import GrainStatus
 
 AT = datetime(2024, 1, 15, 8, 3, tzinfo=UTC)
 

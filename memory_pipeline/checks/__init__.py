@@ -6,7 +6,8 @@
         print(finding.check.asset, finding.check.name, finding.passed, finding.sample)
 
 A check reads and never writes. Its findings name ids, agents and periods, and nothing that was said. What would make a
-partition wrong is refused when it is made, by :mod:`memory_pipeline.steps.guard`; checks look at all that there is.
+partition wrong is refused when it is made, by :mod:`memory_pipeline.steps.validation`; checks look at all that there
+is.
 """
 
 from memory_pipeline.checks.check import Check, Finding, Look, Offences, Scan, Severity

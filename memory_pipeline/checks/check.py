@@ -24,7 +24,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
-from memory_pipeline.steps.nights import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -254,7 +254,7 @@ class Check:
         severity: how bad it is if it does not hold.
         blocks: whether what is made from the asset is wrong too if it does not hold. Dagster then makes nothing from it
             in the same run. The step that makes a partition refuses by itself what can be told from the partition:
-            :mod:`memory_pipeline.steps.guard`.
+            :mod:`memory_pipeline.steps.validation`.
         description: what holds, in one sentence or two.
         remedy: what to do where it does not.
         run: looks.

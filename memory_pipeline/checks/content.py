@@ -11,7 +11,7 @@ from memory_pipeline.checks.check import FOUND, REMEMBERED, SUMMARIZED, Offences
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
-from memory_pipeline.steps.guard import RECALLED_NAME, is_recalled
+from memory_pipeline.steps.validation import RECALLED_NAME, is_recalled
 
 if TYPE_CHECKING:
     from memory_pipeline.checks.check import Look, Place

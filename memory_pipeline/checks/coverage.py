@@ -25,7 +25,7 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

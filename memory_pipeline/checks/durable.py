@@ -19,7 +19,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.lake.codec.memories import events_digest
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_nights
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -25,7 +25,7 @@ from memory_pipeline.checks.check import (
 )
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
-from memory_pipeline.steps.expire import held_back
+from memory_pipeline.steps.retention import held_back
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -77,7 +77,7 @@ def check(
 
 
 def _periods(lake: Lake, since: datetime | None, until: datetime | None, now: datetime) -> list[Period] | None:
-    from memory_pipeline.steps.plan import periods_in
+    from memory_pipeline.steps.scheduling.planner import periods_in
 
     if (since is None) != (until is None):
         raise InputError("--from and --to go together; give both, or neither for all that there is")

@@ -46,8 +46,8 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     Safe to repeat and to interrupt. In Dagster the job `expire_memory` does the same every night.
     """
     from memory_pipeline.lake.orphans import AGE
-    from memory_pipeline.steps.expire import expire as delete_expired
     from memory_pipeline.steps.housekeeping import clean_files
+    from memory_pipeline.steps.retention import expire as delete_expired
 
     settings = settings_of(root)
     lake = lake_of(settings)

@@ -69,7 +69,7 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
     from memory_pipeline.checks import Look, all_checks, run_checks
     from memory_pipeline.defs.runs import run_all
     from memory_pipeline.lake.tables.ledger import index_asset, table_asset
-    from memory_pipeline.steps.make import make
+    from memory_pipeline.steps.materialize import make
     from memory_pipeline.steps.repair import repair as rebuild
 
     errors: list[str] = []

@@ -48,8 +48,8 @@ def run(
     requests for embeddings, which depend on how many facts are found, are estimates.
     """
     from memory_pipeline.defs.runs import run_all
-    from memory_pipeline.steps.made import GrainRun
-    from memory_pipeline.steps.upkept import Upkept
+    from memory_pipeline.steps.consolidation.report import Upkept
+    from memory_pipeline.steps.results import GrainRun
 
     settings = settings_of(root)
     lake = lake_of(settings)
@@ -96,9 +96,8 @@ def _clean_daily(lake: Lake) -> list[str]:
 
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:
-    from memory_pipeline.lake.rehearsal import RehearsalLake
     from memory_pipeline.models.factory import rehearsing_models
-    from memory_pipeline.steps.rehearse import rehearse
+    from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
 
     lake = RehearsalLake(settings.root, settings.timezone, settings.start)
     models, asker = rehearsing_models(
@@ -132,8 +131,8 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
     Open periods have material and have not closed yet. Coarser grains show as pending once the finer are made. Of the
     upkeep of durable memories, periods are nights, and rows what they did.
     """
-    from memory_pipeline.steps.nights import night_status
-    from memory_pipeline.steps.plan import grain_status
+    from memory_pipeline.steps.consolidation.days import night_status
+    from memory_pipeline.steps.scheduling.planner import grain_status
 
     settings = settings_of(root)
     lake = lake_of(settings)

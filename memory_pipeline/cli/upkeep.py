@@ -16,7 +16,7 @@ from memory_pipeline.rendering import to_json, unloaded_lines, upkeep_lines
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.steps.upkept import Upkept
+    from memory_pipeline.steps.consolidation.report import Upkept
 
 
 @cli.command()
@@ -63,9 +63,9 @@ def upkeep(
     `memory-pipeline run` first. With --workspace or --agent nights stay pending for the others.
     Where a model helps, --dry-run asks it too; its answers are kept, and the run that follows asks nothing again.
     """
-    from memory_pipeline.steps.nights import nights_between, pending_nights
-    from memory_pipeline.steps.plan import journal_hours
-    from memory_pipeline.steps.upkeep import keep_up
+    from memory_pipeline.steps.consolidation.consolidate import keep_up
+    from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
+    from memory_pipeline.steps.scheduling.planner import journal_hours
 
     if (since is None) != (until is None):
         raise InputError("--from and --to go together; give both, or neither for what is pending")

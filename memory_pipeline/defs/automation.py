@@ -1,7 +1,7 @@
 """The sensor of everything that is made from hours: summaries, what waits for a model, and the marts.
 
-It asks for what the lake's ledger says is pending (:mod:`memory_pipeline.steps.plan`), when it is due
-(:mod:`memory_pipeline.steps.schedule`). Why not Dagster's automation conditions:
+It asks for what the lake's ledger says is pending (:mod:`memory_pipeline.steps.scheduling.planner`), when it is due
+(:mod:`memory_pipeline.steps.scheduling.scheduler`). Why not Dagster's automation conditions:
 docs/decisions/0012-the-ledger-asks-for-roll-ups.md.
 """
 
@@ -30,9 +30,9 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.steps.attempts import MOST_PERIODS
-from memory_pipeline.steps.plan import grain_status, journal_hours
-from memory_pipeline.steps.schedule import RollUps
+from memory_pipeline.steps.scheduling.planner import grain_status, journal_hours
+from memory_pipeline.steps.scheduling.request_log import MOST_PERIODS
+from memory_pipeline.steps.scheduling.scheduler import RollUps
 
 NAME = "roll_up_sensor"
 _MARTS_JOB = "renew_marts"

@@ -2,7 +2,7 @@
 
 A check looks at all that an asset holds, and its status in the UI says so. A run that makes partitions says nothing of
 the others: it reports partition by partition and gives checks no input, so Dagster leaves them out of it. What it makes
-is looked at then and there (:mod:`memory_pipeline.steps.guard`).
+is looked at then and there (:mod:`memory_pipeline.steps.validation`).
 
 The checks of hours are on an asset of their own, ``working_memory``, which has no partitions. When an asset is
 backfilled, Dagster plans its checks too, even if the run leaves them out, and stores a row for each check and partition

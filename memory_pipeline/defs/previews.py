@@ -23,7 +23,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.made import Made
+from memory_pipeline.steps.results import Made
 
 #: Partitions of a run that get a preview, the newest of them: a backfill of years must not fill Dagster's database.
 MOST_PREVIEWS = 50
@@ -42,7 +42,8 @@ def with_previews(lake: Lake, periods: Sequence[Period], made: Iterable[Made]) -
     """Yield what was made, each with the preview of its content if it has one.
 
     Facts and summaries have one if they changed and are among the newest that the run was asked for. They are read
-    once a batch: :func:`~memory_pipeline.steps.make.make` yields the partitions of one asset after those of another.
+    once a batch: :func:`~memory_pipeline.steps.materialize.make` yields the partitions of one asset after those of
+    another.
 
     Args:
         lake: where it was made.

@@ -13,7 +13,7 @@ import dagster as dg
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
-from memory_pipeline.steps.made import Made
+from memory_pipeline.steps.results import Made
 
 
 def source_of(asset: str, grain: Grain) -> str | None:

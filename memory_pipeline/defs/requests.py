@@ -1,4 +1,4 @@
-"""Between requests (:mod:`memory_pipeline.steps.attempts`) and Dagster's runs: nobody else translates.
+"""Between requests (:mod:`memory_pipeline.steps.scheduling.request_log`) and Dagster's runs: nobody else translates.
 
 A run that a sensor asked for carries the request's name and the number of the attempt as tags, so that it can be found
 in the list of runs and its end told to the request.
@@ -18,7 +18,7 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.steps.attempts import Change, Outcome, Outcomes, Request, Setback
+from memory_pipeline.steps.scheduling.request_log import Change, Outcome, Outcomes, Request, Setback
 
 #: Tags of runs: which request, and which attempt at what it asks for.
 REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"

@@ -14,9 +14,9 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.pools import AGENTS_POOL
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.lake.orphans import AGE
-from memory_pipeline.steps.expire import expire
 from memory_pipeline.steps.housekeeping import clean_files
-from memory_pipeline.steps.made import Expiration
+from memory_pipeline.steps.results import Expiration
+from memory_pipeline.steps.retention import expire
 
 #: In the night; the marts of the next day no longer hold what went.
 _SCHEDULE = "40 3 * * *"

@@ -1,7 +1,7 @@
 """Runs the assets in this process, without a daemon: what `memory-pipeline run` and `make demo` do.
 
-What is to be done comes from the journal and the ledger (:mod:`memory_pipeline.steps.plan`), grain by grain from fine
-to coarse, so that each sees what the one below it has just made.
+What is to be done comes from the journal and the ledger (:mod:`memory_pipeline.steps.scheduling.planner`), grain by
+grain from fine to coarse, so that each sees what the one below it has just made.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.factory import Models
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
+from memory_pipeline.steps.consolidation.report import Upkept
 from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.made import GrainRun
-from memory_pipeline.steps.nights import nights_between, pending_nights
-from memory_pipeline.steps.plan import grain_status, periods_in
-from memory_pipeline.steps.upkeep import keep_up
-from memory_pipeline.steps.upkept import Upkept
+from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
 #: What is added up over the partitions of a grain's table.

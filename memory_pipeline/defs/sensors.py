@@ -16,9 +16,9 @@ from memory_pipeline.defs.partitions import Partitions
 from memory_pipeline.defs.requests import failing_lines, observations, outcomes_of, run_request, under_way
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import EARLIEST, Grain, Period
-from memory_pipeline.steps.attempts import MOST_PERIODS
-from memory_pipeline.steps.plan import journal_hours
-from memory_pipeline.steps.schedule import Hours
+from memory_pipeline.steps.scheduling.planner import journal_hours
+from memory_pipeline.steps.scheduling.request_log import MOST_PERIODS
+from memory_pipeline.steps.scheduling.scheduler import Hours
 
 NAME = "journal_sensor"
 _JOB = f"remember_{Grain.WORKING}"

@@ -13,9 +13,9 @@ from memory_pipeline.defs.requests import PARTITION, RANGE_END, RANGE_START
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.steps.attempts import blocks
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import journal_hours
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.scheduling.planner import journal_hours
+from memory_pipeline.steps.scheduling.request_log import blocks
 
 #: After the last hour of the day has been made, and before the summaries of the day are looked at.
 _SCHEDULE = "40 0 * * *"

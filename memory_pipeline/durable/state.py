@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
 from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.layout import owner_of
@@ -218,10 +218,10 @@ class DurableState:
         """Return the memories with what events of the tail make of them."""
         new = self._new(base, tail)
         if not base.is_level or any(base.last is not None and event.order < base.last for event in new):
-            return Snapshot(_NOTHING, fold([*self._all_events(), *new]), base.files, is_whole=True)
+            return Snapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
         if not new:
             return Snapshot(base.rows, Memories(), base.files)
-        return Snapshot(base.rows, fold(new, self._touched(base, new)), base.files)
+        return Snapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
 
     def _is_later(self, base: _Base, tail: Iterable[MemoryEvent], until: datetime) -> bool:
         """Tell whether anything happened after a time."""
@@ -236,7 +236,7 @@ class DurableState:
         past = self._past
         count = bisect_right(past.events, until, key=lambda event: event.event_at)
         if past.held is None or past.held[0] != count:
-            memories = fold(past.events[:count])
+            memories = fold_events(past.events[:count])
             past.held = count, Snapshot(_NOTHING, memories, base.files, is_whole=True)
         return past.held[1]
 
@@ -274,7 +274,7 @@ class DurableState:
     def _aliases_of(self, base: _Base) -> dict[str, str]:
         """Return the memories that ids mean which have none of their own; it takes a fold of all events."""
         if self._aliases is None or self._aliases[0] != base.files:
-            self._aliases = base.files, fold(self._all_events()).aliases
+            self._aliases = base.files, fold_events(self._all_events()).aliases
         return self._aliases[1]
 
     def _known_by(self) -> dict[str, str]:

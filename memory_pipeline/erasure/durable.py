@@ -25,9 +25,9 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.steps.memories import refold
-from memory_pipeline.steps.nights import UPKEEP_ASSET, pending_nights
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, pending_nights
+from memory_pipeline.steps.fold import refold_memories
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -219,7 +219,7 @@ def keep_again(
         account: where to enter what is removed.
     """
     _drop_unfounded(lake, scopes, sorted(hours), account)
-    refold(lake, models.embedder, scopes)
+    refold_memories(lake, models.embedder, scopes)
     last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
         nights = {night for night in pending_nights(lake, first_day, now) if night.key <= last}

@@ -19,10 +19,10 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.tables.tombstones import Marks
-from memory_pipeline.steps.graph import refold
+from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.made import content_digest
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -213,7 +213,7 @@ def bring_level(
     dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(owners), stale, columns)
     account.take(GRAPH_OPERATIONS.name, "rows", dropped)
     operations = lake.tables.read(GRAPH_OPERATIONS, list(owners))
-    refold(lake, list(owners.values()), operations, operations)
+    refold_graph(lake, list(owners.values()), operations, operations)
     for grain in Grain:
         keys = sorted(touched.get(grain, ()))
         for start in range(0, len(keys), _AT_ONCE):

@@ -21,7 +21,7 @@ from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.arguments import MAX_RESULTS
 from memory_pipeline.rendering import run_line
-from memory_pipeline.steps.made import GrainRun
+from memory_pipeline.steps.results import GrainRun
 from memory_pipeline.writer.known import landed_messages
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.graph.triples import ALIASES, Names, fold
+from memory_pipeline.domain.graph.triples import ALIASES, Names, fold_operations
 from memory_pipeline.graph.snapshot import Snapshot
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.layout import owner_of
@@ -82,7 +82,7 @@ def refold_changed(
         for operation in stored(pc.field("subject_id").isin(spelt) & pc.field("predicate").isin(labels))
         if (names.key(operation.subject), operation.predicate) in resolved
     ]
-    triples = fold(scope, own, vocabulary, names)
+    triples = fold_operations(scope, own, vocabulary, names)
     return Refolded(triples_to_rows(scope, triples, ""), groups | resolved, names)
 
 

@@ -22,12 +22,11 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.damage import REMEDY
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import Marks
-from memory_pipeline.steps.digests import Digests, marks_of
-from memory_pipeline.steps.embed import with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.guard import are_sound, guard
-from memory_pipeline.steps.made import Made, together, unfinished_rows
+from memory_pipeline.steps.index import with_vectors
+from memory_pipeline.steps.results import Digests, Made, marks_of, together, unfinished_rows
 from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
+from memory_pipeline.steps.validation import are_sound, guard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

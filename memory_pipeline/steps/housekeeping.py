@@ -1,6 +1,6 @@
 """Housekeeping of the lake's files: small files are merged, and files that nothing needs any more are deleted.
 
-It depends on no configuration and deletes no row: :mod:`~memory_pipeline.steps.expire` and
+It depends on no configuration and deletes no row: :mod:`~memory_pipeline.steps.retention` and
 :mod:`memory_pipeline.erasure` do that. A partition of a Delta table is one file already, so only Lance tables are
 compacted, and of these only the ones whose files pile up.
 """

@@ -6,25 +6,27 @@ import logging
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
-from memory_pipeline.steps.digests import marks_of
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.made import Made, content_digest
+from memory_pipeline.steps.results import Made, content_digest, marks_of
 from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
@@ -162,3 +164,60 @@ def _read(
     if grain is Grain.WORKING:
         return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
     return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=grain.value)
+
+
+# Rows to vectors: only what has none yet is embedded, all agents in one batch.
+
+
+def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:
+    """Return `rows` with a vector each, in their order.
+
+    A text whose vector by this embedder stands in `rows` or in `old`, the rows that they take the place of, is not
+    embedded again. Rows whose embedding failed have neither vector nor embedder.
+
+    Args:
+        rows: of ``facts`` or ``summaries``, with or without vectors.
+        old: likewise; the partitions' present rows.
+        periods: all periods that the rows lie in.
+        embedder: what makes vectors.
+    """
+    known = _known(old, embedder) | _known(rows, embedder)
+    contents = rows["content"].to_pylist()
+    missing = {content: place for place, content in reversed(list(enumerate(contents))) if content not in known}
+    if missing:
+        by_key = {period.key: period for period in periods}
+        asked = rows.take(pa.array(sorted(missing.values())))
+        uses = [
+            Use(Scope(workspace_id, agent_id), by_key[period])
+            for workspace_id, agent_id, period in zip(
+                *(asked[name].to_pylist() for name in ("workspace_id", "agent_id", "period")), strict=True
+            )
+        ]
+        texts = asked["content"].to_pylist()
+        vectors = embedder.embed(texts, uses)
+        known |= {text: vector for text, vector in zip(texts, vectors, strict=True) if not np.isnan(vector[0])}
+    found = [known.get(content) for content in contents]
+    names = [None if vector is None else embedder.name for vector in found]
+    columns = {"vector": _lists(found), "embed_model": pa.array(names, pa.string())}
+    for name, column in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+    return rows
+
+
+def _lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
+    missing = np.array([vector is None for vector in vectors], np.bool_)
+    lengths = [0 if vector is None else len(vector) for vector in vectors]
+    numbers = np.concatenate([np.empty(0, np.float32), *(vector for vector in vectors if vector is not None)])
+    offsets = pa.array(np.cumsum([0, *lengths]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(numbers, pa.float32()), mask=pa.array(missing))
+
+
+def _known(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors that `embedder` made of the rows' texts."""
+    models = rows["embed_model"].to_pylist()
+    places = [place for place, model in enumerate(models) if model == embedder.name]
+    if not places:
+        return {}
+    made = rows.select(["content", "vector"]).take(pa.array(places)).combine_chunks()
+    vectors = made["vector"].chunk(0).flatten().to_numpy(zero_copy_only=False).reshape(len(places), -1)
+    return dict(zip(made["content"].to_pylist(), vectors, strict=True))

@@ -49,11 +49,11 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
 from memory_pipeline.lake.tables.tombstones import Marks
-from memory_pipeline.steps import graph, memories
+from memory_pipeline.steps import fold
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 from memory_pipeline.steps.index import restore_tables
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import UPKEEP_ASSET
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.materialize import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -219,9 +219,9 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
     elif damage.name in _names(_MIXED):
         facts = _facts_of(lake, damage.key)
         if damage.name == GRAPH_OPERATIONS.name:
-            derived = operations_to_rows(graph.said_in(facts), are_edits=False).num_rows
+            derived = operations_to_rows(fold.operations_in(facts), are_edits=False).num_rows
         else:
-            derived = events_to_rows(memories.said_in(facts, lake.configuration()), are_edits=False).num_rows
+            derived = events_to_rows(fold.memory_events_in(facts, lake.configuration()), are_edits=False).num_rows
         if derived < damage.rows:
             loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, which the agent added itself"
     return replace(damage, loss=loss)
@@ -249,7 +249,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
     if names & _names((GRAPH_FACTS, *_MIXED)):
         owners = sorted(set(lake.tables.keys(GRAPH_OPERATIONS)) - unknown)
         operations = lake.tables.read(GRAPH_OPERATIONS, owners)
-        graph.refold(lake, [_scope(owner) for owner in owners], operations, operations)
+        fold.refold_graph(lake, [_scope(owner) for owner in owners], operations, operations)
     if names & _names((UPKEEP, UPKEEP_EVENTS)):
         lost = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
         if UPKEEP_EVENTS.name in is_lost:
@@ -261,7 +261,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
             keep_up(lake, models, nights, start)
     if names & _names((MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS)):
         owners = sorted(set(lake.tables.keys(MEMORY_EVENTS)) - unknown)
-        memories.refold(lake, models.embedder, [_scope(owner) for owner in owners])
+        fold.refold_memories(lake, models.embedder, [_scope(owner) for owner in owners])
 
 
 def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:

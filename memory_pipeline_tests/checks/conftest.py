@@ -10,8 +10,8 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 
 if TYPE_CHECKING:

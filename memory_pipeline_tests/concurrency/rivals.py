@@ -30,8 +30,7 @@ from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.graph import fold_hours
-from memory_pipeline.steps.memories import land_events
+from memory_pipeline.steps.fold import fold_hours, land_events
 from memory_pipeline_tests.building import ACME, PROCESSES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.graph.triples import fold
+from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
@@ -23,7 +23,7 @@ from memory_pipeline.lake.schemas import (
     MODEL_CALLS,
 )
 from memory_pipeline.lake.tables.marts import Marts
-from memory_pipeline.steps.memories import land_events
+from memory_pipeline.steps.fold import land_events
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.concurrency.rivals import (
     append_rows,
@@ -91,7 +91,7 @@ def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place)
             if scope in (ACME, scope_of(number), scope_of(each))
         }
         assert sorted(operations["evidence_id"].to_pylist()) == sorted(wanted), scope
-        whole = triples_to_rows(scope, fold(scope, rows_to_operations(operations), vocabulary), "")
+        whole = triples_to_rows(scope, fold_operations(scope, rows_to_operations(operations), vocabulary), "")
         stands = lake.tables.read(GRAPH_FACTS, [owner_of(scope)])
         columns = [name for name in GRAPH_FACTS.schema.names if name != "source_digest"]
         assert stands.select(columns).sort_by("id").to_pylist() == whole.select(columns).sort_by("id").to_pylist(), (

@@ -10,7 +10,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.ledger import Entry
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import conversation, hours, table_rows, write
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.expire import expire
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
 from memory_pipeline_tests.concurrency.rivals import event_of
 from memory_pipeline_tests.erasure.lakes import ANNA, NOTED, built, held, written

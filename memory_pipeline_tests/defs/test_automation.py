@@ -13,7 +13,7 @@ from memory_pipeline.analytics import stale_marts
 from memory_pipeline.defs.requests import ATTEMPT_TAG, REQUEST_TAG
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
 from memory_pipeline_tests.defs.ticking import HOURS, ROLL_UPS, Ticking

@@ -14,8 +14,8 @@ from memory_pipeline.defs.previews import MOST_CHARACTERS, MOST_PREVIEWS, markdo
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.steps.made import Made
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import Made
 from memory_pipeline_tests.building import ACME, conversation, hours, run, write
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.attempts import Request
-from memory_pipeline.steps.nights import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.scheduling.request_log import Request
 from memory_pipeline_tests.building import START, conversation, write
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from memory_pipeline.defs.requests import ATTEMPT_TAG, RANGE_START, REQUEST_TAG
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, conversation, write
 from memory_pipeline_tests.defs.ticking import HOURS, Ticking

@@ -22,13 +22,13 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET, pending_nights
-from memory_pipeline.steps.upkeep import keep_up
-from memory_pipeline.steps.upkept import Upkept
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.report import Upkept
 from memory_pipeline_tests.building import ACME, START, table_rows
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lifecycle.durable_year import at, noted
-from memory_pipeline_tests.steps.test_upkeep import BETA, history, land
+from memory_pipeline_tests.steps.consolidation.test_consolidate import BETA, history, land
 
 if TYPE_CHECKING:
     from pathlib import Path

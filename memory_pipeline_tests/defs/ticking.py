@@ -16,7 +16,7 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import START
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from memory_pipeline.domain.conversations import Message, Scope
 from memory_pipeline.domain.fact_events import events_of, triple_in_words
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.memories.events import CONVERSATION, Changes, MemoryVerb
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_HOOK, MAX_TITLE, MemoryKind
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.domain.text.words import is_unicode
@@ -81,7 +81,7 @@ def test_what_is_not_durable_gives_nothing() -> None:
 def test_a_snapshot_is_one() -> None:
     (event,) = events_of([durable("The balance is 40 euros.", is_point_in_time=True)])
     assert event.changes.is_point_in_time
-    assert fold([event]).newest[event.memory_id].is_point_in_time
+    assert fold_events([event]).newest[event.memory_id].is_point_in_time
 
 
 def test_kinds_that_an_agent_may_not_have_stay_working_memory() -> None:
@@ -127,7 +127,7 @@ def test_the_same_facts_give_the_same_events_whenever_they_are_made() -> None:
 def test_what_is_said_again_in_another_conversation_is_the_same_memory() -> None:
     later = AT + timedelta(days=40)
     said = [message("Always quote prices with tax!"), message("always quote prices with tax.", at=later, id="n")]
-    memories = fold(events_of(EXTRACTOR.facts_of([replace(one, conversation_id=one.id) for one in said])))
+    memories = fold_events(events_of(EXTRACTOR.facts_of([replace(one, conversation_id=one.id) for one in said])))
     (memory,) = memories.newest.values()
     assert (memory.version, memory.created_at, memory.updated_at) == (2, AT, later)
     assert len(memory.source_ids) == len(memory.conversation_ids) == 2
@@ -135,7 +135,7 @@ def test_what_is_said_again_in_another_conversation_is_the_same_memory() -> None
 
 def test_what_two_people_say_is_kept_apart() -> None:
     said = [message("I live in Porto."), message("I live in Porto.", name="Tom", at=AT + timedelta(minutes=1))]
-    memories = fold(events_of(EXTRACTOR.facts_of(said)))
+    memories = fold_events(events_of(EXTRACTOR.facts_of(said)))
     assert {memory.title for memory in memories.newest.values()} == {"Anna lives in Porto", "Tom lives in Porto"}
 
 
@@ -178,7 +178,7 @@ def test_what_is_long_is_cut_and_what_no_table_holds_is_left_out() -> None:
     assert len(changes.content or "") <= MAX_CONTENT
     assert len(changes.title or "") <= MAX_TITLE
     assert len(changes.tags or ()) == 50
-    assert len(fold([event]).newest[event.memory_id].hook) <= MAX_HOOK
+    assert len(fold_events([event]).newest[event.memory_id].hook) <= MAX_HOOK
     (event,) = events_of([durable("Anna: a\x00b\x1bc \ud800.")])
     assert event.changes.content == "Anna: a b c  ."
 
@@ -216,4 +216,4 @@ def test_whatever_a_fact_holds_its_event_can_be_kept_or_there_is_none(
     for event in events_of([fact]):
         assert Changes.of(event.changes.to_record()) == event.changes
         assert all(is_unicode(str(value)) for value in event.changes.to_record().values())
-        assert fold([event]).newest[event.memory_id].content
+        assert fold_events([event]).newest[event.memory_id].content

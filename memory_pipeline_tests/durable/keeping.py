@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.durable import DurableMemories, DurableState
 from memory_pipeline.graph.pending import Pending
@@ -105,7 +105,7 @@ def landed(lake: Lake, scope: Scope = ACME) -> list[MemoryEvent]:
 def refold(lake: Lake, scope: Scope = ACME) -> Memories:
     """Make an agent's memories of the events that have landed."""
     events = landed(lake, scope)
-    memories = fold(events)
+    memories = fold_events(events)
     embedder = HashingEmbedder()
     contents = sorted({memory.content for memory in memories.newest.values()})
     vectors = dict(zip(contents, embedder.embed(contents), strict=True)) if contents else {}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb, new_memory_id
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.durable.keeping import (
@@ -60,7 +60,7 @@ def test_what_was_written_is_known_at_once_and_landing_changes_nothing(tmp_path:
     assert state.get(remember(PORTO).memory_id) is None
     events = [remember(PORTO), remember(TEA, minute(1)), remember(PORTO, minute(2))]
     write(lake, *events)
-    wanted = fold(events)
+    wanted = fold_events(events)
     assert_is(state, wanted)
     assert_is(state_of(lake), wanted)
     land(lake, *events)  # in the journal and in the tables at once
@@ -107,7 +107,7 @@ def test_the_tail_goes_on_from_the_rows_and_touches_nothing_else(tmp_path: Path)
     top = state.snapshot()
     assert not top.is_whole
     assert len(top.above.newest) == 5
-    assert_is(state, fold([*first, *later]))
+    assert_is(state, fold_events([*first, *later]))
 
 
 def test_an_event_that_comes_late_is_folded_in_its_place(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_event_that_comes_late_is_folded_in_its_place(tmp_path: Path) -> None
     write(lake, late)
     state = state_of(lake)
     assert state.snapshot().is_whole
-    assert_is(state, fold([told, late, changed]))
+    assert_is(state, fold_events([told, late, changed]))
     assert [one.content for one in state.history(told.memory_id)] == [PORTO, TEA, LISBON]
 
 
@@ -130,10 +130,10 @@ def test_events_that_were_landed_before_a_kill_count_though_the_table_lacks_them
     state = state_of(lake)
     assert len(state.snapshot()) == 1
     land_events(lake, more)
-    assert_is(state, fold([told, more]))
+    assert_is(state, fold_events([told, more]))
     refold(lake)
     assert not state.snapshot().is_whole
-    assert_is(state, fold([told, more]))
+    assert_is(state, fold_events([told, more]))
 
 
 def test_upkeep_counts_and_the_tail_comes_after_it(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_upkeep_counts_and_the_tail_comes_after_it(tmp_path: Path) -> None:
     tail = [event(MemoryVerb.BOOST, NIGHT, ids[0]), remember("12 in stock!", NIGHT + timedelta(minutes=1))]
     write(lake, *tail)
     state = state_of(lake)
-    wanted = fold([old, new, snapshot, *upkeep, *tail])
+    wanted = fold_events([old, new, snapshot, *upkeep, *tail])
     assert not state.snapshot().is_whole
     assert_is(state, wanted)
     assert state.resolved(ids[0]) == ids[1]
@@ -238,4 +238,4 @@ def test_whatever_has_landed_and_whatever_has_not_the_state_is_the_fold_of_all(
     if pending:
         write(lake, *pending)
     state = state_of(lake)
-    assert_is(state, fold(events))
+    assert_is(state, fold_events(events))

@@ -12,10 +12,10 @@ from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryEvent, 
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import verify
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
 
 if TYPE_CHECKING:

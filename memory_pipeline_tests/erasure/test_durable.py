@@ -21,9 +21,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import RuleCurator
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, write
 from memory_pipeline_tests.erasure.lakes import (
     ANNA,

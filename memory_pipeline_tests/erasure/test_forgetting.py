@@ -21,10 +21,10 @@ from memory_pipeline.erasure import forget, forgetting, survey
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks
-from memory_pipeline.steps import make
-from memory_pipeline.steps.acknowledge import acknowledge
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps import materialize
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.ingest import acknowledge
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
 from memory_pipeline_tests.erasure.conftest import FORGOTTEN
 from memory_pipeline_tests.erasure.lakes import (
@@ -242,9 +242,9 @@ def test_a_run_that_is_under_way_brings_nothing_back(
             if moment == "indexing":
                 patch.setattr(lake.index, "replace", forgetting_once(lake.index.replace))
             elif moment == "acknowledging":
-                patch.setattr(make, "acknowledge", forgetting_once(acknowledge))
+                patch.setattr(materialize, "acknowledge", forgetting_once(acknowledge))
             own = replace(models, extractor=Extractor()) if moment == "extracting" else models
-            list(make.make(lake, own, Grain.WORKING, hours(at[:13])))
+            list(materialize.make(lake, own, Grain.WORKING, hours(at[:13])))
         assert begun, moment
         contents = lake.tables.read(FACTS, [hour.key for hour in hours(at[:13])])["content"].to_pylist()
         assert sum("Oslo" in content for content in contents) == 2, moment  # what was said, and that it is so

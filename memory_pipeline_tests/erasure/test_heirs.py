@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.erasure.heirs import resettled
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.erasure.lakes import done
@@ -28,7 +28,7 @@ def after(events: Sequence[MemoryEvent], gone: MemoryEvent, *nights: MemoryEvent
 
 
 def standing(events: Sequence[MemoryEvent]) -> dict[str, str]:
-    return {memory.content: memory.status.value for memory in fold(events).newest.values()}
+    return {memory.content: memory.status.value for memory in fold_events(events).newest.values()}
 
 
 FIRST, SECOND = said("2024-03-01T08:00"), said("2024-03-02T08:00")
@@ -65,7 +65,7 @@ def test_what_said_the_same_in_one_hour_and_anew_is_told_apart() -> None:
         done("UPDATE", "2024-03-01T08:10", to=FIRST.memory_id, content="It is 9999."),
         said("2024-03-01T08:20"),
     ]
-    (anew,) = fold(events).newest.keys() - {FIRST.memory_id}
+    (anew,) = fold_events(events).newest.keys() - {FIRST.memory_id}
     events += [done("FORGET", "2024-03-05T08:00", to=anew)]
     assert standing(events) == {"It is 9999.": "active", CODE: "deprecated"}
     assert standing(after(events, events[0])) == {CODE: "deprecated"}

@@ -14,7 +14,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, write

@@ -19,7 +19,7 @@ from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.steps.graph import refold
+from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.domain.graph_oracle import AT, histories
 
@@ -119,7 +119,7 @@ def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
     owners = [owner_of(scope) for scope in operations]
     before = lake.tables.read(GRAPH_OPERATIONS, owners)
     after = lake.tables.replace(GRAPH_OPERATIONS, owners, rows).rows
-    refold(lake, list(operations), before, after)
+    refold_graph(lake, list(operations), before, after)
 
 
 class Waiting(Pending):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.graph.triples import fold
+from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.graph.snapshot import Codes, Layer
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
@@ -23,7 +23,7 @@ def column(*names: str) -> pa.ChunkedArray:
 def layer(*said: str, codes: Codes | None = None) -> Layer:
     """Return the layer of lines, each an hour after the one before."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
-    return Layer(triples_to_rows(ACME, fold(ACME, operations), ""), Codes() if codes is None else codes)
+    return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
 
 
 def test_names_are_numbered_as_they_come_and_keep_their_numbers() -> None:
@@ -98,7 +98,7 @@ def test_arrays_answer_as_a_look_at_every_row(seed: int) -> None:
     chance = random.Random(seed)
     for operations, _ in histories(f"layer {seed}", 40, PLAIN):
         codes = Codes()
-        own = Layer(triples_to_rows(ACME, fold(ACME, operations), ""), codes)
+        own = Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), codes)
         rows = own.rows.to_pylist()
         asked = chance.sample(range(len(codes)), min(len(codes), 2))
         names = {codes.name(code) for code in asked}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_pipeline.domain.graph.triples import NOBODY, Names, fold
+from memory_pipeline.domain.graph.triples import NOBODY, Names, fold_operations
 from memory_pipeline.graph.snapshot import Snapshot
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def rows(*said: str, names: Names = NOBODY) -> pa.Table:
     """Return the facts of lines, each an hour after the one before."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
-    return triples_to_rows(ACME, fold(ACME, operations, names=names), "")
+    return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
 
 
 def told_by(snapshot: Snapshot) -> set[str]:

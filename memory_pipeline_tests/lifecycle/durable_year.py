@@ -17,8 +17,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.tables import handles
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps import upkeep
-from memory_pipeline.steps.nights import nights_between
+from memory_pipeline.steps.consolidation import consolidate
+from memory_pipeline.steps.consolidation.days import nights_between
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, write
 
 if TYPE_CHECKING:
@@ -156,6 +156,6 @@ def keep_until_killed(root: str, commits: int) -> None:
 
     handles.write_deltalake = counted(handles.write_deltalake)  # type: ignore[attr-defined]
     Storage.write = counted(Storage.write)  # type: ignore[method-assign]
-    upkeep._BATCH_AGENTS = 1
+    consolidate._BATCH_AGENTS = 1
     lake = Lake(root)
-    upkeep.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)
+    consolidate.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)

@@ -15,7 +15,7 @@ from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.invoking import call, read

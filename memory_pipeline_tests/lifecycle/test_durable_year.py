@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines
 from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature, match_key, triple_key
 from memory_pipeline.domain.model_calls import count_tokens
@@ -20,10 +20,10 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, table_rows
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.lifecycle.durable_year import (
@@ -171,8 +171,8 @@ def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, Memo
 def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(whole: Lake, kept: dict[str, Memory]) -> None:
     base = rows_to_events(whole.tables.read(MEMORY_EVENTS, ["acme~support"]))
     nightly = rows_to_events(whole.tables.read(UPKEEP_EVENTS, ["acme~support"]))
-    assert fold([*base, *nightly]).newest == kept
-    without = fold(base).newest
+    assert fold_events([*base, *nightly]).newest == kept
+    without = fold_events(base).newest
     assert without.keys() == kept.keys()
     of_memory: dict[str, list[str]] = {}
     for event in nightly:

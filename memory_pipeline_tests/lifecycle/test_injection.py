@@ -15,8 +15,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES
 from memory_pipeline.models.factory import configured_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START, index_rows, table_rows

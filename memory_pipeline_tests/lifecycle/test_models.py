@@ -20,13 +20,12 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.rehearsal import RehearsalLake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
 from memory_pipeline.models.factory import rehearsing_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.rehearse import rehearse
+from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import (
     ACME,

@@ -22,10 +22,10 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.expire import expire
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.retention import expire
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import START, conversation, run, versions, write
 from memory_pipeline_tests.effort import IS_THOROUGH
 

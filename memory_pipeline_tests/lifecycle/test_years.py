@@ -15,7 +15,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.gates import settled_at
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
@@ -23,9 +22,9 @@ from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
-from memory_pipeline.steps.attempts import Outcome, Request
-from memory_pipeline.steps.plan import GrainStatus, grain_status, journal_hours
-from memory_pipeline.steps.schedule import Hours, RollUps
+from memory_pipeline.steps.scheduling.planner import GrainStatus, grain_status, journal_hours
+from memory_pipeline.steps.scheduling.request_log import Outcome, Request
+from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps, settled_at
 from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:

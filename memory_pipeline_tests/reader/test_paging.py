@@ -11,7 +11,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import WEIGHTS, Weights
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk, tell
 
@@ -131,7 +131,7 @@ def test_a_message_in_both_the_tail_and_the_index_counts_once(
 ) -> None:
     """As after a run that was killed before it acknowledged what it had made."""
     tell(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
-    from memory_pipeline.steps import make as steps
+    from memory_pipeline.steps import materialize as steps
 
     monkeypatch.setattr(steps, "acknowledge", lambda *_: None)
     lake = Lake(root)

@@ -19,7 +19,7 @@ from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.segment import Segment
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -71,7 +71,7 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
     seen = []
 
     def looking(name: str) -> None:
-        from memory_pipeline.steps import make as steps
+        from memory_pipeline.steps import materialize as steps
 
         step = getattr(steps, name)
 

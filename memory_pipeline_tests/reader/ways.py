@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START
 

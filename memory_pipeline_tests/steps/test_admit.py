@@ -12,8 +12,8 @@ from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.admit import admit
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.ingest import admit
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
 from memory_pipeline_tests.domain.memories.histories import remember

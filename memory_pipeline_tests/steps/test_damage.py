@@ -22,10 +22,10 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
     UPKEEP,
 )
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status, periods_in
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
 from memory_pipeline_tests.damaging import KINDS, damage, file_of
 from memory_pipeline_tests.lake_digest import differing, lake_digest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.graph.triples import fold
+from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
@@ -29,10 +29,10 @@ from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps import make as steps
-from memory_pipeline.steps.graph import fold_hours, refold
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps import materialize as steps
+from memory_pipeline.steps.fold import fold_hours, refold_graph
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
 from memory_pipeline_tests.effort import IS_THOROUGH, examples
@@ -335,7 +335,7 @@ def test_a_run_that_finds_its_graph_made_by_another_one_in_the_meantime(
     """It read the operations of a run that had not folded them yet."""
     write(Lake(root), conversation("INSERT Anna|likes|tea"))
     with monkeypatch.context() as patch:
-        patch.setattr("memory_pipeline.steps.graph.refold", broken_disk)
+        patch.setattr("memory_pipeline.steps.fold.refold_graph", broken_disk)
         with pytest.raises(OSError, match="disk is full"):
             run(Lake(root), outspoken)
     lake = Lake(root)
@@ -358,15 +358,15 @@ def broken_disk(*args: object) -> None:
 # --- interrupted -----------------------------------------------------------------------------------------------------
 
 STEPS = {
-    "land_messages": "memory_pipeline.steps.make.land_messages",
-    "extract_facts": "memory_pipeline.steps.make.extract_facts",
-    "fold_hours": "memory_pipeline.steps.make.fold_hours",
-    "refold": "memory_pipeline.steps.graph.refold",
-    "index_periods": "memory_pipeline.steps.make.index_periods",
+    "land_messages": "memory_pipeline.steps.materialize.land_messages",
+    "extract_facts": "memory_pipeline.steps.materialize.extract_facts",
+    "fold_hours": "memory_pipeline.steps.materialize.fold_hours",
+    "refold": "memory_pipeline.steps.fold.refold_graph",
+    "index_periods": "memory_pipeline.steps.materialize.index_periods",
     "record": "memory_pipeline.lake.tables.ledger.Ledger.record",
-    "acknowledge": "memory_pipeline.steps.make.acknowledge",
+    "acknowledge": "memory_pipeline.steps.materialize.acknowledge",
 }
-CALLED = {"refold": refold}
+CALLED = {"refold": refold_graph}
 
 
 def of_step(step: str) -> Any:
@@ -383,7 +383,8 @@ def broken_after(step: Any) -> Any:
     return broken
 
 
-#: At which steps runs end, in an order in which each does more than the one before: `refold` is called by `fold_hours`.
+#: At which steps runs end, in an order in which each does more than the one before: `refold_graph` is called by
+#: `fold_hours`.
 ENDS = [
     *product(("land_messages", "extract_facts"), ("instead", "after")),
     ("fold_hours", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_hours", "after"),
@@ -621,7 +622,7 @@ def test_many_orders_of_the_same_operations_give_the_same_rows(lake: Lake) -> No
         for _ in range(examples(20)):
             chance.shuffle(own)
             stored = rows_to_operations(operations_to_rows({ACME: own}, are_edits=False))
-            made = triples_to_rows(ACME, fold(ACME, stored), "d")
+            made = triples_to_rows(ACME, fold_operations(ACME, stored), "d")
             expected = expected or made
             assert made.equals(expected)
 

@@ -14,7 +14,7 @@ from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 

@@ -23,9 +23,9 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
-from memory_pipeline.steps.nights import pending_nights
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.repair import Damage, find_damage, repair
-from memory_pipeline.steps.upkeep import keep_up
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
 from memory_pipeline_tests.damaging import damage, file_of

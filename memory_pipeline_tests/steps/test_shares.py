@@ -17,9 +17,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.partitions import Parts, Spool
 from memory_pipeline.steps import batches
-from memory_pipeline.steps import make as steps
-from memory_pipeline.steps.digests import Digests
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps import materialize as steps
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import Digests
 from memory_pipeline.steps.shares import EVERYBODY, Share, cut
 from memory_pipeline_tests.building import conversation, hours, versions, write
 from memory_pipeline_tests.lake_digest import differing, lake_digest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.steps.made import Made
+    from memory_pipeline.steps.results import Made
     from memory_pipeline_tests.conftest import SharedFolder
 
 HOUR = hours("2024-01-15T08")[0]

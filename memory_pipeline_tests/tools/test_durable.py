@@ -136,7 +136,7 @@ def supersede(root: str, loser: str, winner: str) -> None:
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS
-    from memory_pipeline.steps.memories import refold
+    from memory_pipeline.steps.fold import refold_memories
 
     lake = Lake(root)
     run(lake, default_models())
@@ -147,7 +147,7 @@ def supersede(root: str, loser: str, winner: str) -> None:
     )  # fmt: skip
     rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-03-02")})
     lake.tables.replace(UPKEEP_EVENTS, {owner_of(ACME)}, rows)
-    refold(lake, default_models().embedder, [ACME])
+    refold_memories(lake, default_models().embedder, [ACME])
 
 
 def test_stored_text_is_data_and_cannot_break_out(root: str, tools: MemoryTools) -> None:

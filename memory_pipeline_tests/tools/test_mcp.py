@@ -29,8 +29,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, conversation, run, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer

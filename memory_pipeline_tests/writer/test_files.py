@@ -20,7 +20,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.journal import Contents, Journal, JournalFile
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import files
 from memory_pipeline.writer.files import Ingestion, ingest_file
 from memory_pipeline_tests.invoking import call, read

@@ -546,7 +546,7 @@ def merge(root: str, winner: str, loser: str) -> None:
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS
-    from memory_pipeline.steps.memories import refold
+    from memory_pipeline.steps.fold import refold_memories
 
     lake = Lake(root)
     run(lake, default_models())
@@ -554,7 +554,7 @@ def merge(root: str, winner: str, loser: str) -> None:
     event = MemoryEvent.of(ACME, MemoryVerb.MERGE, night, Changes(), memory_id=winner, other_id=loser, editor="upkeep")
     rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-01-15")})
     lake.tables.replace(UPKEEP_EVENTS, {owner_of(ACME)}, rows)
-    refold(lake, default_models().embedder, [ACME])
+    refold_memories(lake, default_models().embedder, [ACME])
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------

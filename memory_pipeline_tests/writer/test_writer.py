@@ -22,7 +22,7 @@ from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline.writer import MemoryWriter, Receipt
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
@@ -228,7 +228,7 @@ def test_a_memory_begins_with_the_day_in_its_own_zone(root: str) -> None:
 
 
 def test_old_messages_go_through_the_pipeline(root: str) -> None:
-    from memory_pipeline.steps.plan import grain_status
+    from memory_pipeline.steps.scheduling.planner import grain_status
 
     write(open_writer(root), message(timestamp="2019-05-01T08:00:00Z"))
     lake = Lake(root)

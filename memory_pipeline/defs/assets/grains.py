@@ -23,8 +23,8 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.models.factory import Models
-from memory_pipeline.steps.made import Made
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import Made
 
 _DESCRIPTIONS = {
     MESSAGES_ASSET: "What was said: one row a message, from the journal, without doubles. An hour in which nobody "

@@ -25,7 +25,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.nights import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)

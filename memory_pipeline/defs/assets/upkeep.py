@@ -20,9 +20,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Entry
 from memory_pipeline.models.factory import Models
-from memory_pipeline.steps.nights import HOT_INDEX_ASSET, UPKEEP_ASSET
-from memory_pipeline.steps.upkeep import keep_up
-from memory_pipeline.steps.upkept import NightRun, Upkept
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.report import NightRun, Upkept
 
 #: Name of the op; its configuration may list nights.
 OP = "keep_memories"

@@ -1,7 +1,7 @@
 """Facts as (source, label, target) with the time that they hold: a fold of operations in the order of what was said.
 
-``fold`` is a pure function of the set of operations: whatever order they come in, and however often one comes, the same
-triples come out. The pipeline folds what has landed; readers call the same function for what has not.
+``fold_operations`` is a pure function of the set of operations: whatever order they come in, and however often one
+comes, the same triples come out. The pipeline folds what has landed; readers call the same function for what has not.
 
 - An assertion (INSERT or UPDATE) opens a triple, or is further evidence for one that is open.
 - Where a predicate holds one object at a time (:class:`Vocabulary`), an assertion ends what the source had. Where
@@ -208,7 +208,7 @@ def _ends(steps: Mapping[str, str]) -> dict[str, str]:
     return ends
 
 
-def fold(
+def fold_operations(
     scope: Scope,
     operations: Iterable[Operation],
     vocabulary: Vocabulary | None = None,

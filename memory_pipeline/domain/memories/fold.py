@@ -1,7 +1,7 @@
 """Events to durable memories: a fold in the order of what happened.
 
-``fold`` is a pure function of the set of events: whatever order they come in, and however often one comes, the same
-memories come out. The pipeline folds what has landed; readers go on from there with what has not.
+``fold_events`` is a pure function of the set of events: whatever order they come in, and however often one comes, the
+same memories come out. The pipeline folds what has landed; readers go on from there with what has not.
 
 - REMEMBER makes a memory, or a further version of the one that is known by the same words (:func:`match_key`).
 - UPDATE changes what one says. Both make one that was revoked, superseded or archived count again.
@@ -110,7 +110,7 @@ class Memories:
         return () if newest is None else (*self.earlier.get(memory_id, ()), newest)
 
 
-def fold(events: Iterable[MemoryEvent], known: Memories | None = None) -> Memories:
+def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) -> Memories:
     """Return what events make of what is known.
 
     Args:

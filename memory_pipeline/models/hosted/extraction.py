@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
 from memory_pipeline.domain.graph.operations import Operation, Verb
-from memory_pipeline.domain.graph.triples import Triple, about, fold, standing
+from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, standing
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, ModelError
@@ -156,7 +156,7 @@ class HostedExtractor:
         earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
         found: list[_Found] = []
         vocabulary = self._asker.configuration.vocabulary(passage.scope)
-        for question in self._questions(passage, standing(fold(passage.scope, earlier, vocabulary))):
+        for question in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
             try:
                 found.append(self._asker.complete(question, partial(self._read, question, passage)).value)
             except ModelError as error:

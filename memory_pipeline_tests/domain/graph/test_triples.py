@@ -24,7 +24,7 @@ from memory_pipeline.domain.graph.triples import (
     Triple,
     Vocabulary,
     about,
-    fold,
+    fold_operations,
     name_key,
     standing,
 )
@@ -38,7 +38,7 @@ def smallest(operations: list[Operation], vocabulary: Vocabulary) -> list[Operat
     """Leave out of a history on which the model and the fold differ what does not matter for that."""
     for index in range(len(operations)):
         fewer = operations[:index] + operations[index + 1 :]
-        if fold(SCOPE, fewer, vocabulary) != model(SCOPE, fewer, vocabulary):
+        if fold_operations(SCOPE, fewer, vocabulary) != model(SCOPE, fewer, vocabulary):
             return smallest(fewer, vocabulary)
     return operations
 
@@ -53,7 +53,7 @@ def operation(text: str, *, hours: float = 0, message: str | None = None, confid
 
 def folded(*texts: str) -> list[Triple]:
     """Return the triples of operations, each an hour after the one before."""
-    return fold(SCOPE, [operation(text, hours=hour) for hour, text in enumerate(texts)])
+    return fold_operations(SCOPE, [operation(text, hours=hour) for hour, text in enumerate(texts)])
 
 
 def spans(triples: list[Triple]) -> list[tuple[str, float, float | None]]:
@@ -68,16 +68,16 @@ def spans(triples: list[Triple]) -> list[tuple[str, float, float | None]]:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_fold_makes_what_the_naive_model_makes(chunk: int) -> None:
     for operations, vocabulary in histories(chunk, HISTORIES // CHUNKS, PLAIN + NAMING if chunk % 2 else PLAIN):
-        if fold(SCOPE, operations, vocabulary) != model(SCOPE, operations, vocabulary):
+        if fold_operations(SCOPE, operations, vocabulary) != model(SCOPE, operations, vocabulary):
             fewest = smallest(operations, vocabulary)
-            assert fold(SCOPE, fewest, vocabulary) == model(SCOPE, fewest, vocabulary), fewest
+            assert fold_operations(SCOPE, fewest, vocabulary) == model(SCOPE, fewest, vocabulary), fewest
 
 
 def test_the_histories_have_all_that_the_fold_tells_apart() -> None:
     """Otherwise the comparison would compare nothing."""
     seen: defaultdict[str, int] = defaultdict(int)
     for operations, vocabulary in histories(1, 500, PLAIN + NAMING):
-        triples = fold(SCOPE, operations, vocabulary)
+        triples = fold_operations(SCOPE, operations, vocabulary)
         names = Names.of(operations, vocabulary)
         by_id = {one.id: one for one in triples}
         seen["alias"] += bool(names.aliases)
@@ -101,27 +101,27 @@ def test_the_histories_have_all_that_the_fold_tells_apart() -> None:
 def test_the_order_in_which_operations_come_decides_nothing(chunk: int) -> None:
     chance = random.Random(chunk)
     for operations, vocabulary in histories(f"order {chunk}", 25, PLAIN + NAMING):
-        expected = fold(SCOPE, operations, vocabulary)
+        expected = fold_operations(SCOPE, operations, vocabulary)
         for _ in range(100):
             chance.shuffle(operations)
-            assert fold(SCOPE, operations, vocabulary) == expected
+            assert fold_operations(SCOPE, operations, vocabulary) == expected
 
 
 def test_how_often_an_operation_comes_decides_nothing() -> None:
     chance = random.Random(5)
     for operations, vocabulary in histories("repeated", 300, PLAIN + NAMING):
-        expected = fold(SCOPE, operations, vocabulary)
+        expected = fold_operations(SCOPE, operations, vocabulary)
         repeated = operations + chance.choices(operations, k=10) if operations else []
-        assert fold(SCOPE, repeated, vocabulary) == expected
-        assert fold(SCOPE, iter(operations * 2), vocabulary) == expected
-        assert fold(SCOPE, frozenset(operations), vocabulary) == expected
+        assert fold_operations(SCOPE, repeated, vocabulary) == expected
+        assert fold_operations(SCOPE, iter(operations * 2), vocabulary) == expected
+        assert fold_operations(SCOPE, frozenset(operations), vocabulary) == expected
 
 
 def test_it_decides_nothing_on_which_further_messages_an_operation_rests() -> None:
     """A table keeps the turn that an operation stands at, which is the first of them."""
     for operations, vocabulary in histories("further", 300, PLAIN + NAMING):
         first = [replace(one, message_ids=one.message_ids[:1]) for one in operations]
-        assert fold(SCOPE, first, vocabulary) == fold(SCOPE, operations, vocabulary)
+        assert fold_operations(SCOPE, first, vocabulary) == fold_operations(SCOPE, operations, vocabulary)
 
 
 def test_sources_and_predicates_are_independent_without_aliases() -> None:
@@ -129,8 +129,8 @@ def test_sources_and_predicates_are_independent_without_aliases() -> None:
         groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
         for one in operations:
             groups[compared(one.subject), one.predicate].append(one)
-        apart = [triple for group in sorted(groups) for triple in fold(SCOPE, groups[group], vocabulary)]
-        assert apart == fold(SCOPE, operations, vocabulary)
+        apart = [triple for group in sorted(groups) for triple in fold_operations(SCOPE, groups[group], vocabulary)]
+        assert apart == fold_operations(SCOPE, operations, vocabulary)
 
 
 def test_sources_and_predicates_are_independent_where_the_aliases_are_given() -> None:
@@ -139,21 +139,23 @@ def test_sources_and_predicates_are_independent_where_the_aliases_are_given() ->
         groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
         for one in operations:
             groups[names.key(one.subject), one.predicate].append(one)
-        apart = [triple for group in sorted(groups) for triple in fold(SCOPE, groups[group], vocabulary, names)]
-        assert apart == fold(SCOPE, operations, vocabulary)
+        apart = [
+            triple for group in sorted(groups) for triple in fold_operations(SCOPE, groups[group], vocabulary, names)
+        ]
+        assert apart == fold_operations(SCOPE, operations, vocabulary)
 
 
 def test_what_is_said_later_does_not_change_what_held_before() -> None:
     for operations, vocabulary in histories("later", 300, PLAIN):
-        whole = fold(SCOPE, operations, vocabulary)
+        whole = fold_operations(SCOPE, operations, vocabulary)
         for at in {one.event_at for one in operations}:
-            until = fold(SCOPE, [one for one in operations if one.event_at <= at], vocabulary)
+            until = fold_operations(SCOPE, [one for one in operations if one.event_at <= at], vocabulary)
             assert sorted(one.id for one in standing(until)) == sorted(one.id for one in whole if one.holds_at(at))
 
 
 def test_every_graph_is_sound() -> None:
     for operations, vocabulary in histories("sound", 1500, PLAIN + NAMING):
-        triples = fold(SCOPE, operations, vocabulary)
+        triples = fold_operations(SCOPE, operations, vocabulary)
         by_id = {one.id: one for one in triples}
         assert len(by_id) == len(triples)
         assert all(one.id.startswith(f"graph:{one.valid_from:%Y-%m-%dT%H}:") for one in triples)
@@ -187,8 +189,10 @@ def test_every_graph_is_sound() -> None:
 
 
 def test_nothing_makes_no_triples() -> None:
-    assert fold(SCOPE, []) == []
-    assert fold(SCOPE, [operation("DELETE Anna likes tea"), operation("DELETE Anna is_called", hours=1)]) == []
+    assert fold_operations(SCOPE, []) == []
+    assert (
+        fold_operations(SCOPE, [operation("DELETE Anna likes tea"), operation("DELETE Anna is_called", hours=1)]) == []
+    )
 
 
 def test_an_assertion_ends_what_a_single_predicate_held_and_both_verbs_assert() -> None:
@@ -206,7 +210,7 @@ def test_an_assertion_ends_what_a_single_predicate_held_and_both_verbs_assert() 
 def test_what_a_message_withdraws_gives_way_to_the_first_thing_that_it_asserts_instead() -> None:
     said = [operation("ADD Anna likes tea"), operation("ADD Anna likes figs")]
     change = ["DELETE Anna likes", "ADD Anna likes rum", "ADD Anna likes ale", "ADD Anna owns ale"]
-    triples = {str(one): one for one in fold(SCOPE, [*said, *(operation(text, hours=1) for text in change)])}
+    triples = {str(one): one for one in fold_operations(SCOPE, [*said, *(operation(text, hours=1) for text in change)])}
     ale = triples["Anna likes ale"]
     assert triples["Anna likes tea"].superseded_by == triples["Anna likes figs"].superseded_by == ale.id
     assert {str(one) for one in standing(triples.values())} == {"Anna likes ale", "Anna likes rum", "Anna owns ale"}
@@ -215,24 +219,25 @@ def test_what_a_message_withdraws_gives_way_to_the_first_thing_that_it_asserts_i
     for again in ("UPDATE Anna likes ale", "UPDATE Anna likes TEA", "UPDATE Ben likes rum", "UPDATE Anna owns rum"):
         withdrawal = operation("DELETE Anna likes tea", hours=1)
         triples = {
-            str(one): one for one in reversed(fold(SCOPE, [*said, opened, withdrawal, operation(again, hours=1)]))
+            str(one): one
+            for one in reversed(fold_operations(SCOPE, [*said, opened, withdrawal, operation(again, hours=1)]))
         }
         assert triples["Anna likes tea"].valid_to == withdrawal.event_at
         assert triples["Anna likes tea"].superseded_by is None
     others = operation("ADD Anna likes rum", hours=1, message="m9")
-    assert all(one.superseded_by is None for one in fold(SCOPE, [*said, withdrawal, others]))
+    assert all(one.superseded_by is None for one in fold_operations(SCOPE, [*said, withdrawal, others]))
 
 
 def test_evidence_makes_a_triple_stronger() -> None:
     first, second = operation("ADD Anna likes tea", confidence=0.9), operation("ADD anna likes Tea", hours=1)
     weaker = replace(operation("UPDATE ANNA likes tea", hours=2, confidence=0.2), conversation_id="c1")
-    [one] = fold(SCOPE, [first, replace(second, confidence=0.5), replace(second, confidence=0.4), weaker])
+    [one] = fold_operations(SCOPE, [first, replace(second, confidence=0.5), replace(second, confidence=0.4), weaker])
     assert (one.confidence, one.weight, one.evidence) == (0.9, 0.875, ("m0", "m1", "m2"))
     assert (str(one), one.conversation_id) == ("ANNA likes tea", "c1")
     assert (one.valid_from, one.updated_at) == (AT, AT + timedelta(hours=2))
-    [one] = fold(SCOPE, [first, replace(second, weight=0.3), weaker])
+    [one] = fold_operations(SCOPE, [first, replace(second, weight=0.3), weaker])
     assert one.weight == 0.3
-    [one] = fold(SCOPE, [first, replace(second, weight=0.3), replace(weaker, weight=0)])
+    [one] = fold_operations(SCOPE, [first, replace(second, weight=0.3), replace(weaker, weight=0)])
     assert one.weight == 0
     ended, anew = folded("ADD Anna likes tea", "DELETE Anna likes tea", "ADD Anna likes tea")
     assert (ended.weight, ended.evidence, anew.weight, anew.evidence) == (0.5, ("m0",), 0.5, ("m2",))
@@ -275,7 +280,7 @@ def test_the_digest_of_a_vocabulary_changes_with_what_is_declared() -> None:
 @pytest.mark.parametrize("group", SPELLINGS)
 def test_spellings_are_one_name(group: list[str]) -> None:
     assert len({name_key(name) for name in group}) == 1
-    [one] = fold(SCOPE, [operation(f"ADD {name.replace(' ', chr(0x2003))} likes tea") for name in group])
+    [one] = fold_operations(SCOPE, [operation(f"ADD {name.replace(' ', chr(0x2003))} likes tea") for name in group])
     assert one.source_id == compared(group[0])
 
 
@@ -299,7 +304,7 @@ def test_names_that_differ_by_more_than_case_are_kept_apart() -> None:
     ]
     names += ["x" * MAX_TERM, "x" * (MAX_TERM - 1) + "y", "ﷺ" * MAX_TERM, "कु", "कू", "No", "N", "a-b", "a_b", "\ud800"]
     assert len({name_key(name) for name in names}) == len(names)
-    triples = fold(SCOPE, [operation(f"ADD Anna knows {name.replace(' ', chr(0xA0))}") for name in names])
+    triples = fold_operations(SCOPE, [operation(f"ADD Anna knows {name.replace(' ', chr(0xA0))}") for name in names])
     assert len({one.target_id for one in triples}) == len(names)
     assert len({one.id for one in triples}) == len(names)
 
@@ -378,9 +383,9 @@ def test_aliases_follow_from_who_claims_them() -> None:
 
 def test_without_aliases_a_name_is_what_it_says() -> None:
     said = [operation("ADD Anna alias Annie"), operation("ADD Annie likes tea", hours=1)]
-    assert [one.source_id for one in fold(SCOPE, said)] == ["anna", "anna"]
-    assert [one.source_id for one in fold(SCOPE, said, None, NOBODY)] == ["anna", "annie"]
-    assert [one.source_id for one in fold(SCOPE, said[1:], None, Names({"annie": "bob"}))] == ["bob"]
+    assert [one.source_id for one in fold_operations(SCOPE, said)] == ["anna", "anna"]
+    assert [one.source_id for one in fold_operations(SCOPE, said, None, NOBODY)] == ["anna", "annie"]
+    assert [one.source_id for one in fold_operations(SCOPE, said[1:], None, Names({"annie": "bob"}))] == ["bob"]
 
 
 def test_user_and_agent_are_nobodys_aliases() -> None:
@@ -400,7 +405,7 @@ def test_a_long_chain_of_aliases_is_followed_in_no_time() -> None:
 
 def test_scopes_have_different_ids() -> None:
     for operations, vocabulary in histories("scopes", 20, PLAIN):
-        several = [fold(Scope(*ids), operations, vocabulary) for ids in (("a", "b"), ("b", "a"), ("a", "c"))]
+        several = [fold_operations(Scope(*ids), operations, vocabulary) for ids in (("a", "b"), ("b", "a"), ("a", "c"))]
         assert len({one.id for triples in several for one in triples}) == sum(map(len, several))
         assert len({tuple(map(str, triples)) for triples in several}) == 1
 
@@ -410,7 +415,7 @@ def test_what_stands_comes_in_the_order_in_which_it_was_last_said() -> None:
     triples = folded(*said, "DELETE Ben likes")
     assert [str(one) for one in standing(triples)] == ["Anna likes tea", "Zoë likes tea"]
     assert standing(reversed(triples)) == standing(triples)
-    at_once = fold(SCOPE, [operation(f"ADD Anna likes {name}") for name in ("tea", "figs", "rum", "ale")])
+    at_once = fold_operations(SCOPE, [operation(f"ADD Anna likes {name}") for name in ("tea", "figs", "rum", "ale")])
     assert standing(reversed(at_once)) == standing(at_once)
 
 
@@ -447,7 +452,7 @@ def test_what_one_message_withdraws_and_asserts_stands(predicate: str) -> None:
     for withdrawal in (f"DELETE Anna {predicate} tea", f"DELETE Anna {predicate}"):
         for before in ([], [operation(f"ADD Anna {predicate} tea", hours=-1)]):
             said = [operation(f"UPDATE Anna {predicate} tea"), operation(withdrawal), *before]
-            triples = fold(SCOPE, said)
+            triples = fold_operations(SCOPE, said)
             assert len(triples) == len(before) + 1
             assert [(str(one), one.valid_from) for one in standing(triples)] == [(f"Anna {predicate} tea", AT)]
             assert all(one.superseded_by is None for one in triples)
@@ -475,13 +480,13 @@ def test_what_stands_is_what_a_table_would_hold(steps: list[tuple[str, str, str,
             row.discard(value.casefold())
         else:
             row.add(value.casefold())
-    held = [(one.source_id, one.label, one.target_id) for one in standing(fold(SCOPE, operations))]
+    held = [(one.source_id, one.label, one.target_id) for one in standing(fold_operations(SCOPE, operations))]
     assert sorted(held) == sorted((*key, value) for key, values in table.items() for value in values)
 
 
 KNOWN = standing(
     folded("ADD Ann likes tea", "ADD Anna lives_in New York", "ADD User likes Jo", "ADD Zoë owns Bruno")
-    + fold(SCOPE, [operation("ADD Ben works_at O'Neill's", hours=9)])
+    + fold_operations(SCOPE, [operation("ADD Ben works_at O'Neill's", hours=9)])
 )
 
 

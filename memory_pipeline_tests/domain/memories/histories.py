@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb, new_memory_id
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +56,12 @@ def do(
 
 def newest(*events: MemoryEvent) -> dict[str, Memory]:
     """Return how the memories stand that events make."""
-    return fold(events).newest
+    return fold_events(events).newest
 
 
 def only(*events: MemoryEvent) -> Memory:
     """Return the one memory that events make."""
-    [memory] = fold(events).newest.values()
+    [memory] = fold_events(events).newest.values()
     return memory
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, keep
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.text.words import plain, spaced
 from memory_pipeline.models.deterministic import RuleCurator
@@ -73,7 +73,7 @@ def kept(
     vocabulary: Vocabulary = VOCABULARY, similar: Similar = words_alike, curator: Curator = RULES, scope: Scope = ACME,
 ) -> tuple[Night, Memories]:  # fmt: skip
     """Make one night of what is remembered, or of what some events make."""
-    memories = known if isinstance(known, Memories) else fold(known)
+    memories = known if isinstance(known, Memories) else fold_events(known)
     return keep(memories, scope, day, CALENDAR.bounds(day), settings, vocabulary, similar, curator)
 
 

@@ -16,7 +16,7 @@ from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, due, pass_of
 from memory_pipeline.domain.memories.deduplication import may_say_the_same
 from memory_pipeline.domain.memories.events import UPKEEP, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MemoryKind, Temperature
 from memory_pipeline.errors import ModelError
@@ -108,7 +108,7 @@ def nights(
     for days in range(DAYS):
         day = night(days)
         today = [event for event in events if night((event.event_at - NOON) / timedelta(days=1)) == day]
-        memories = fold(today, memories)
+        memories = fold_events(today, memories)
         if leaving_out and not (today or stirred):
             at = due(memories, last, SMALL, confirms=confirms)
             if at is None or at > end_of(day):
@@ -130,7 +130,7 @@ def test_nights_without_a_cause_may_be_left_out(events: list[MemoryEvent], has_m
     assert some[-1][2] == each[-1][2]
     assert len(each) == DAYS
     # Whoever folds all of it, in any order, comes to the same.
-    assert fold([*reversed(done), *events]) == each[-1][2]
+    assert fold_events([*reversed(done), *events]) == each[-1][2]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -199,7 +199,7 @@ def test_due_is_the_first_instant_at_which_time_alone_does_something(
     changes: Mapping[str, Any], after_days: float | None, confirms: bool
 ) -> None:
     bare = replace(SETTINGS, hot_entries=0)
-    memories = fold([remember("The lift is slow.", **changes)])
+    memories = fold_events([remember("The lift is slow.", **changes)])
     found = due(memories, NOON, bare, confirms=confirms)
     if after_days is None:
         assert found is None
@@ -215,10 +215,10 @@ def test_due_of_many_is_that_of_the_first_and_hot_ones_have_none() -> None:
     events = [remember(f"Thing {n} is here.", n, kind="observation") for n in range(30)]
     events += [remember("Anna likes tea."), do("HEAT", remember("Anna likes tea."), 1)]
     for order in (events, events[::-1]):
-        found = due(fold(order), NOON, SETTINGS, confirms=False)
+        found = due(fold_events(order), NOON, SETTINGS, confirms=False)
         assert found is not None
         assert abs(found - NOON - timedelta(days=30)) <= timedelta(microseconds=1)
-    assert due(fold(events[-2:]), NOON, SETTINGS, confirms=True) is None
+    assert due(fold_events(events[-2:]), NOON, SETTINGS, confirms=True) is None
     assert due(Memories(), NOON, SETTINGS, confirms=True) is None
 
 
@@ -289,7 +289,7 @@ def test_a_pass_that_fails_half_way_leaves_nothing_behind() -> None:
     done, memories = kept(events, curator=curator, settings=replace(SETTINGS, hot_entries=0))
     assert curator.merged == 2
     assert (done.events, done.troubles) == ((), {"duplicates": "OSError: the disk is full"})
-    assert memories == fold(events)
+    assert memories == fold_events(events)
 
 
 def test_whatever_a_pass_says_when_it_fails_is_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.graph.triples import Vocabulary
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
 from memory_pipeline_tests.domain.memories.histories import do, remember
 from memory_pipeline_tests.domain.memories.nights import kept, night, nothing_alike
@@ -93,7 +93,9 @@ def test_what_does_not_count_contradicts_nothing() -> None:
 
 def test_what_is_said_again_takes_its_place_back() -> None:
     _, memories = kept([PORTO, LISBON], similar=nothing_alike)
-    again = fold([remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories)
+    again = fold_events(
+        [remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories
+    )
     assert again.newest[PORTO.memory_id].is_recalled
     _, memories = kept(again, night(1), similar=nothing_alike)
     assert memories.newest[PORTO.memory_id].is_recalled

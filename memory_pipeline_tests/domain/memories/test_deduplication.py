@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.deduplication import figures, may_say_the_same, union
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind, Status, Temperature, sentences
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
@@ -162,11 +162,11 @@ def test_only_what_changed_on_the_day_is_compared() -> None:
         asked.append((len(changed), len(others)))
         return []
 
-    kept(fold([THIRD, OFFICE]), night(1), similar=similar)
+    kept(fold_events([THIRD, OFFICE]), night(1), similar=similar)
     assert asked == []
-    kept(fold([THIRD, OFFICE, remember("Else.", 30)]), night(1), similar=similar)
+    kept(fold_events([THIRD, OFFICE, remember("Else.", 30)]), night(1), similar=similar)
     assert asked == [(1, 3)]
-    kept(fold([THIRD, remember("Else.", 30, kind="plan")]), night(1), similar=similar)
+    kept(fold_events([THIRD, remember("Else.", 30, kind="plan")]), night(1), similar=similar)
     assert asked == [(1, 3)]
 
 
@@ -256,7 +256,7 @@ def _at(cosine: float) -> Similar:
 
 def test_what_is_said_as_before_is_said_of_the_whole() -> None:
     _, memories = kept([OFFICE, AGAIN], similar=NEAR)
-    whole = fold([remember(OFFICE.changes.content or "", 30)], memories).newest
+    whole = fold_events([remember(OFFICE.changes.content or "", 30)], memories).newest
     assert set(whole) == set(memories.newest)
     assert whole[AGAIN.memory_id].version == memories.newest[AGAIN.memory_id].version + 1
 
@@ -340,7 +340,7 @@ def test_what_comes_out_does_not_depend_on_the_order_of_what_is_remembered() -> 
     events = [remember(" ".join(chance.sample(words, 4)), n) for n in range(12)]
     expected = None
     for mixed in list(permutations(range(3)))[:6]:
-        memories = fold(events)
+        memories = fold_events(events)
         memories.newest = dict(sorted(memories.newest.items(), key=lambda item: hash((item[0], mixed))))
         done, after = kept(memories, similar=_at(0.74))
         expected = expected or (done.events, after.newest)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import DECAY_RATE, MAX_SOURCES, MemoryKind, Status, Temperature
 from memory_pipeline_tests.domain.memories.histories import at, do, histories, newest, only, remember
 
@@ -25,23 +25,23 @@ TEA = remember("Anna likes tea.")
 def test_order_and_repetition_do_not_count(events: list[MemoryEvent], chance: random.Random) -> None:
     mixed = [*events, *chance.choices(events, k=5)] if events else []
     chance.shuffle(mixed)
-    assert fold(mixed) == fold(events)
+    assert fold_events(mixed) == fold_events(events)
 
 
 @given(histories(), st.data())
 def test_what_was_folded_before_is_gone_on_with(events: list[MemoryEvent], data: st.DataObject) -> None:
     ordered = sorted({event.id: event for event in events}.values(), key=lambda event: event.order)
     cut = data.draw(st.integers(0, len(ordered)))
-    before = fold(ordered[:cut])
+    before = fold_events(ordered[:cut])
     untouched = before.copy()
-    assert fold(ordered[cut:], before) == fold(events)
+    assert fold_events(ordered[cut:], before) == fold_events(events)
     assert before == untouched
 
 
 @given(histories())
 def test_what_holds_of_all_memories(events: list[MemoryEvent]) -> None:
     ordered = sorted(events, key=lambda event: event.order)
-    memories = fold(ordered)
+    memories = fold_events(ordered)
     assert memories.matches == {key: own for own, each in memories.newest.items() for key in each.match_keys}
     for own, memory in memories.newest.items():
         versions = memories.history(own)
@@ -59,7 +59,7 @@ def test_what_holds_of_all_memories(events: list[MemoryEvent]) -> None:
             assert earlier.changed_at <= later.changed_at
     # Nothing that was ever there is gone.
     for end in range(len(ordered)):
-        before = fold(ordered[:end])
+        before = fold_events(ordered[:end])
         assert before.newest.keys() <= memories.newest.keys()
         assert all(memories.history(own)[: len(each)] == each for own, each in before.earlier.items())
 
@@ -70,13 +70,13 @@ def test_what_is_said_is_kept_under_the_id_that_is_told(events: list[MemoryEvent
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
             own = memories.said_of(event)
-            memories = fold([event], memories)
+            memories = fold_events([event], memories)
             known = memories.newest[own]
             assert known.is_recalled
             assert event.id in known.source_ids or set(event.evidence) & set(known.source_ids)
             assert memories.find(event.changes) == known
         else:
-            memories = fold([event], memories)
+            memories = fold_events([event], memories)
 
 
 def test_p6_what_says_nothing_of_its_decay_decays_as_usual() -> None:
@@ -151,7 +151,7 @@ def test_a_preference_that_is_given_another_name_is_known_by_that() -> None:
 
 def test_p5_three_updates_make_version_four_and_a_history_of_four() -> None:
     updates = [do("UPDATE", TEA, hours, content=f"Anna likes {drink}.") for hours, drink in enumerate("abc", start=1)]
-    memories = fold([TEA, *updates])
+    memories = fold_events([TEA, *updates])
     history = memories.history(TEA.memory_id)
     assert [each.version for each in history] == [1, 2, 3, 4]
     assert [each.content for each in history] == [f"Anna likes {drink}." for drink in ("tea", "a", "b", "c")]
@@ -207,7 +207,7 @@ def test_a_triple_that_is_not_given_with_a_new_text_is_gone() -> None:
 
 
 def test_what_is_forgotten_is_history_until_it_is_said_again() -> None:
-    memories = fold([TEA, do("FORGET", TEA, 1, reason="asked to")])
+    memories = fold_events([TEA, do("FORGET", TEA, 1, reason="asked to")])
     memory = memories.newest[TEA.memory_id]
     assert (memory.status, memory.temperature, memory.status_reason) == (
         Status.DEPRECATED, Temperature.COLD, "asked to"
@@ -225,7 +225,7 @@ def test_what_is_used_is_counted() -> None:
 
 def test_what_names_no_memory_changes_nothing_and_is_told() -> None:
     stray = do("BOOST", remember("never said"), 1)
-    memories = fold([TEA, stray])
+    memories = fold_events([TEA, stray])
     assert memories.newest == newest(TEA)
     assert memories.ignored == {stray.id: f"{stray.memory_id} is not known"}
     assert memories.resolved(stray.memory_id) == stray.memory_id
@@ -237,13 +237,13 @@ def test_what_names_no_memory_changes_nothing_and_is_told() -> None:
 def test_what_is_said_again_in_the_hour_in_which_it_was_changed_takes_nothings_place() -> None:
     update, again = do("UPDATE", TEA, 0.1, content="Anna likes coffee."), remember("Anna likes tea.", 0.2)
     assert again.memory_id == TEA.memory_id
-    memories = fold([TEA, update, again])
+    memories = fold_events([TEA, update, again])
     assert sorted(each.content for each in memories.newest.values()) == ["Anna likes coffee.", "Anna likes tea."]
-    own = fold([TEA, update]).said_of(again)
+    own = fold_events([TEA, update]).said_of(again)
     assert own != TEA.memory_id
     assert memories.newest[own].content == "Anna likes tea."
     assert memories.newest[TEA.memory_id].content == "Anna likes coffee."
-    third = fold([TEA, update, again, remember("Anna likes tea.", 0.3)])
+    third = fold_events([TEA, update, again, remember("Anna likes tea.", 0.3)])
     assert third.newest[own].version == 2
 
 
@@ -260,7 +260,7 @@ def test_an_id_means_the_memory_that_something_older_turns_out_to_have_made() ->
     memory = only(TEA, boost, late)
     assert (memory.id, memory.importance, memory.version) == (late.memory_id, 0.6, 2)
     assert memory.id != TEA.memory_id
-    assert fold([TEA, late]).resolved(TEA.memory_id) == late.memory_id
+    assert fold_events([TEA, late]).resolved(TEA.memory_id) == late.memory_id
 
 
 # --- the upkeep ------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ MERGED = do("MERGE", MILK, 12, other=TEA, content="Anna likes milk and tea.", re
 def test_p11_what_is_merged_adds_up_and_the_loser_stays() -> None:
     used = [do("ACCESS", TEA, 3 + n / 10) for n in range(4)] + [do("ACCESS", MILK, 4 + n / 10) for n in range(2)]
     tea = replace(TEA, evidence=("m1",), conversation_id="c1")
-    memories = fold([tea, MILK, *used, MERGED])
+    memories = fold_events([tea, MILK, *used, MERGED])
     whole, lost = memories.newest[MILK.memory_id], memories.newest[TEA.memory_id]
     assert (whole.access_count, whole.last_accessed_at, whole.importance) == (6, at(4.1), 0.8)
     assert (whole.content, whole.version, whole.merged_ids) == ("Anna likes milk and tea.", 2, (TEA.memory_id,))
@@ -301,7 +301,7 @@ def test_merges_that_follow_each_other_end_in_one_memory_whichever_ids_they_name
         do("MERGE", figs, 12, other=MILK, turn=2, place=1),
         do("MERGE", figs, 12, other=TEA, turn=2, place=1),
     ):
-        memories = fold([TEA, MILK, figs, MERGED, second])
+        memories = fold_events([TEA, MILK, figs, MERGED, second])
         assert [each.id for each in memories.newest.values() if each.is_active] == [figs.memory_id]
         assert memories.newest[figs.memory_id].merged_ids == (TEA.memory_id, MILK.memory_id)
         assert memories.resolved(TEA.memory_id) == memories.resolved(MILK.memory_id) == figs.memory_id
@@ -309,7 +309,7 @@ def test_merges_that_follow_each_other_end_in_one_memory_whichever_ids_they_name
 
 def test_a_merge_into_itself_is_nothing() -> None:
     back = do("MERGE", TEA, 12, other=MILK, turn=2, place=1)
-    memories = fold([TEA, MILK, MERGED, back])
+    memories = fold_events([TEA, MILK, MERGED, back])
     assert memories.newest == newest(TEA, MILK, MERGED)
     assert memories.ignored == {back.id: f"{MILK.memory_id} is {MILK.memory_id} already"}
 
@@ -322,7 +322,7 @@ def test_f9_the_loser_names_its_winner_and_goes_cold() -> None:
     )  # fmt: skip
     assert memory.status_reason == "Anna changed her mind"
     # It is another memory still, and counts again once it is said again.
-    assert fold([TEA, MILK, loser]).resolved(TEA.memory_id) == TEA.memory_id
+    assert fold_events([TEA, MILK, loser]).resolved(TEA.memory_id) == TEA.memory_id
     again = newest(TEA, MILK, loser, remember("Anna likes tea.", 20))[TEA.memory_id]
     assert (again.status, again.superseded_by, again.version) == (Status.ACTIVE, None, 2)
 
@@ -339,7 +339,7 @@ def test_what_was_revoked_before_a_night_that_did_not_know_it_stays_revoked(verb
 def test_nothing_gives_way_to_what_is_not_there_any_more(verb: str) -> None:
     """The conversation that said it was forgotten, and its nights are not made again yet."""
     night = do(verb, TEA, 12, other=MILK, reason="as it stood")
-    memories = fold([TEA, night])
+    memories = fold_events([TEA, night])
     assert memories.newest == newest(TEA)
     assert night.id in memories.ignored
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import MemoryEvent
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import HotEntry, choose_hot, hot_entries, hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MAX_TITLE, MemoryKind, Temperature
 from memory_pipeline.domain.model_calls import count_tokens
@@ -115,7 +115,7 @@ def test_what_is_worthless_is_never_hot_and_goes_in_time() -> None:
     _, memories = kept([fact])
     assert not hot(memories)
     # A lake in which an earlier version has made it hot.
-    _, memories = kept(fold([fact, do("HEAT", fact, 13)]), night(20))
+    _, memories = kept(fold_events([fact, do("HEAT", fact, 13)]), night(20))
     assert not hot(memories)
     _, memories = kept(memories, night(31))
     assert not memories.newest[fact.memory_id].is_active
@@ -142,7 +142,7 @@ def test_what_matters_more_comes_in_and_what_is_used_stays() -> None:
         ([do("ACCESS", one, 24 * 12)], one),
         ([do("FORGET", two, 24)], one),
     ):
-        done, after = kept(fold(changes, memories), night(13), settings=settings)
+        done, after = kept(fold_events(changes, memories), night(13), settings=settings)
         assert hot(after) == {expected.memory_id}
         assert bool(done.events) is (expected is one)
         assert not kept(after, night(14), settings=settings)[0].events
@@ -150,7 +150,7 @@ def test_what_matters_more_comes_in_and_what_is_used_stays() -> None:
 
 def test_it_says_why_something_leaves() -> None:
     _, memories = kept([FACT])
-    done, _ = kept(fold([do("UPDATE", FACT, 24, kind="tool_output")], memories), night(1))
+    done, _ = kept(fold_events([do("UPDATE", FACT, 24, kind="tool_output")], memories), night(1))
     assert [(event.verb, event.reason) for event in done.events] == [
         ("CHILL", "it leaves the hot index: what it is now does not belong there")
     ]
@@ -179,7 +179,7 @@ def test_both_caps_hold_and_nothing_changes_without_a_cause(
 ) -> None:
     caps = replace(SETTINGS, hot_entries=entries, hot_tokens=tokens, archive_below=0)
     memories = kept(events, settings=caps, similar=nothing_alike)[1]
-    memories = fold([replace(event, id=f"{event.id}2") for event in more], memories)
+    memories = fold_events([replace(event, id=f"{event.id}2") for event in more], memories)
     memories = kept(memories, settings=caps, similar=nothing_alike)[1]
     lines = hot_lines(memories.newest.values())
     assert len(lines) <= entries

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
@@ -53,7 +53,7 @@ class Model(RuleCurator):
 
 def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None) -> tuple[list[str], Memories]:
     """Return what the night does, so many days after the end of the first day, and what is left."""
-    done, memories = kept(fold(events), night(days), settings=BARE, curator=curator or RuleCurator())
+    done, memories = kept(fold_events(events), night(days), settings=BARE, curator=curator or RuleCurator())
     assert not done.troubles
     return [event.verb.value for event in done.events], memories
 
@@ -102,13 +102,13 @@ def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
 
 def test_what_is_hot_or_cold_or_does_not_count_is_left_alone() -> None:
     for verb in ("HEAT", "COOL", "FORGET"):
-        done, _ = kept(fold([FACT, do(verb, FACT, 13)]), night(100), settings=SETTINGS, curator=Model())
+        done, _ = kept(fold_events([FACT, do(verb, FACT, 13)]), night(100), settings=SETTINGS, curator=Model())
         assert "COOL" not in {event.verb for event in done.events}
 
 
 def test_what_went_cold_is_warm_when_it_is_said_again() -> None:
     _, memories = after(31, SEEN)
-    memories = fold([remember("The lift is slow.", 24 * 33, kind="observation")], memories)
+    memories = fold_events([remember("The lift is slow.", 24 * 33, kind="observation")], memories)
     assert memories.newest[SEEN.memory_id].temperature is Temperature.WARM
     assert kept(memories, night(34), settings=BARE)[0].events == ()
 
@@ -131,7 +131,7 @@ def test_a_model_is_shown_what_is_old_of_all_kinds_and_says_what_is_stale() -> N
 
 def test_what_it_does_not_find_stale_it_is_not_asked_about_each_night() -> None:
     model = Model({})
-    memories = fold([FACT])
+    memories = fold_events([FACT])
     for days in range(29, 95):
         _, memories = kept(memories, night(days), settings=BARE, curator=model)
     assert len(model.shown) == 3  # nights 31, 62, 93
@@ -204,7 +204,7 @@ def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> No
     assert [event.verb.value for event in done.events] == ["ARCHIVE"]
     hot = only(FACT, do("HEAT", FACT, 13))
     assert hot.temperature is Temperature.HOT
-    assert did(kept(fold([FACT, do("HEAT", FACT, 13)]), night(400))[0]) == []
+    assert did(kept(fold_events([FACT, do("HEAT", FACT, 13)]), night(400))[0]) == []
     for kind in MemoryKind:
         if kind.is_standing:
             assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
@@ -212,7 +212,7 @@ def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> No
 
 def test_what_is_archived_is_found_again_when_it_is_said_again() -> None:
     _, memories = after(161, FACT)
-    later = fold([remember("The gate is green.", 12 + 24 * 170)], memories)
+    later = fold_events([remember("The gate is green.", 12 + 24 * 170)], memories)
     assert later.newest[FACT.memory_id].is_recalled
     assert later.newest[FACT.memory_id].version == 2
 

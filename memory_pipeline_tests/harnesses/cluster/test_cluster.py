@@ -35,8 +35,8 @@ from memory_pipeline.defs.sensors import NAME as JOURNAL_SENSOR
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.harnesses.cluster.deployment import Cluster, by_status, seconds
 from memory_pipeline_tests.harnesses.cluster.services import ObjectServer, postgresql, redis_server
 from memory_pipeline_tests.harnesses.cluster.year import START, YEAR, year

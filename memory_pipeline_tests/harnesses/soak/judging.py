@@ -20,8 +20,8 @@ from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import Marks
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import index_rows
 from memory_pipeline_tests.harnesses.soak.operating import make_all
 from memory_pipeline_tests.harnesses.soak.recollection import Present, again, journal_of, told

@@ -13,10 +13,10 @@ from memory_pipeline.errors import MemoryPipelineError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.make import make
-from memory_pipeline.steps.nights import pending_nights
-from memory_pipeline.steps.plan import grain_status
-from memory_pipeline.steps.upkeep import keep_up
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

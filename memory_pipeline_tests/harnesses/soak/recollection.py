@@ -14,7 +14,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.expire import expire
+from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.harnesses.soak import course as courses
 from memory_pipeline_tests.harnesses.soak.operating import make_all
 from memory_pipeline_tests.harnesses.soak.station import Tail

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.graph.triples import fold, name_key
+from memory_pipeline.domain.graph.triples import fold_operations, name_key
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import (
     operations_to_rows,
@@ -70,7 +70,7 @@ def test_no_operations_are_no_rows() -> None:
 def test_facts_come_back_as_they_were_through_the_table(lake: Lake) -> None:
     for number, (operations, vocabulary) in enumerate(histories("triples", 12, PLAIN + NAMING)):
         scope = Scope("acme", f"a{number}")
-        triples = fold(scope, operations, vocabulary)
+        triples = fold_operations(scope, operations, vocabulary)
         rows = triples_to_rows(scope, triples, "made from")
         assert rows.schema.equals(GRAPH_FACTS.schema)
         assert rows_to_triples(rows) == triples

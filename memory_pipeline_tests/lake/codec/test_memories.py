@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import make_id
 from memory_pipeline.domain.memories.events import MemoryEvent
-from memory_pipeline.domain.memories.fold import Memories, fold
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.codec.memories import (
     events_digest,
@@ -70,7 +70,7 @@ def test_an_event_as_a_row() -> None:
 @settings(max_examples=examples(50), deadline=None)
 @given(histories())
 def test_memories_come_back(events: list[MemoryEvent]) -> None:
-    memories = fold(events)
+    memories = fold_events(events)
     rows = memories_to_rows(ACME, memories, "digest", {})
     assert rows.schema == MEMORIES.schema
     assert rows.equals(sorted_rows(rows, MEMORIES).replace_schema_metadata())
@@ -79,12 +79,12 @@ def test_memories_come_back(events: list[MemoryEvent]) -> None:
     assert found == stored(memories)
     # They are gone on with as if they had been folded.
     later = [remember("Anna likes tea.", 60), *(do("BOOST", own, 61) for own in memories.newest)]
-    assert stored(fold(later, found)) == stored(fold([*events, *later]))
+    assert stored(fold_events(later, found)) == stored(fold_events([*events, *later]))
 
 
 def test_memories_as_rows() -> None:
     vectors = {"Anna likes coffee.": np.array([0.6, 0.8], np.float32), "Anna likes tea.": np.ones(2, np.float32)}
-    memories = fold([TEA, UPDATE, remember("Anna likes figs.", 2)])
+    memories = fold_events([TEA, UPDATE, remember("Anna likes figs.", 2)])
     rows = memories_to_rows(ACME, memories, "made of", vectors, "hashing").to_pylist()
     shown = [
         (row["content"], row["version"], row["is_newest"], row["vector"], row["embed_model"])

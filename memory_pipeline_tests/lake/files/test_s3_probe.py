@@ -13,7 +13,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.steps.make import make
+from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import ACME, conversation, hours, write
 from memory_pipeline_tests.lake.odd_servers import conditionless
 

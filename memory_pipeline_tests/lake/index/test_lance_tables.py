@@ -237,7 +237,7 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
         raise RuntimeError(CONFLICTS[0])
 
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 2)
-    monkeypatch.setattr("memory_pipeline.lake.index.maintenance.compact", lost)
+    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.compact", lost)
     assert client.add("a").version == 2
     assert len(tried) == 20
     assert client.ids() == ["a"]

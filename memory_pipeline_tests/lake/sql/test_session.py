@@ -315,15 +315,15 @@ def test_what_the_rules_would_let_through_fails_all_the_same(house: Path) -> Non
     attacks = [line for line in attacks if not re.search(r"SECRET|VARIABLE|SHOW|ROM house|WITH|USE memory", line)]
     code = f"""
 import pyarrow as pa, socket, sys
-from memory_pipeline.lake import sql_process
+from memory_pipeline.lake.sql import worker
 import duckdb
 attacks, is_locked = {attacks!r}, sys.argv[1] == "process"
 if is_locked:
     connection = duckdb.connect()
     connection.execute("SELECT 1").fetchall()
-    sql_process.lock_process()
+    worker.lock_process()
 else:
-    connection = sql_process.Desk({{"facts": pa.table({{"id": [1], "text": ["a"]}})}})._connection
+    connection = worker.Desk({{"facts": pa.table({{"id": [1], "text": ["a"]}})}})._connection
 for attack in attacks:
     if is_locked and attack.startswith(("SET", "RESET")):
         continue

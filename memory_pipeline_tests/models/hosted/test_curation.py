@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.memories.consolidation import UpkeepSettings
-from memory_pipeline.domain.memories.fold import fold
+from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, Temperature
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Period
@@ -288,7 +288,7 @@ def test_a_model_that_fails_leaves_a_union_and_what_is_stale_for_later(
     assert "(the model did not help: " in (done.events[0].reason or "")
     assert list(done.troubles) == ["staleness"]
     assert done.troubles["staleness"].startswith("ModelError: ")
-    assert memories.newest[GATE.memory_id] == fold([GATE]).newest[GATE.memory_id]
+    assert memories.newest[GATE.memory_id] == fold_events([GATE]).newest[GATE.memory_id]
     server.faults = []
     saying(server, {"stale": []})
     repaired, memories = kept(memories, night(1), settings=FEW, similar=NEAR, curator=curator_of(lake, server))

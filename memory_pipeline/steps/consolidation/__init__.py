@@ -1,0 +1,1 @@
+"""The nightly consolidation of durable memories."""

@@ -1,0 +1,360 @@
+"""The nightly upkeep of durable memories: which agents have changed, what their nights do, and in what order it lands.
+
+Agents are kept in batches, each with one commit of each table: what the nights did (``upkeep_events``), what is
+remembered after it (``memories``), how far each agent was kept (``upkeep``); the ledger comes last. Whatever is done by
+halves is done again by the next run. An agent of which nothing has changed, and for which time changes nothing, is not
+looked at: ``state/upkeep.json`` tells by the names of its files, and without it all are looked at, and found level.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.identity import NOTHING, digest
+from memory_pipeline.lake.codec.memories import events_digest, rows_to_events, upkeep_to_rows
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.steps.consolidation.cosines import Vectors
+from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, day_of, night, night_inputs, read_kept, write_kept
+from memory_pipeline.steps.consolidation.report import Upkept
+from memory_pipeline.steps.consolidation.simulation import Course, Rules, live
+from memory_pipeline.steps.fold import refold_memories
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline.steps.consolidation.days import Kept
+
+_log = logging.getLogger(__name__)
+
+#: A batch is closed when the events of its agents have so many bytes, or when it has so many agents.
+_BATCH_BYTES, _BATCH_AGENTS = 8_000_000, 200
+#: Seconds after which a long simulation says how far it is.
+_TELL_AFTER = 10.0
+#: Changes when the upkeep is done in another way.
+_VERSION = 1
+_LEVEL = "state/upkeep.json"
+
+
+def keep_up(
+    lake: Lake,
+    models: Models,
+    nights: Collection[Period],
+    start: date,
+    *,
+    scopes: Collection[Scope] | None = None,
+    dry_run: bool = False,
+    explain: bool = False,
+) -> Upkept:
+    """Make nights of upkeep, each as of the end of its day, and whatever later nights follow from them.
+
+    Safe to repeat, to interrupt and to run twice at a time. What comes out does not depend on when, nor in what order,
+    nights are asked for: an agent is kept from the first night for which something has changed up to the last that was
+    ever asked for. Nights that were kept by other rules are made again only if they are asked for.
+
+    Args:
+        lake: where.
+        models: what embeds, and helps to keep in order.
+        nights: days that have ended.
+        start: first day of the memory; days before it have no nights.
+        scopes: only these agents; such nights are not entered in the ledger, since others were not looked at.
+        dry_run: only say what would be done, with reasons; write nothing.
+        explain: say it of what is done, too.
+    """
+    started = time.perf_counter()
+    done = Upkept()
+    inputs = night_inputs(lake)  # before events are read: a night for which some come meanwhile stays pending
+    entries = lake.ledger.entries(UPKEEP_ASSET)
+    # No night comes before the first thing that happened, unless it was made when something else had happened.
+    first = min((day.key for day in inputs), default="")
+    wanted = {each for each in nights if each.first_day >= start and (each.key >= first or each.key in entries)}
+    asked = sorted(wanted, key=_key)
+    if not asked:
+        return done
+    for each in asked:
+        done.night(each)
+    run = _Run(lake, models, asked, entries, done, dry_run=dry_run, explain=explain or dry_run)
+    for batch in run.batches(scopes):
+        _keep_batch(run, batch)
+    if not dry_run:
+        _enter(run, inputs, is_whole=scopes is None)
+        run.level.write(lake)
+    done.nights.sort(key=lambda each: each.night.key)
+    done.seconds = time.perf_counter() - started
+    return done
+
+
+class _Level:
+    """Which agents are level with their events, by the names of the files that these lie in: what spares looking.
+
+    Each is known by a digest of files and row alone. Beside it stands the first day, after the last night, on which
+    something has happened already: from then on the agent is to be looked at.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        data = lake.storage.read(_LEVEL)
+        try:
+            found = json.loads(data or b"{}")
+        except ValueError:
+            found = {}
+        self._known: dict[str, str] = found if isinstance(found, dict) else {}
+        self._found: dict[str, str] = {}
+
+    def has(self, files: Iterable[str], kept: Kept | None, until: Period) -> bool:
+        """Tell whether an agent with these files and this row was found level, and nothing has happened since."""
+        key = _level_key(files, kept)
+        later = self._known.get(key)
+        if later is None or (later and later <= until.key):
+            return False
+        self._found[key] = later
+        return True
+
+    def put(self, files: Iterable[str], kept: Kept | None, later: Period | None) -> None:
+        """Note that an agent is level."""
+        self._found[_level_key(files, kept)] = later.key if later else ""
+
+    def write(self, lake: Lake) -> None:
+        """Write it down, unless it is what is written already."""
+        if self._found != self._known:
+            lake.storage.write(_LEVEL, json.dumps(self._found, sort_keys=True).encode())
+
+
+def _level_key(files: Iterable[str], kept: Kept | None) -> str:
+    return digest(_VERSION, sorted(files), None if kept is None else kept.to_row())
+
+
+class _Run:
+    """One run of the upkeep: what it goes by."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        models: Models,
+        asked: Sequence[Period],
+        entries: Mapping[str, Entry],
+        done: Upkept,
+        *,
+        dry_run: bool,
+        explain: bool,
+    ) -> None:
+        self.lake, self.models, self.asked, self.entries, self.done = lake, models, asked, entries, done
+        self.dry_run, self.explain = dry_run, explain
+        self.files = lake.tables.states(MEMORY_EVENTS)
+        self.kept = read_kept(lake.tables)
+        self.level = _Level(lake)
+        known = [*self.entries, *(each.through.key for each in self.kept.values())]
+        self.until = max([asked[-1], *map(night, known)], key=_key)
+        self._configuration = lake.configuration()
+        self._rules: dict[Scope, Rules] = {}
+
+    def rules(self, scope: Scope) -> Rules:
+        """Return what an agent is kept by."""
+        if scope not in self._rules:
+            settings = self._configuration.memories(scope).upkeep_settings
+            vocabulary = self._configuration.vocabulary(scope)
+            curator = self.models.curator
+            by = {
+                name: sorted(value) if isinstance(value, frozenset) else value
+                for name, value in asdict(settings).items()
+            }
+            method = digest(
+                _VERSION, by, vocabulary.digest, curator.name(scope), curator.confirms(scope), self.models.embedder.name
+            )
+            self._rules[scope] = Rules(settings, vocabulary, curator, method)
+        return self._rules[scope]
+
+    def batches(self, scopes: Collection[Scope] | None) -> Iterator[list[Scope]]:
+        """Yield the agents that may have nights to be made, in batches that fit in memory."""
+        sizes = self.lake.tables.sizes(MEMORY_EVENTS)
+        owners = self.files.keys() | self.kept.keys() | set(self.lake.tables.keys(UPKEEP_EVENTS))
+        wanted = None if scopes is None else {owner_of(scope) for scope in scopes}
+        batch: list[Scope] = []
+        weight = 0
+        for owner in sorted(owners):
+            scope = Scope(*owner.split("~"))  # no id holds a tilde
+            if self._is_level(owner, scope) or (wanted is not None and owner not in wanted):
+                continue
+            batch.append(scope)
+            weight += sizes.get(owner, 0)
+            if weight >= _BATCH_BYTES or len(batch) >= _BATCH_AGENTS:
+                yield batch
+                batch, weight = [], 0
+        if batch:
+            yield batch
+
+    def _is_level(self, owner: str, scope: Scope) -> bool:
+        kept = self.kept.get(owner)
+        if not self.level.has(self.files.get(owner, ()), kept, self.until):
+            return False
+        if kept is None:
+            return True
+        is_due = kept.due is not None and kept.due.key <= self.until.key
+        return not (is_due or kept.troubles or kept.method != self.rules(scope).method)
+
+
+def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
+    """Keep the agents of a batch; again, if somebody was forgotten meanwhile."""
+    lake, started = run.lake, time.perf_counter()
+    is_again = False
+    while True:
+        tombstones = lake.tombstones.state()
+        courses = _simulated(run, scopes)
+        if run.dry_run:
+            break
+        touched = [course for course in courses if course.first is not None]
+        refold_memories(lake, run.models.embedder, [course.scope for course in touched])
+        results = {course.scope: course.result() for course in courses}
+        write_kept(
+            lake.tables,
+            [course.scope for course in touched],
+            [each for course in touched if (each := results[course.scope]) is not None],
+        )
+        # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
+        # before the one and written after the other, it removes itself.
+        if lake.tombstones.state() == tombstones:
+            for course in courses:
+                owner = owner_of(course.scope)
+                run.level.put(run.files.get(owner, ()), results[course.scope], course.later)
+            break
+        _log.info("upkeep: something was forgotten meanwhile, %s agents are kept again", f"{len(scopes):,}")
+        run.files, run.kept = lake.tables.states(MEMORY_EVENTS), read_kept(lake.tables)
+        is_again = True
+    if is_again:
+        for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
+            lake.tables.purge(spec)
+    for course in courses:
+        run.done.note(course, explain=run.explain)
+    made = {each.day for course in courses for each in course.made}
+    if run.models.store and not run.dry_run:
+        for period, usage in run.models.store.settle(made).items():
+            if period in made:
+                run.done.night(period).usage += usage
+    if made:
+        first, last = min(made, key=_key), max(made, key=_key)
+        _log.info(
+            "upkeep: kept %s agents, %s nights, %s to %s, in %.1f s",
+            f"{sum(bool(course.made) for course in courses):,}", len(made), first, last, time.perf_counter() - started,
+        )  # fmt: skip
+
+
+def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[Course]:
+    """Make the nights of agents; write what they do, in one commit, unless it is only to be shown."""
+    lake = run.lake
+    owners = [owner_of(scope) for scope in scopes]
+    courses: list[Course] = []
+    last: tuple[object, pa.Table] | None = None
+
+    def simulated(old: pa.Table) -> pa.Table:
+        # Read inside the attempt: of two runs the last one to commit has seen the events that both have seen. Another
+        # attempt from the same events does the same.
+        nonlocal last
+        read = (lake.tables.state(MEMORY_EVENTS, owners), old["id"].to_pylist())
+        if last is None or last[0] != read:
+            last = (read, attempted(old))
+        return last[1]
+
+    def attempted(old: pa.Table) -> pa.Table:
+        nonlocal courses
+        courses = _courses(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
+        touched = {owner_of(course.scope): course for course in courses if course.first is not None}
+        if not touched:
+            return old
+        vectors = Vectors(run.models.embedder)
+        vectors.learn(_vectors(lake, touched, vectors.name))
+        told = time.perf_counter()
+        for course, made in live(list(touched.values()), vectors):
+            if time.perf_counter() - told > _TELL_AFTER:
+                told = time.perf_counter()
+                _log.info("upkeep: night %s of %s agents (%s)", made.day, f"{len(touched):,}", course.scope)
+        ends = {each.at: each.day for course in touched.values() for each in course.made}
+        events = [event for course in touched.values() for each in course.made for event in each.events]
+        stays = [
+            owner not in touched or key < str(touched[owner].first)
+            for owner, key in zip(old["owner"].to_pylist(), old["night"].to_pylist(), strict=True)
+        ]
+        return pa.concat_tables([old.filter(pa.array(stays, pa.bool_())), upkeep_to_rows(events, ends)])
+
+    if run.dry_run:
+        simulated(lake.tables.read(UPKEEP_EVENTS, owners))
+    else:
+        run.done.written |= bool(lake.tables.transform(UPKEEP_EVENTS, owners, simulated).changed)
+    return courses
+
+
+def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[Course]:
+    """Return the ways of agents through their nights, none of which has been made."""
+    calendar = run.lake.calendar
+    happened: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
+    for event in rows_to_events(base):
+        happened[event.scope][day_of(event, calendar)].append(event)
+    old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
+    for event, key in zip(rows_to_events(upkeep), upkeep["night"].to_pylist(), strict=True):
+        old[event.scope][night(key)].append(event)
+    return [
+        Course(
+            scope,
+            run.rules(scope),
+            calendar,
+            happened.get(scope, {}),
+            old.get(scope, {}),
+            run.kept.get(owner_of(scope)),
+            run.asked,
+            run.until,
+        )
+        for scope in scopes
+    ]
+
+
+def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str, NDArray[np.float32]]:
+    """Return the vectors that are there of what agents remember, by content."""
+    columns = ("content", "vector", "embed_model")
+    rows = lake.tables.read(MEMORIES, owners, columns=columns, where=pc.field("embed_model") == embedder)
+    if not rows.num_rows:
+        return {}
+    numbers = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return dict(zip(rows["content"].to_pylist(), numbers.reshape(rows.num_rows, -1), strict=True))
+
+
+def _enter(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
+    """Enter the nights that were asked for, and those after them that are no longer what the ledger says."""
+    first, lake = run.asked[0].key, run.lake
+    kept = read_kept(lake.tables)
+    owners = [owner for owner, each in kept.items() if each.through.key >= first]
+    rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=("owner", "night", "id"), where=pc.field("night") >= first)
+    ids: dict[str, list[str]] = defaultdict(list)
+    agents: dict[str, set[str]] = defaultdict(set)
+    for owner, key, own in zip(*(rows[name].to_pylist() for name in ("owner", "night", "id")), strict=True):
+        ids[key].append(own)
+        agents[key].add(owner)
+    troubles = Counter(text.partition(" ")[0] for each in kept.values() for text in each.troubles)
+    asked = {each.key: inputs.get(each, NOTHING) for each in run.asked} if is_whole else {}
+    entered = {key: entry.input_digest for key, entry in run.entries.items() if key >= first} | asked
+    entries = [
+        Entry(UPKEEP_ASSET, key, source, events_digest(ids[key]), len(ids[key]), len(agents[key]), troubles[key])
+        for key, source in sorted(entered.items())
+    ]
+    changed = [entry for entry in entries if run.entries.get(entry.period) != entry]
+    if changed:
+        lake.ledger.record(changed)
+
+
+def _key(period: Period) -> str:
+    return period.key

@@ -1,0 +1,160 @@
+"""What a run of the nightly upkeep says of what it did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.memories.hot_index import hot_lines
+from memory_pipeline.domain.model_calls import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.consolidation import Night
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.steps.consolidation.simulation import Course
+
+#: Agents whose hot index a run tells.
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a night does to one memory.
+
+    Attributes:
+        scope: whose memory.
+        night: when.
+        verb: what: MERGE, COOL, ….
+        memory_id, title: which memory.
+        other_id, other_title: of MERGE what is taken in, of SUPERSEDE what takes the place.
+        reason: why, in words.
+        is_withdrawn: whether an earlier making of the night did it, and this one does not.
+    """
+
+    scope: Scope
+    night: Period
+    verb: str
+    memory_id: str
+    title: str
+    other_id: str | None
+    other_title: str | None
+    reason: str
+    is_withdrawn: bool = False
+
+
+@dataclass(slots=True)
+class NightRun:
+    """What one night did, of the agents that were looked at.
+
+    Attributes:
+        night: which.
+        agents: agents that had a cause to be looked at.
+        events: what was done to memories, by verb.
+        changed: how many of these events are new, or are there no more.
+        troubles: passes that failed, each with the agent and the reason.
+        review: memories that are so rotten that somebody should look at them, each with its agent.
+        hot: entries of the hot indexes of these agents after it.
+        usage: what models were asked for it.
+    """
+
+    night: Period
+    agents: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    changed: int = 0
+    troubles: list[str] = field(default_factory=list)
+    review: list[str] = field(default_factory=list)
+    hot: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(slots=True)
+class Upkept:
+    """What a run of the upkeep did, or, if it was only to be shown, would do.
+
+    Attributes:
+        nights: those that were asked for, and later ones that were made again; in order.
+        changes: what is new, agent by agent and night by night, if that was to be told.
+        agents: agents that had a night to be made.
+        written: whether anything was written.
+        hot: lines of the hot indexes of some agents whose memories changed, the first ones by name.
+        seconds: how long it took.
+    """
+
+    nights: list[NightRun] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    agents: int = 0
+    written: bool = False
+    hot: dict[Scope, list[str]] = field(default_factory=dict)
+    seconds: float = 0.0
+    _places: dict[Period, NightRun] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def night(self, period: Period) -> NightRun:
+        """Return what was done in one night, from nothing on."""
+        found = self._places.get(period)
+        if found is None:
+            found = self._places[period] = NightRun(period)
+            self.nights.append(found)
+        return found
+
+    def note(self, course: Course, *, explain: bool) -> None:
+        """Add what the nights of one agent did."""
+        if course.first is None:
+            return
+        self.agents += 1
+        for made in course.made:
+            _note(self.night(made.day), course, made)
+        before = {event.id for night, events in course.old.items() if night.key >= course.first.key for event in events}
+        for night, events in course.old.items():
+            if night.key >= course.first.key:
+                gone = {event.id for event in events} - {event.id for made in course.made for event in made.events}
+                self.night(night).changed += len(gone)
+        if explain:
+            self.changes += [
+                change(course, made.day, event) for made in course.made for event in made.events
+                if event.id not in before
+            ]  # fmt: skip
+            self.changes += _withdrawn(course)
+        if course.made and len(self.hot) < _MOST_SHOWN:
+            self.hot[course.scope] = hot_lines(course.memories.newest.values())
+
+
+def change(course: Course, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> Change:
+    """Return what an event does, with the titles that memories have."""
+    newest = course.memories.newest
+    titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
+    return Change(
+        scope=event.scope,
+        night=night,
+        verb=event.verb.value,
+        memory_id=event.memory_id,
+        title=titles[0] or event.memory_id,
+        other_id=event.other_id,
+        other_title=titles[1],
+        reason=event.reason or "",
+        is_withdrawn=is_withdrawn,
+    )
+
+
+def _withdrawn(course: Course) -> Iterator[Change]:
+    """Yield what earlier makings of an agent's nights did, and these do not."""
+    now = {event.id for made in course.made for event in made.events}
+    for night, events in course.old.items():
+        if course.first is not None and night.key >= course.first.key:
+            yield from (change(course, night, event, is_withdrawn=True) for event in events if event.id not in now)
+
+
+def _note(run: NightRun, course: Course, made: Night) -> None:
+    before = {event.id for event in course.old.get(made.day, ())}
+    run.agents += 1
+    run.events.update(event.verb.value for event in made.events)
+    run.changed += sum(event.id not in before for event in made.events)
+    whose = f"{course.scope.workspace_id} / {course.scope.agent_id}"
+    newest = course.memories.newest
+    run.troubles += [f"{whose}: {name}: {why}" for name, why in made.troubles.items()]
+    run.hot += course.hot[made.day]
+    run.review += [f"{whose}: {newest[own].title} ({own}, {rot:.4f})" for own, rot in made.review.items()]

@@ -1,0 +1,253 @@
+"""One agent's way through its nights: which of them have a cause, and what comes of each.
+
+The nights of an agent are simulated in order, from the first that something has changed for up to the last that was
+ever asked for. So what stands in the end depends on what happened alone, not on when nights were asked for, nor in what
+order. A night without a cause is left out: nothing happened on its day, no pass failed in the night before, and time
+alone changes nothing. What one night does gives the next one nothing to do: its passes go round until all is settled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.memories.consolidation import due, keep
+from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.record import Temperature
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.steps.consolidation.days import Kept, spans
+from memory_pipeline.steps.consolidation.days import night as night_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.graph.triples import Vocabulary
+    from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings
+    from memory_pipeline.domain.memories.draft import Curator
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.periods import Calendar, Period
+    from memory_pipeline.steps.consolidation.cosines import Vectors
+
+_MOMENT = timedelta(microseconds=1)
+#: Characters that are kept of what an error says.
+_MOST_TROUBLE = 300
+#: Names, among the passes that failed, that memories could not be compared.
+NO_VECTORS = "vectors"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an agent's memories are kept by.
+
+    Attributes:
+        settings: of the passes.
+        vocabulary: tells which predicates hold one object.
+        curator: merges, and confirms what is stale.
+        method: digest of all of these, and of the embedder.
+    """
+
+    settings: UpkeepSettings
+    vocabulary: Vocabulary
+    curator: Curator
+    method: str
+
+
+@dataclass(slots=True)
+class Course:
+    """The nights of one agent, as they are simulated.
+
+    Attributes:
+        scope: the agent.
+        rules: what it is kept by.
+        calendar: where days begin.
+        happened: its base events by day.
+        old: the events of its nights as they were made before, by night.
+        kept: how far it was kept; None if never.
+        asked: the nights that are asked for, in order.
+        until: the last night that was ever asked for.
+        first: the first night that has to be made; None if everything is as it should be.
+        memories: as they stand after the last night that was made.
+        made: those nights, in order.
+        hot: entries of the hot index after each of them.
+    """
+
+    scope: Scope
+    rules: Rules
+    calendar: Calendar
+    happened: Mapping[Period, Sequence[MemoryEvent]]
+    old: Mapping[Period, Sequence[MemoryEvent]]
+    kept: Kept | None
+    asked: Sequence[Period]
+    until: Period
+    first: Period | None = None
+    memories: Memories = field(default_factory=Memories)
+    made: list[Night] = field(default_factory=list)
+    hot: dict[Period, int] = field(default_factory=dict)
+    _days: list[Period] = field(default_factory=list)
+    _chain: Period | None = None
+    _forced: Period | None = None
+    _through: Period | None = None
+
+    def __post_init__(self) -> None:
+        self.first = self._first()
+        if self.first is not None:
+            self._start(self.first)
+
+    @property
+    def next(self) -> Period | None:
+        """The next night that has a cause; None if there is none up to the last that was asked for."""
+        nights = [night for night in (self._chain, self._forced) if night is not None and night.key <= self.until.key]
+        return min(nights, key=_key, default=None)
+
+    @property
+    def later(self) -> Period | None:
+        """The first day after the last night that was asked for on which something has happened already."""
+        return min((day for day in self.happened if day.key > self.until.key), key=_key, default=None)
+
+    def come_to(self, night: Period) -> None:
+        """Let happen what happened up to the end of a day."""
+        events: list[MemoryEvent] = []
+        while self._days and self._days[-1].key <= night.key:
+            events += self.happened[self._days.pop()]
+        if events:
+            self.memories = fold_events(events, self.memories)
+
+    def sleep(self, night: Period, vectors: Vectors) -> Night:
+        """Make the night to which the agent has come.
+
+        Args:
+            night: which.
+            vectors: tell which memories are alike.
+        """
+        bounds = self.calendar.bounds(night)
+        has_cause = night == self._chain
+        unlike = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
+        done, self.memories = keep(
+            self.memories, self.scope, night, bounds, self.rules.settings, self.rules.vocabulary,
+            partial(vectors.similar, scope=self.scope, day=night), self.rules.curator,
+        )  # fmt: skip
+        if unlike:
+            done = replace(done, troubles={**done.troubles, NO_VECTORS: f"{unlike:,} memories have no vector yet"})
+        if done.troubles:
+            done = replace(done, troubles={name: _line(why) for name, why in done.troubles.items()})
+        self._forced = None
+        if has_cause or done.events or done.troubles:
+            self._through = night
+        self._chain = night.next() if done.troubles else self._next_cause(night.next(), bounds[1])
+        self.made.append(done)
+        self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
+        return done
+
+    def result(self) -> Kept | None:
+        """Return how far the agent was kept, once no night is left; None where nothing ever happened."""
+        if self.first is None:
+            return self.kept
+        if self._through is None:  # other rules hold, by which no night had a cause since
+            days = [day for day in self.happened if day.key < self.first.key]
+            self._through = max(days, key=_key, default=None)
+        if self._through is None:
+            return None
+        before = () if self.kept is None else self.kept.troubles
+        troubles = [text for text in before if text.partition(" ")[0] < self.first.key]
+        troubles += [f"{made.day} {name}: {why}" for made in self.made for name, why in made.troubles.items()]
+        ids = {day: [event.id for event in events] for day, events in self.happened.items()}
+        return Kept(
+            self.scope, self._through, self._chain, spans(ids, self._through), self.rules.method, tuple(troubles)
+        )
+
+    def _first(self) -> Period | None:
+        """Return the first night that has to be made."""
+        first_day = min((day for day in self.happened if day.key <= self.until.key), key=_key, default=None)
+        stray = min((night for night, events in self.old.items() if events), key=_key, default=None)
+        if self.kept is None:
+            return min((day for day in (first_day, stray) if day is not None), key=_key, default=None)
+        kept = self.kept
+        ids = {day: [event.id for event in events] for day, events in self.happened.items()}
+        new = [day for day in self.happened if kept.through.key < day.key <= self.until.key]
+        found = [kept.first_change(ids), kept.first_trouble, *new]
+        if kept.due is not None and kept.due.key <= self.until.key:
+            found.append(kept.due)
+        if kept.method != self.rules.method and first_day is not None:
+            # Other rules hold from now on, and for past nights if somebody asks for them.
+            self._forced = max(self.asked[0], first_day, key=_key)
+            found.append(self._forced)
+        first = min((night for night in found if night is not None), key=_key, default=None)
+        if first is None or self._forced is not None or first.key > kept.through.key or first == kept.first_trouble:
+            return first
+        if any(first.key <= day.key <= self.until.key for day in self.happened):
+            return first
+        # What had happened last did not happen: which night was the last one without it is not known any more.
+        return first if first_day is None else min(first, first_day, key=_key)
+
+    def _start(self, first: Period) -> None:
+        """Come to the beginning of the first night's day."""
+        begins = self.calendar.bounds(first)[0]
+        days = sorted(self.happened, key=_key)
+        past = [event for day in days if day.key < first.key for event in self.happened[day]]
+        past += [event for night, events in self.old.items() if night.key < first.key for event in events]
+        self.memories = fold_events(past)
+        self._days = [day for day in days if first.key <= day.key <= self.until.key][::-1]
+        if self.kept is not None and self.kept.through.key < first.key:
+            self._through = self.kept.through
+        self._chain = first if self._is_cause(first) else self._next_cause(first, begins)
+
+    def _is_cause(self, night: Period) -> bool:
+        """Tell whether a night has a cause beside time."""
+        if night in self.happened or (self.kept is not None and night == self.kept.due):
+            return True
+        return self.kept is not None and night == self.kept.first_trouble
+
+    def _next_cause(self, earliest: Period, after: datetime) -> Period | None:
+        """Return the next night that has a cause, from `earliest` on, when none failed before it."""
+        times = [self._due(earliest, after)]
+        times += self._days[-1:]
+        return min((night for night in times if night is not None), key=_key, default=None)
+
+    def _due(self, earliest: Period, after: datetime) -> Period | None:
+        """Return the next night on which time alone changes something."""
+        at = due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope))
+        if at is None:
+            return None
+        # What is due at the very end of a day is done in its night.
+        night = self.calendar.ancestor(self.calendar.hour(at - _MOMENT), Grain.DAILY)
+        return max(night, earliest, key=_key)
+
+
+def live(courses: Sequence[Course], vectors: Vectors) -> Iterator[tuple[Course, Night]]:
+    """Make the nights of agents, all of one night together, so that what is new is embedded in one request."""
+    waiting: defaultdict[str, list[Course]] = defaultdict(list)
+    for course in courses:
+        if course.next is not None:
+            waiting[course.next.key].append(course)
+    while waiting:
+        key = min(waiting)
+        at_once, night = waiting.pop(key), night_of(key)
+        for course in at_once:
+            course.come_to(night)
+        vectors.prepare(
+            (
+                (memory.content, course.scope)
+                for course in at_once
+                for memory in course.memories.newest.values()
+                if memory.is_recalled
+            ),
+            night,
+        )
+        for course in at_once:
+            yield course, course.sleep(night, vectors)
+            if course.next is not None:
+                waiting[course.next.key].append(course)
+
+
+def _line(why: str) -> str:
+    """Return why a pass failed on one line, as a table can hold it, whatever an error says."""
+    return " ".join(why.encode("utf-8", "replace").decode().split())[:_MOST_TROUBLE]
+
+
+def _key(period: Period) -> str:
+    return period.key

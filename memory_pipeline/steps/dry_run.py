@@ -1,0 +1,156 @@
+"""Makes partitions without writing anything: what a run would ask of models, told before it asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.lake import Lake
+from memory_pipeline.lake.tables.ledger import index_asset, table_asset
+from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, changed_keys, sorted_rows
+from memory_pipeline.steps.batches import batches_of, weights_of
+from memory_pipeline.steps.extract import extract_facts
+from memory_pipeline.steps.fold import land_events
+from memory_pipeline.steps.ingest import admit, land_messages
+from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
+from memory_pipeline.steps.summaries import summarize_periods
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import date, datetime
+
+    from memory_pipeline.domain.conversations import Rejection
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline.steps.results import Made
+
+
+# A lake to rehearse on: reads are the true lake's, writes stay in memory and are forgotten.
+
+
+class RehearsalLake(Lake):
+    """A lake whose tables and journal take no writes. Its index is the true one; steps that write it are left out."""
+
+    def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
+        super().__init__(uri, timezone, start)
+        self.journal = _ReadOnlyJournal(self.storage)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The true tables, under what was rehearsed."""
+        return OverlaidTables(Tables(self.storage))
+
+
+class _ReadOnlyJournal(Journal):
+    def set_aside(self, rejections: Iterable[Rejection]) -> None:
+        """Leave what is not accepted where it is."""
+
+
+class OverlaidTables(Tables):
+    """Tables whose replaced partitions are kept in memory, over those of `base`."""
+
+    def __init__(self, base: Tables) -> None:
+        self._base = base
+        self._over: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
+
+    def _read(
+        self,
+        spec: TableSpec,
+        keys: Collection[str] | None,
+        columns: Collection[str] | None,
+        where: pc.Expression | None,
+        fixed: Mapping[str, str],
+        remade: Collection[str] | None,
+    ) -> pa.Table:
+        over = self._replaced(spec, fixed)
+        below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
+        parts = [self._base._read(spec, below, columns, where, fixed, remade)]
+        for key, rows in over.items():
+            if keys is None or key in keys:
+                found = rows if where is None else rows.filter(where)
+                parts.append(found.select(parts[0].column_names))
+        return pa.concat_tables(parts)
+
+    def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
+        """Return the bytes of each partition; of those that were replaced here, in memory."""
+        over = self._replaced(spec, fixed)
+        below = {key: size for key, size in self._base.sizes(spec, **fixed).items() if key not in over}
+        return below | {key: rows.nbytes for key, rows in over.items() if rows.num_rows}
+
+    def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
+        """Return the number of rows of each partition."""
+        over = self._replaced(spec, fixed)
+        return self._base.counts(spec, **fixed) | {key: rows.num_rows for key, rows in over.items()}
+
+    def version(self, spec: TableSpec) -> int:
+        """Return the version of the table below."""
+        return self._base.version(spec)
+
+    def transform(
+        self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
+    ) -> Replacement:
+        """Replace partitions in memory."""
+        read = self.read_sound if frozenset(keys) <= frozenset(remade) else self.read
+        old = sorted_rows(read(spec, keys, **fixed), spec)
+        new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
+        changed = changed_keys(old, new, spec)
+        column = new.column(spec.partition_by[-1])
+        for key in changed:
+            self._replaced(spec, fixed)[key] = new.filter(pc.equal(column, key))
+        return Replacement(frozenset(changed), new)
+
+    def _replaced(self, spec: TableSpec, fixed: Mapping[str, str]) -> dict[str, pa.Table]:
+        values = tuple(fixed[name] for name in spec.partition_by[:-1])
+        return self._over.setdefault((spec.name, values), {})
+
+
+def rehearse(
+    lake: RehearsalLake,
+    models: Models,
+    start: date,
+    now: datetime,
+    between: tuple[datetime, datetime] | None = None,
+) -> Iterator[tuple[Grain, list[Period]]]:
+    """Go through all that a run would make, grain by grain, with `models` that count what they are asked.
+
+    Each grain sees what the one below it would have made, as far as stand-ins can tell. Yields the periods of each.
+
+    Args:
+        lake: takes no writes.
+        models: answer without being asked.
+        start: first day of the memory.
+        now: as of when.
+        between: the range to make again; None for what is pending.
+    """
+    for grain in Grain:
+        if between is None:
+            periods = grain_status(lake, grain, start, now).pending
+        else:
+            periods = periods_in(lake, grain, *between, now)
+        for batch in batches_of(weights_of(lake, grain, periods), grain, periods):
+            made = _make(lake, models, grain, batch)
+            indexed = [
+                replace(part, asset=index_asset(grain), input_digest=part.output_digest)
+                for part in made
+                if part.asset == table_asset(grain)
+            ]
+            lake.ledger.record(part.entry for part in [*made, *indexed])
+        yield grain, periods
+
+
+def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
+    if grain is not Grain.WORKING:
+        return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
+    admitted = admit(lake, set(batch))
+    landed = land_messages(lake, batch, lambda _: admitted)
+    extracted = extract_facts(lake, models.extractor, models.embedder, batch)
+    # The graph asks no model; durable memories are embedded.
+    events = [event for held in admitted.contents.values() for event in held.events]
+    return [*landed, *extracted, *land_events(lake, models.embedder, batch, events)]

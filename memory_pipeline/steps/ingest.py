@@ -1,0 +1,306 @@
+"""Journal to messages: what agents wrote becomes deduplicated rows, an hour a partition."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
+from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.unread import is_forgotten
+from memory_pipeline.lake.codec.facts import message_digest, messages_to_rows, rows_to_messages
+from memory_pipeline.lake.journal import Contents
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
+from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.steps.results import Digests, Made, together
+from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from typing import Self
+
+    import pyarrow as pa
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
+    from memory_pipeline.steps.shares import Share
+
+
+# The journal's last step: an hour of a file is acknowledged once all its messages can be found in the index.
+
+
+class Held(NamedTuple):
+    """What a file holds of some hours that memory is to hold, by ids.
+
+    Attributes:
+        messages: all of them.
+        memorable: those on which a fact is to rest.
+        edits: of the graph.
+        events: of durable memories.
+    """
+
+    messages: tuple[str, ...]
+    memorable: tuple[str, ...]
+    edits: tuple[str, ...]
+    events: tuple[str, ...]
+
+    @classmethod
+    def of(cls, contents: Contents) -> Self:
+        """Return the ids of what stands in a file."""
+        return cls(
+            tuple(message.id for message in contents.messages),
+            tuple(message.id for message in contents.messages if message.role.is_memorable),
+            tuple(edit.id for edit in contents.edits),
+            tuple(event.id for event in contents.events),
+        )
+
+
+def acknowledge(
+    lake: Lake, files: Mapping[JournalFile, Held], hours: Collection[Period], share: Share = EVERYBODY
+) -> None:
+    """Acknowledge hours of files, which have landed, where memory holds all that a file has of them.
+
+    A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; an edit if
+    it is among the operations of the graph, and what was done to a durable memory if it is among its events. The caller
+    has indexed the facts, and folded the rest. Lines that cannot be read were set aside when their file landed. A file
+    that came later has not landed, and waits for the next run.
+
+    Args:
+        lake: where.
+        files: what they hold of the hours; those of others than the share's agents are left alone.
+        hours: those that were made.
+        share: whose.
+    """
+    own = {file: held for file, held in files.items() if file.scope in share}
+    if not own:
+        return
+    keys = {hour.key for hour in {hour for file in own for hour in file.pending_hours}.intersection(hours)}
+    landed = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
+    sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
+    remembered = {identifier for ids in sources.to_pylist() for identifier in ids}
+    editors = {owner_of(file.scope) for file, held in own.items() if held.edits}
+    edits = lake.tables.read(GRAPH_OPERATIONS, editors, columns=["evidence_id"]) if editors else None
+    folded = set() if edits is None else set(edits["evidence_id"].to_pylist())
+    keepers = {owner_of(file.scope) for file, held in own.items() if held.events}
+    events = lake.tables.read(MEMORY_EVENTS, keepers, columns=["id"]) if keepers else None
+    folded |= set() if events is None else set(events["id"].to_pylist())
+    done = [
+        file
+        for file, held in own.items()
+        if folded.issuperset([*held.edits, *held.events])
+        and landed.issuperset(held.messages)
+        and remembered.issuperset(held.memorable)
+    ]
+    lake.journal.acknowledge(done, hours)
+
+
+# Journal files to what of them may become memory: not what was forgotten, nor what came when its day had expired.
+
+
+_Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What pending files hold that may become memory.
+
+    Attributes:
+        contents: of each file; of one that holds nothing else, nothing.
+        expired: messages and edits of each hour that came too late: their agent's day has expired. What is done to
+            durable memories never does.
+        forgotten: those that were forgotten before they were taken.
+    """
+
+    contents: dict[JournalFile, Contents]
+    expired: Counter[Period]
+    forgotten: Counter[Period]
+
+
+def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None) -> Admitted:
+    """Read what pending files, or `files` alone, hold of `hours`, and leave out what memory is not to take.
+
+    A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
+    not become memory any more, so it is dropped, and counted.
+    """
+    wanted = set(hours)
+    contents = {
+        file: lake.journal.read(file, own)
+        for file in (lake.journal.pending() if files is None else files)
+        if (own := wanted.intersection(file.pending_hours))
+    }
+    marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
+    admitted = Admitted({}, Counter(), Counter())
+
+    def taken_of(records: Iterable[_Record]) -> list[_Record]:
+        found = []
+        for record in records:
+            taken = forgotten.taken(record)
+            if taken is None:
+                admitted.forgotten[record.hour] += 1
+            elif _has_expired(lake, marks, taken):
+                admitted.expired[record.hour] += 1
+            else:
+                found.append(taken)
+        return found
+
+    for file, held in contents.items():
+        begins = lake.calendar.bounds(file.hours[0])[0]
+        owner = {"workspace_id": file.scope.workspace_id, "agent_id": file.scope.agent_id}
+        rejected = [
+            one
+            for one in held.rejected
+            if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])
+            and not is_forgotten(forgotten, one.record, owner, begins)
+        ]
+        admitted.contents[file] = (
+            Contents(
+                taken_of(held.messages),
+                taken_of(held.edits),
+                rejected,
+                taken_of(held.events),
+            )
+            if marks or forgotten
+            else held
+        )
+    return admitted
+
+
+def _has_expired(lake: Lake, marks: Marks, record: Message | Edit | MemoryEvent) -> bool:
+    if not marks or isinstance(record, MemoryEvent):
+        return False
+    if isinstance(record, Edit):
+        return record.hour.key <= (marks.through(record.scope, Kept.GRAPH) or "")
+    day = lake.calendar.ancestor(record.hour, Grain.DAILY)
+    # What is said may be kept for longer than its day: then it is an archive.
+    own = marks.through(record.scope, Kept.CONVERSATIONS)
+    return day.key <= (marks.through(record.scope, Kept.DAILY) or "") and record.hour.key <= (own or "")
+
+
+def land_messages(
+    lake: Lake, hours: list[Period], admitted: Callable[[Share], Admitted], shares: Sequence[Share] = WHOLE
+) -> list[Made]:
+    """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
+
+    A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
+    order they land; one that says something else is set aside with its reason. What was forgotten goes. Nothing is
+    acknowledged here.
+
+    Args:
+        lake: where.
+        hours: the partitions.
+        admitted: returns what has come of a share's agents.
+        shares: the agents, as they are worked on one after the other.
+    """
+    made: dict[Share, list[Made]] = {}
+
+    def merged(share: Share, old: pa.Table) -> pa.Table:
+        incoming: list[Message] = []
+        taken = admitted(share)
+        for held in taken.contents.values():
+            lake.journal.set_aside(held.rejected)
+            incoming += held.messages
+        kept, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
+        # Before the commit, which may drop the row of one of them; doing it twice does no harm.
+        lake.journal.set_aside(contradictions)
+        rows = messages_to_rows(kept)
+        made[share] = _made(hours, rows, taken)
+        return rows
+
+    changed = replace_in_shares(lake, MESSAGES, [hour.key for hour in hours], shares, merged)
+    sizes = lake.tables.sizes(MESSAGES)
+    return [
+        replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
+        for whole in together([made[share] for share in shares])
+    ]
+
+
+def _made(hours: list[Period], rows: pa.Table, admitted: Admitted) -> list[Made]:
+    by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
+    for message in rows_to_messages(rows):
+        by_hour[message.hour].append(message)
+    return [
+        Made(
+            asset=MESSAGES_ASSET,
+            period=hour,
+            input_digest="",
+            output_digest=outputs.combined,
+            rows=len(messages),
+            agents=len({message.scope for message in messages}),
+            messages=len(messages),
+            expired=admitted.expired[hour],
+            forgotten=admitted.forgotten[hour],
+            outputs=outputs,
+        )
+        for hour, messages in by_hour.items()
+        for outputs in [Digests(map(message_digest, messages))]
+    ]
+
+
+def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]:
+    """Keep one message of each id; return those that contradict the kept one as rejections."""
+    kept: dict[str, Message] = {}
+    contradictions = []
+    for message in sorted(messages, key=lambda m: (m.received_at, m.turn, json.dumps(m.to_record(), sort_keys=True))):
+        first = kept.setdefault(message.id, message)
+        if not first.says_the_same_as(message):
+            where = f"conversation {message.conversation_id}"
+            contradictions.append(Rejection(same_id_other_content(message, first), where, message.to_record()))
+    return list(kept.values()), contradictions
+
+
+# What the journal has for hours, share by share: of one share it stays in memory, of several their ids alone.
+
+
+class Intake:
+    """Reads the pending files of hours, and knows what of them is to be found before they are acknowledged.
+
+    Attributes:
+        held: of each file that was read, the ids of what memory is to take.
+
+    Args:
+        lake: where.
+        hours: which.
+        shares: in which the messages land.
+    """
+
+    def __init__(self, lake: Lake, hours: Collection[Period], shares: Sequence[Share]) -> None:
+        self._lake = lake
+        self._hours = set(hours)
+        self.held: dict[JournalFile, Held] = {}
+        self._whole: Admitted | None = None
+        self._files: list[JournalFile] = []
+        if len(shares) == 1:
+            self._whole = self._read(None)
+        else:
+            self._files = [file for file in lake.journal.pending() if not self._hours.isdisjoint(file.pending_hours)]
+
+    def of(self, share: Share) -> Admitted:
+        """Return what has come of a share's agents, to land it."""
+        if self._whole is not None:
+            return self._whole
+        return self._read([file for file in self._files if file.scope in share])
+
+    def done_by(self, share: Share) -> tuple[list[Edit], list[MemoryEvent]]:
+        """Return what the agents of a share did themselves, once all has landed.
+
+        A file that another run has acknowledged meanwhile holds nothing: that run has folded it.
+        """
+        admitted = self._whole
+        if admitted is None:
+            files = [file for file, held in self.held.items() if file.scope in share and (held.edits or held.events)]
+            admitted = admit(self._lake, self._hours, files)
+        own = [contents for file, contents in admitted.contents.items() if share is EVERYBODY or file.scope in share]
+        return [edit for held in own for edit in held.edits], [event for held in own for event in held.events]
+
+    def _read(self, files: Iterable[JournalFile] | None) -> Admitted:
+        admitted = admit(self._lake, self._hours, files)
+        self.held |= {file: Held.of(contents) for file, contents in admitted.contents.items()}
+        return admitted

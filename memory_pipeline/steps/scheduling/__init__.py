@@ -1,0 +1,1 @@
+"""Which partitions are due, and when they are requested."""

@@ -1,0 +1,445 @@
+"""What summaries are made from, which of them stand, and what becomes of those whose sources have expired.
+
+A summary whose sources have expired cannot be made again: what it says is all that is left of them. It stays as it is,
+until late data brings something new; then it is made from its own points and from that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.summaries import Assignment, Condensation, Material, Summarizer, Summary, summary_id
+from memory_pipeline.errors import QualityError
+from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, summaries_to_rows
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.index import with_vectors
+from memory_pipeline.steps.results import Digests, Made, compression_of, marks_of, together, tokens_of, unfinished_rows
+from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
+from memory_pipeline.steps.validation import are_sound, guard
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.periods import Calendar, Period
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.summaries import KeyPoint
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.tables.ledger import Entry
+    from memory_pipeline.steps.shares import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One agent's period whose summary is missing, or no longer fits what it is made from.
+
+    Attributes:
+        assignment: what is to be summarized.
+        source_ids: of all that the summary will rest on, sorted.
+        source_digests: see :class:`~memory_pipeline.domain.summaries.Summary`.
+        source_digest: likewise.
+        old: the summary that is there.
+        continues: whether `old`, whose sources have expired, is among the material.
+    """
+
+    assignment: Assignment
+    source_ids: tuple[str, ...]
+    source_digests: tuple[str, ...]
+    source_digest: str
+    old: Summary | None
+    continues: bool = False
+
+
+@dataclass
+class Sources:
+    """What periods are made from.
+
+    Attributes:
+        present: the rows of ``summaries`` that the periods hold now.
+        inputs: of each period, by finer partition that it is made from: the digests of its rows, or, where rows of
+            it have expired, its digest as it was made.
+        kept: summaries that stand: same sources, same method, or sources that have expired.
+        lasting: ids of those among them that can never be made better, since their sources have expired.
+        unsound: ids of those in `present` that are wrong, and are made again whatever they were made from.
+        due: those to be made.
+    """
+
+    present: pa.Table
+    inputs: dict[Period, dict[Period, Digests | str]]
+    kept: list[Summary] = field(default_factory=list)
+    lasting: set[str] = field(default_factory=set)
+    unsound: set[str] = field(default_factory=set)
+    due: list[Due] = field(default_factory=list)
+
+
+def read_sources(
+    lake: Lake,
+    summarizer: Summarizer,
+    grain: Grain,
+    periods: Sequence[Period],
+    present: pa.Table,
+    share: Share = EVERYBODY,
+) -> Sources:
+    """Read what a share's `periods` are made from, and find out which summaries, in `present`, need not be made again.
+
+    An agent whose sources and method are those of the summary that is there keeps it, unless it fell back on rules.
+    Dagster's own mapping may ask for a month because of a week that another month owns; :meth:`Calendar.children`
+    decides, and the month then finds its sources unchanged.
+    """
+    parents = {child: period for period in periods for child in lake.calendar.children(period)}
+    # The ledger first: of what has expired it alone knows the digests, and rows read later are no older than it says.
+    marks = Marks.of(lake.tables)
+    expired = _with_expired_rows(lake, parents) if marks else {}
+    rows = _read(lake, grain, [child.key for child in parents], share)
+    if grain is Grain.DAILY:
+        _refuse_orphans(lake, rows, marks, share)
+    known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
+    for summary in rows_to_summaries(present):
+        known[summary.period][summary.scope] = summary
+
+    sources = Sources(present, {period: {} for period in periods})
+    sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
+    parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
+    for child, part in by_period(rows, list(parents)).items():
+        if part.num_rows:
+            parts[parents[child]].append(part)
+        if child.key in expired:
+            sources.inputs[parents[child]][child] = expired[child.key].output_digest
+        elif part.num_rows:
+            sources.inputs[parents[child]][child] = marks_of(part)
+    for period in periods:
+        of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
+        nothing = rows.slice(0, 0)
+        for scope in {**of_agents, **known[period]}:
+            _decide(sources, marks, summarizer, period, scope, of_agents.get(scope, nothing), known[period].get(scope))
+    return sources
+
+
+def _refuse_orphans(lake: Lake, facts: pa.Table, marks: Marks, share: Share) -> None:
+    """Raise if facts rest on messages that are not there and have not expired: no day is made from them.
+
+    Of hours whose messages cannot be read nobody can tell; their facts are all that is left.
+    """
+    hours = set(facts["period"].unique().to_pylist())
+    said = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
+    cited = pc.list_flatten(facts["message_ids"])
+    is_known = pc.is_in(cited, said["id"].combine_chunks())
+    if pc.all(is_known).as_py() in (True, None):
+        return
+    rows = pc.list_parent_indices(facts["message_ids"]).filter(pc.invert(is_known)).unique()
+    damaged = hours & set(lake.tables.keys(MESSAGES)) - set(said["period"].unique().to_pylist())
+    orphans = facts.take(rows)
+    is_kept = marks.mask(orphans, Kept.CONVERSATIONS) | np.isin(orphans["period"].to_pylist(), sorted(damaged))
+    orphans = orphans.filter(pa.array(~is_kept))
+    if orphans.num_rows:
+        wrong = sorted(orphans["period"].unique().to_pylist())
+        raise QualityError(
+            f"working {', '.join(wrong[:3])} fails orphaned_sources ({orphans.num_rows:,} rows, such as "
+            f"{orphans['id'][0].as_py()}): facts rest on messages that are not there; make these hours again with "
+            f"`memory-pipeline run --from {wrong[0][:10]} --to {wrong[-1][:10]}`"
+        )
+
+
+def _decide(
+    sources: Sources,
+    marks: Marks,
+    summarizer: Summarizer,
+    period: Period,
+    scope: Scope,
+    own: pa.Table,
+    old: Summary | None,
+) -> None:
+    """Enter an agent's period among what stands or among what is to be made."""
+    if period.key <= (marks.through(scope, Kept(period.grain)) or ""):
+        # It has expired, and is not made again. What is there of it is about to be deleted.
+        if old is not None:
+            sources.kept.append(old)
+        return
+    source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(own["digest"].to_pylist()))
+    if own.num_rows and old is not None and _stands(sources, old, own, source_digest):
+        sources.kept.append(old)
+    elif old is not None and _has_lost(old, own, marks):
+        due = _continuation(old, own, _reach(old, marks) or "")
+        if due is None:
+            sources.kept.append(old)
+            sources.lasting.add(old.id)
+        elif due.assignment.material:
+            sources.due.append(due)
+    elif own.num_rows:
+        material, digests = _material(period, own)
+        assignment = Assignment(scope, period, tuple(material))
+        sources.due.append(Due(assignment, *_listed(period, digests), source_digest, old))
+
+
+def _stands(sources: Sources, old: Summary, own: pa.Table, source_digest: str) -> bool:
+    """Tell whether a summary is what would be made: of these sources, in this way, and resting on nothing else."""
+    if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
+        return False
+    return old.id == summary_id(old.scope, old.period) and set(own["id"].to_pylist()).issuperset(old.source_ids)
+
+
+def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:
+    """Tell whether something that a summary was made from is not there any more because it has expired."""
+    through = _reach(old, marks)
+    if through is None:
+        return False
+    there = set(own["id"].to_pylist())
+    return any(_partition(source) <= through for source in old.source_ids if source not in there)
+
+
+def _reach(old: Summary, marks: Marks) -> str | None:
+    """Return the last period of what a summary is made from that has expired; None where nothing has."""
+    finer = old.period.grain.finer
+    assert finer is not None  # noqa: S101 - hours have no summaries
+    reaches = [marks.through(old.scope, kept) for kept in Kept if kept.grain is finer]
+    return max((reach for reach in reaches if reach), default=None)
+
+
+def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
+    """Return what a summary with expired sources is to be made from; None if there is nothing that it does not know."""
+    _, digests = _material(old.period, own)
+    known = dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
+    asserts = _asserted(own) if old.period.grain is Grain.DAILY else digests
+    new = {
+        source: its_digest
+        for source, its_digest in digests.items()
+        if source in asserts and (source not in known or known[source] not in (None, its_digest))
+    }
+    there = set(own["id"].to_pylist())
+    gone = {source for source in known if source not in there and _partition(source) > through}  # forgotten, say
+    if not new and not gone:
+        return None
+    rows = own.filter(pc.is_in(own["id"], pa.array(sorted(new), pa.string())))
+    kept = [
+        item
+        for item, point in zip(old.material(), old.key_points, strict=True)
+        if not all(_base(source) in new for source in point.source_ids)
+        and not any(_base(source) in gone for source in point.source_ids)
+    ]
+    assignment = Assignment(old.scope, old.period, (*kept, *_material(old.period, rows)[0]))
+    together = {**{source: known[source] or "" for source in known if source not in gone}, **new}
+    source_digest = digest("continued", old.source_digest, digest_of_all([*new.values(), *gone]))
+    return Due(assignment, *_listed(old.period, together), source_digest, old, continues=True)
+
+
+def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
+    """Return the points of a new summary: one that rests on a point of the summary before rests on what that did."""
+    if due.old is None or not due.continues:
+        return tuple(points)
+    before = {f"{due.old.id}#{place}": point.source_ids for place, point in enumerate(due.old.key_points)}
+    return tuple(
+        replace(
+            point,
+            source_ids=tuple(
+                dict.fromkeys(found for source in point.source_ids for found in before.get(source, (source,)))
+            ),
+        )
+        for point in points
+    )
+
+
+def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[str, str]]:
+    """Return what a summary is made from, and the rows that it comes from: their ids and digests."""
+    if period.grain is not Grain.DAILY:
+        summaries = rows_to_summaries(sources)
+        digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
+        return [item for summary in summaries for item in summary.material()], digests
+    facts = rows_to_facts(sources)
+    # A day on which nothing was asserted is remembered by what was said.
+    facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
+    material = [
+        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
+    ]
+    digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
+    return material, {fact.id: digests[fact.id] for fact in facts}
+
+
+def _asserted(facts: pa.Table) -> Collection[str]:
+    """Return the ids of facts that assert something: small talk does not reopen a day whose facts have expired."""
+    ids: list[str] = facts.filter(pc.not_equal(facts["kind"], FactKind.TURN.value))["id"].to_pylist()
+    return set(ids)
+
+
+def _listed(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return ids, sorted, and their digests in that order: those of summaries; the ids of facts change with them."""
+    ids = tuple(sorted(digests))
+    return ids, () if period.grain is Grain.DAILY else tuple(digests[source] for source in ids)
+
+
+def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, Entry]:
+    """Return the ledger's entries of partitions of which rows have expired since they were made."""
+    listed = list(children)
+    entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
+    return {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
+
+
+def _base(source_id: str) -> str:
+    return source_id.partition("#")[0]
+
+
+def _partition(source_id: str) -> str:
+    """Return the name of the partition that an id's row lies in; see :mod:`memory_pipeline.domain.identity`."""
+    return source_id.partition(":")[2].rpartition(":")[0]
+
+
+def _read(lake: Lake, grain: Grain, keys: list[str], share: Share) -> pa.Table:
+    finer = grain.finer
+    spec = FACTS if finer is Grain.WORKING else SUMMARIES
+    columns = [name for name in spec.schema.names if name != "vector"]
+    if finer is None or finer is Grain.WORKING:
+        return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
+    return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=finer.value)
+
+
+# Facts to days, days to weeks, … to years: each summary is made from the next finer table alone.
+
+
+def summarize_periods(
+    lake: Lake,
+    summarizer: Summarizer,
+    embedder: Embedder,
+    grain: Grain,
+    periods: list[Period],
+    shares: Sequence[Share] = WHOLE,
+) -> list[Made]:
+    """Make the ``summaries`` partitions of `periods`; return what each holds.
+
+    Args:
+        lake: where.
+        summarizer: condenses.
+        embedder: makes vectors.
+        grain: of the periods.
+        periods: the partitions.
+        shares: the agents, as they are worked on one after the other.
+    """
+    made: dict[Share, list[Made]] = {}
+    inputs: dict[Share, dict[Period, dict[Period, Digests | str]]] = {}
+    tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
+
+    def summarized(share: Share, old: pa.Table) -> pa.Table:
+        # Read inside the attempt: whoever commits summaries in between makes this start over, with newer ones.
+        sources = read_sources(lake, summarizer, grain, periods, old, share)
+        condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
+        refused: dict[Period, int] = defaultdict(int)
+        waiting: dict[Period, int] = defaultdict(int)
+        for due, condensation in zip(sources.due, condensed, strict=True):
+            refused[due.assignment.period] += 0 if condensation is None else condensation.refused
+            waiting[due.assignment.period] += _waits(due, condensation)
+        rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
+        guard(grain, rows, old)
+        rows = with_vectors(rows, old, periods, embedder)
+        of_periods = by_period(rows, periods)
+        inputs[share] = sources.inputs
+        tokens[share] = {period: tokens_of(own) for period, own in of_periods.items()}
+        made[share] = [
+            Made(
+                asset=table_asset(grain),
+                period=period,
+                input_digest="",
+                output_digest=marks.combined,
+                rows=own.num_rows,
+                agents=own.num_rows,
+                fallbacks=own.num_rows - own["fallback"].null_count,
+                unfinished=unfinished_rows(own, sources.lasting) + waiting[period],
+                refused=refused[period],
+                outputs=marks,
+            )
+            for period, own in of_periods.items()
+            for marks in [marks_of(own)]
+        ]
+        return rows
+
+    keys = [period.key for period in periods]
+    # Summaries whose sources may have expired can be all that is left of them.
+    expired = Marks.of(lake.tables).latest(kept for kept in Kept if kept.grain is grain.finer)
+    remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
+    changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
+
+    sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
+    return [
+        replace(
+            whole,
+            input_digest=_input_digest([inputs[share][whole.period] for share in shares]),
+            bytes=sizes.get(whole.period.key, 0),
+            changed=whole.period.key in changed,
+            compression=compression_of([tokens[share][whole.period] for share in shares]),
+        )
+        for whole in together([made[share] for share in shares])
+    ]
+
+
+def _input_digest(shares: Iterable[Mapping[Period, Digests | str]]) -> str:
+    """Return the digest of the digests of finer partitions, of each of which every share knows its rows."""
+    of_rows: dict[Period, Digests] = {}
+    expired: dict[Period, str] = {}
+    for share in shares:
+        for child, own in share.items():
+            if isinstance(own, str):
+                expired[child] = own
+            else:
+                of_rows[child] = of_rows.get(child, Digests()) + own
+    return digest_of_all(({child: own.combined for child, own in of_rows.items()} | expired).values())
+
+
+def _summaries(
+    calendar: Calendar, dues: Sequence[Due], condensations: Sequence[Condensation | None]
+) -> Iterator[Summary]:
+    """Yield what was made; what waits is as it was before."""
+    code_version = version("memory-pipeline")
+    for due, condensation in zip(dues, condensations, strict=True):
+        if condensation is not None and not _waits(due, condensation):
+            yield _summary(calendar, due, condensation, code_version)
+        elif due.old is not None:
+            yield due.old
+
+
+def _waits(due: Due, condensation: Condensation | None) -> bool:
+    """Tell whether a summary is left for later: the budget is spent, or a stand-in would take the place of a model's.
+
+    What continues a summary whose sources have expired cannot be made better afterwards.
+    """
+    if condensation is None:
+        return True
+    return due.continues and condensation.fallback is not None and due.old is not None and due.old.fallback is None
+
+
+def _summary(calendar: Calendar, due: Due, made: Condensation, code_version: str) -> Summary:
+    scope, period = due.assignment.scope, due.assignment.period
+    start, end = calendar.bounds(period)
+    points = resolved(due, made.points)
+    return Summary(
+        id=summary_id(scope, period),
+        scope=scope,
+        period=period,
+        period_start=start,
+        period_end=end,
+        content="\n".join(f"{calendar.day_of(point.event_at)} {point.sentence}" for point in points),
+        key_points=points,
+        entities=tuple(sorted({entity for point in points for entity in point.entities})),
+        importance=max((point.importance for point in points), default=0.0),
+        source_ids=due.source_ids,
+        source_digest=due.source_digest,
+        source_digests=due.source_digests,
+        tokens_in=made.tokens_in,
+        tokens_out=made.tokens_out,
+        summary_method=made.method,
+        cost=made.cost,
+        model=made.model,
+        prompt_version=made.prompt_version,
+        fallback=made.fallback,
+        code_version=code_version,
+    )

@@ -1,0 +1,190 @@
+"""An agent's nights come out the same however its events arrived, and whenever nights were asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.graph.triples import Vocabulary
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings, keep
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.models.deterministic import HashingEmbedder, RuleCurator
+from memory_pipeline.steps.consolidation.cosines import Vectors
+from memory_pipeline.steps.consolidation.days import Kept, day_of, night
+from memory_pipeline.steps.consolidation.simulation import Course, Rules, live
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.effort import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memory_pipeline.domain.periods import Period
+
+CALENDAR = Calendar("America/New_York")
+RULES = Rules(UpkeepSettings(hot_entries=2), Vocabulary(), RuleCurator(), "m1")
+VECTORS = Vectors(HashingEmbedder())
+FIRST = datetime(2024, 2, 27, tzinfo=UTC)
+DAYS = 60
+
+CONTENTS: list[dict[str, Any]] = [
+    {"content": "Anna lives in Porto.", "subject": "Anna", "predicate": "lives_in", "object": "Porto"},
+    {"content": "Anna lives in Faro.", "subject": "Anna", "predicate": "lives_in", "object": "Faro"},
+    {"content": "Mira repairs the old bicycles behind the station.", "kind": "observation"},
+    {"content": "Mira repairs the old bicycles behind a station.", "kind": "observation", "importance": 0.1},
+    {"content": "There are 40 tickets.", "is_point_in_time": True},
+    {"content": "Always say please.", "kind": "instruction"},
+    {"content": "Rui keeps bees.", "importance": 0.12},
+]
+
+
+def remembered(day: int, hour: int, number: int) -> MemoryEvent:
+    at = FIRST + timedelta(days=day, hours=hour)
+    return MemoryEvent.of(ACME, MemoryVerb.REMEMBER, at, Changes.of(CONTENTS[number]))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[MemoryEvent]:
+    """Things that are remembered, used, doubted and forgotten over two months."""
+    times = st.tuples(st.integers(0, DAYS - 1), st.integers(0, 23), st.integers(0, len(CONTENTS) - 1))
+    events = [remembered(*drawn) for drawn in draw(st.lists(times, min_size=1, max_size=7))]
+    verbs = st.sampled_from([MemoryVerb.ACCESS, MemoryVerb.BOOST, MemoryVerb.CONFIRM, MemoryVerb.FORGET])
+    for about, verb, days in draw(st.lists(st.tuples(st.sampled_from(events), verbs, st.integers(0, 30)), max_size=4)):
+        at = min(about.event_at + timedelta(days=days, minutes=7), FIRST + timedelta(days=DAYS))
+        events.append(MemoryEvent.of(ACME, verb, at, memory_id=about.memory_id))
+    return events
+
+
+class Agent:
+    """What the lake holds of an agent's upkeep, and what a run does to it."""
+
+    def __init__(self) -> None:
+        self.kept: Kept | None = None
+        self.nightly: tuple[MemoryEvent, ...] = ()
+        self.until = night("2024-02-26")
+
+    def keep(self, events: Iterable[MemoryEvent], asked: Sequence[Period], rules: Rules = RULES) -> Course:
+        self.until = max(self.until, *asked, key=lambda each: each.key)
+        happened: defaultdict[Period, list[MemoryEvent]] = defaultdict(list)
+        for event in events:
+            happened[day_of(event, CALENDAR)].append(event)
+        old: defaultdict[Period, list[MemoryEvent]] = defaultdict(list)
+        ends = {CALENDAR.bounds(each)[1]: each for each in night("2024-02-01").through(night("2024-06-01"))}
+        for event in self.nightly:
+            old[ends[event.event_at]].append(event)
+        course = Course(ACME, rules, CALENDAR, happened, old, self.kept, asked, self.until)
+        for _ in live([course], VECTORS):
+            pass
+        before = [events for each, events in old.items() if course.first is None or each.key < course.first.key]
+        now = [made.events for made in course.made]
+        self.nightly, self.kept = tuple(event for events in (*before, *now) for event in events), course.result()
+        return course
+
+
+def nights(*days: int) -> list[Period]:
+    return [night(f"{FIRST + timedelta(days=day):%Y-%m-%d}") for day in sorted(days)]
+
+
+LAST = DAYS + 10
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    histories(),
+    st.randoms(use_true_random=False),
+    st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(0, LAST), min_size=1, max_size=3)), max_size=6),
+)
+def test_what_stands_in_the_end_depends_on_what_happened_alone(
+    events: list[MemoryEvent], rng: Any, runs: list[tuple[int, list[int]]]
+) -> None:
+    at_once = Agent()
+    at_once.keep(events, nights(LAST))
+    agent, waiting, arrived = Agent(), rng.sample(events, len(events)), list[MemoryEvent]()
+    for count, asked in runs:
+        arrived, waiting = arrived + waiting[:count], waiting[count:]
+        agent.keep(arrived, nights(*asked))
+    # An hour that is made again may bring something that was not so, and take it back.
+    if len(events) > 1:
+        agent.keep(events[1:], nights(LAST // 2))
+    agent.keep(events, nights(LAST))
+    assert sorted(agent.nightly, key=lambda event: event.id) == sorted(at_once.nightly, key=lambda event: event.id)
+    assert agent.kept == at_once.kept
+    assert agent.keep(events, nights(3, LAST)).first is None
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(histories())
+def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[MemoryEvent]) -> None:
+    agent = Agent()
+    course = agent.keep(events, nights(LAST))
+    memories, every = Memories(), list[MemoryEvent]()
+    for day in nights(*range(-1, LAST + 1)):
+        memories = fold_events(course.happened.get(day, ()), memories)
+        similar = partial(VECTORS.similar, scope=ACME, day=day)
+        done, memories = keep(
+            memories, ACME, day, CALENDAR.bounds(day), RULES.settings, RULES.vocabulary, similar, RULES.curator
+        )
+        every += done.events
+    assert every == list(agent.nightly)
+    assert memories.newest == course.memories.newest
+    assert len(course.made) <= LAST
+
+
+def test_other_rules_hold_for_nights_to_come_and_for_past_ones_if_they_are_asked_for() -> None:
+    events = [remembered(day, 8, number) for day, number in enumerate([0, 4, 5, 6, 2])]
+    agent = Agent()
+    agent.keep(events, nights(20))
+    hot = [event for event in agent.nightly if event.verb is MemoryVerb.HEAT]
+    assert len(hot) >= 2
+    other = replace(RULES, settings=UpkeepSettings(hot_entries=0), method="m2")
+    course = agent.keep(events, nights(21), other)
+    assert [each.day for each in course.made] == nights(21, 22)[: len(course.made)]
+    assert {event.verb for event in course.made[0].events} == {MemoryVerb.CHILL}
+    assert [event for event in agent.nightly if event.verb is MemoryVerb.HEAT] == hot
+    assert agent.keep(events, nights(22), other).first in (None, *nights(22))
+    again = agent.keep(events, nights(1), replace(other, method="m3"))
+    assert again.first == nights(1)[0]
+    assert agent.keep(events, nights(2), replace(other, method="m3")).first is None
+
+
+def test_a_night_of_which_a_pass_failed_is_made_again_with_all_that_follow() -> None:
+    class Broken(RuleCurator):
+        def stale(self, *args: Any) -> Any:
+            raise RuntimeError("no\nmodel \udc00" + "x" * 5_000)
+
+    events = [remembered(1, 8, 4), remembered(30, 8, 5)]
+    agent = Agent()
+    course = agent.keep(events, nights(40), replace(RULES, curator=Broken()))
+    failed = [each.day for each in course.made if each.troubles]
+    assert failed
+    assert agent.kept is not None
+    assert agent.kept.first_trouble == failed[0]
+    assert agent.kept.troubles[0].startswith(f"{failed[0]} staleness: RuntimeError: no model ?xx")
+    assert len(agent.kept.troubles[0]) < 400
+    assert any(event.verb is MemoryVerb.HEAT for event in agent.nightly)  # the other passes were made
+    healed = agent.keep(events, nights(40))
+    assert healed.first == failed[0]
+    whole = Agent()
+    whole.keep(events, nights(40))
+    assert (agent.kept, set(agent.nightly)) == (whole.kept, set(whole.nightly))
+
+
+def test_what_is_late_by_months_makes_that_month_and_what_follows_again() -> None:
+    events = [remembered(day, 8, number) for day, number in [(0, 0), (4, 5), (40, 6), (55, 2)]]
+    agent = Agent()
+    agent.keep(events, nights(LAST))
+    assert agent.kept is not None
+    spans = [text.partition(" ")[0] for text in agent.kept.days]
+    assert spans == ["2024-02", "2024-03", "2024-04"]  # the last night, when all had faded, is months later
+    course = agent.keep([*events, remembered(10, 8, 4)], nights(LAST))
+    assert course.first == night("2024-03-01")
+    same_month = Agent()
+    same_month.keep(events, nights(56))
+    assert same_month.keep([*events, remembered(54, 8, 4)], nights(56)).first == nights(54)[0]

@@ -1,0 +1,86 @@
+"""When summaries are made: each period soon after it closed, late data at gates that follow the calendar."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
+from memory_pipeline.errors import InputError
+from memory_pipeline.steps.scheduling.scheduler import SETTLING, has_passed, last_gate, settled_at
+
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]
+MOMENTS = st.integers(0, 20 * 366 * 86_400).map(
+    lambda second: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+)
+LONGEST = {Grain.DAILY: timedelta(hours=1), Grain.WEEKLY: timedelta(hours=25)}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("grain", "now", "gate"),
+    [
+        ("daily", "2024-01-17T10:04:59", "2024-01-17T09:05"),
+        ("daily", "2024-01-17T10:05", "2024-01-17T10:05"),
+        ("weekly", "2024-01-17T10:05", "2024-01-17T00:05"),
+        ("weekly", "2024-01-17T00:04", "2024-01-16T00:05"),
+        ("monthly", "2024-01-17T10:05", "2024-01-15T00:05"),
+        ("quarterly", "2024-01-15T00:05", "2024-01-15T00:05"),
+        ("yearly", "2024-01-15T00:04", "2024-01-08T00:05"),
+    ],
+)
+def test_gates_are_at_the_hour_at_midnight_and_on_mondays(grain: str, now: str, gate: str) -> None:
+    assert last_gate(Calendar(), Grain(grain), at(now)) == at(gate)
+
+
+def test_gates_follow_the_zone() -> None:
+    assert last_gate(Calendar("Europe/Berlin"), Grain.WEEKLY, at("2024-07-17T10:00")) == at("2024-07-16T22:05")
+    assert last_gate(Calendar("America/New_York"), Grain.YEARLY, at("2024-01-17T10:00")) == at("2024-01-15T05:05")
+
+
+def test_hours_have_no_gates() -> None:
+    with pytest.raises(InputError, match=r"grain working has no gates.*accepted grains: daily, weekly"):
+        last_gate(Calendar(), Grain.WORKING, at("2024-01-17"))
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(SUMMARY_GRAINS), MOMENTS)
+def test_there_is_a_gate_in_every_hour_day_or_week(zone: str, grain: Grain, now: datetime) -> None:
+    gate = last_gate(Calendar(zone), grain, now)
+    assert timedelta() <= now - gate < LONGEST.get(grain, timedelta(days=7, hours=1))
+    assert last_gate(Calendar(zone), grain, gate) == gate
+    assert last_gate(Calendar(zone), grain, gate - timedelta(microseconds=1)) < gate
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(SUMMARY_GRAINS), MOMENTS, st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_period_may_be_made_at_one_look_after_it_closed(
+    zone: str, grain: Grain, now: datetime, before: int, after: int
+) -> None:
+    """Looks may be rare: the first after the period has settled is not missed, and there is none before."""
+    calendar = Calendar(zone)
+    period = calendar.ancestor(calendar.hour(now), grain)
+    settled = settled_at(calendar, period)
+    early, late = settled - timedelta(seconds=before + 1), settled + timedelta(seconds=after)
+    assert settled == calendar.closes_at(period) + SETTLING
+    assert not has_passed(calendar, period, None, early)
+    assert has_passed(calendar, period, early, late)
+    assert has_passed(calendar, period, None, late)
+
+
+def test_after_it_was_made_it_waits_for_the_next_gate() -> None:
+    week = Period(Grain.WEEKLY, "2024-W02")
+    looked = at("2024-01-17T10:00")
+    assert not has_passed(Calendar(), week, looked, at("2024-01-17T23:59"))
+    assert not has_passed(Calendar(), week, looked, at("2024-01-18T00:04:59"))
+    assert has_passed(Calendar(), week, looked, at("2024-01-18T00:05"))
+
+
+def test_a_month_is_not_made_before_its_last_week_has_ended() -> None:
+    # The week that holds the last Thursday of October 2024 ends on 3 November.
+    assert settled_at(Calendar(), Period(Grain.MONTHLY, "2024-10")) == at("2024-11-04T00:05")
+    assert settled_at(Calendar(), Period(Grain.MONTHLY, "2024-01")) == at("2024-02-01T00:05")

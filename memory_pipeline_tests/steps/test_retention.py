@@ -1,0 +1,404 @@
+"""Retention at work: what has expired goes, what was made from it stays, and nothing is made of what has expired."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+import pytest
+
+from memory_pipeline.checks import Look, all_checks, run_checks
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.retention import Kept
+from memory_pipeline.lake.lake import CONFIGURATION, Lake
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    GRAPH_OPERATIONS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    MESSAGES,
+    SUMMARIES,
+    UPKEEP,
+    UPKEEP_EVENTS,
+)
+from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.results import Expiration
+from memory_pipeline.steps.retention import expire
+from memory_pipeline.steps.scheduling.planner import grain_status
+from memory_pipeline_tests.building import (
+    ACME,
+    START,
+    conversation,
+    hours,
+    index_rows,
+    run,
+    table_rows,
+    versions,
+    write,
+)
+from memory_pipeline_tests.effort import IS_THOROUGH
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+#: Some days after everything below was said: of the free plan, hours have expired and days have not.
+SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
+#: Days have expired, weeks have too, months have not.
+LATER = datetime(2024, 4, 20, 9, tzinfo=UTC)
+OTHER = Scope("acme", "sales")
+KEEPER = Scope("keeper", "support")
+TALKS = [
+    conversation("I moved to Porto last week.", "My dog is called Bruno."),
+    conversation("Bruno ate my passport on Tuesday.", at="2024-01-15T10:00", conversation_id="c2"),
+    conversation("I will fly to Oslo in March.", at="2024-01-23T09:00", conversation_id="c3"),
+    conversation("The contract is worth 9,000 euros.", at="2024-01-15T08:00", conversation_id="c5", scope=OTHER),
+    conversation("My cat is called Mila.", at="2024-01-15T08:00", conversation_id="c6", scope=KEEPER),
+]
+
+
+def configure(lake: Lake, text: str) -> None:
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, text.encode())
+
+
+def expire_at(lake: Lake, now: datetime, **options: Any) -> Expiration:
+    return expire(lake, START, now, **options)
+
+
+@pytest.fixture(scope="module")
+def made_once(shared_folder: SharedFolder, models: Models) -> Path:
+    """The folder of a lake of two workspaces, one of which keeps everything; tests copy it."""
+
+    def fill(path: Path) -> None:
+        made = Lake(str(path))
+        configure(made, "workspaces: {acme: {retention: {plan: free}}}")
+        write(made, *TALKS, now=SOON)
+        run(made, models, SOON)
+
+    return shared_folder("expiring", fill)
+
+
+@pytest.fixture
+def kept(made_once: Path, root: str) -> Lake:
+    """A lake of two workspaces, one of which keeps everything, up to the day on which hours have expired."""
+    return Lake(shutil.copytree(made_once, root))
+
+
+@pytest.fixture
+def expired(made_once: Path, shared_folder: SharedFolder, root: str) -> Lake:
+    """The same, and what had expired on that day is gone."""
+    folder = shared_folder("expired", lambda path: expire_at(Lake(str(shutil.copytree(made_once, path))), SOON))
+    return Lake(shutil.copytree(folder, root))
+
+
+@pytest.fixture
+def expired_later(made_once: Path, shared_folder: SharedFolder, root: str, models: Models) -> Lake:
+    """The same made to the day on which days and weeks have expired, and what had expired on that day is gone."""
+
+    def fill(path: Path) -> None:
+        made = Lake(str(shutil.copytree(made_once, path)))
+        run(made, models, LATER)
+        expire_at(made, LATER)
+
+    return Lake(shutil.copytree(shared_folder("expired-later", fill), root))
+
+
+def contents(lake: Lake, spec: Any = FACTS, **fixed: str) -> set[str]:
+    return set(lake.tables.read(spec, **fixed)["content"].to_pylist())
+
+
+def summaries(lake: Lake) -> dict[tuple[Any, ...], str]:
+    rows = [row for grain in SUMMARY_GRAINS for row in lake.tables.read(SUMMARIES, grain=grain.value).to_pylist()]
+    return {(row["grain"], row["period"], row["workspace_id"], row["agent_id"]): row["content"] for row in rows}
+
+
+def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake) -> None:
+    before = summaries(kept)
+    held = table_rows(kept)
+    shown = expire_at(kept, SOON, dry_run=True)
+    assert table_rows(kept) == held
+    done = expire_at(kept, SOON)
+    assert shown.expired == done.expired
+    assert shown.rows == done.rows > 0
+    assert {(each.expiry.kept, each.rows) for each in done.expired if each.rows} >= {(Kept.FACTS, 5)}
+    assert contents(kept, MESSAGES) == {"My cat is called Mila."}
+    assert contents(kept) == {"Anna: My cat is called Mila."}
+    assert summaries(kept) == before
+    # The index shows what the tables hold.
+    for scope, rows in (((ACME, 0)), (OTHER, 0), (KEEPER, 2)):
+        assert kept.index.count(scope, Grain.WORKING) == rows
+    assert kept.index.count(ACME, Grain.DAILY) == 2
+    assert Marks.of(kept.tables).through(ACME, Kept.FACTS) == "2024-02-03T07"
+    assert Marks.of(kept.tables).through(KEEPER, Kept.FACTS) is None
+    # Bytes leave the disk.
+    assert done.files > 0
+    assert done.bytes > 0
+    facts = Path(kept.storage.uri) / "tables" / "facts"
+    left = {path.parent.name for path in facts.rglob("*.parquet") if "_delta_log" not in str(path)}
+    assert left == {"period=2024-01-15T08"}
+
+
+def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(expired: Lake, models: Models) -> None:
+    before = versions(expired)
+    assert not any(run(expired, models, SOON).values())
+    again = expire_at(expired, SOON)
+    assert again.rows == 0
+    assert versions(expired) == before
+
+
+def test_status_tells_what_has_expired_from_what_is_there(made_once: Path, expired: Lake) -> None:
+    before = grain_status(Lake(str(made_once)), Grain.WORKING, START, SOON)
+    after = grain_status(expired, Grain.WORKING, START, SOON)
+    assert after.rows == expired.tables.read(FACTS).num_rows < before.rows
+    assert [str(period) for period in after.made] == ["2024-01-15T08"]
+    assert [str(period) for period in after.expired] == ["2024-01-15T10", "2024-01-23T09"]
+
+
+def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
+    [day_before] = _days(expired, ACME, "2024-01-15")
+    write(expired, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
+    made = run(expired, models, SOON)
+    assert {grain.value: [str(period) for period in periods] for grain, periods in made.items() if periods} == {
+        "working": ["2024-01-15T09"],
+        "daily": ["2024-01-15"],
+        "weekly": ["2024-W03"],
+        "monthly": ["2024-01"],
+    }
+    after = summaries(expired)
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert {key[2:] for key in changed} == {("acme", "support")}
+    day = after["daily", "2024-01-15", "acme", "support"]
+    for line in before["daily", "2024-01-15", "acme", "support"].splitlines():
+        assert line in day
+    assert "room 12" in day
+    assert "room 12" in after["monthly", "2024-01", "acme", "support"]
+    # Each point of the day still says what it rests on.
+    [day_after] = _days(expired, ACME, "2024-01-15")
+    cited = {source for point in day_after["key_points"] for source in point["source_ids"]}
+    assert all(source.startswith("working:2024-01-15T") for source in cited)
+    assert set(day_before["source_ids"]) < set(day_after["source_ids"])
+    assert cited <= set(day_after["source_ids"])
+    # It goes the next night, and nothing changes any more.
+    assert expire_at(expired, SOON).rows > 0
+    assert "room 12" not in str(contents(expired))
+    assert not any(run(expired, models, SOON).values())
+    assert summaries(expired) == after
+    for grain in SUMMARY_GRAINS:
+        every = [Period(grain, key) for key in expired.ledger.entries(f"{grain}_summaries")]
+        assert not any(made.changed for made in make(expired, models, grain, every))
+    assert not any(run(expired, models, SOON).values())
+    assert summaries(expired) == after
+
+
+def _days(lake: Lake, scope: Scope, key: str) -> list[dict[str, Any]]:
+    rows = lake.tables.read(SUMMARIES, [key], grain="daily").to_pylist()
+    return [row for row in rows if (row["workspace_id"], row["agent_id"]) == (scope.workspace_id, scope.agent_id)]
+
+
+def test_a_conversation_sent_again_after_it_expired_changes_no_summary(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
+    write(expired, *TALKS, now=SOON)
+    run(expired, models, SOON)
+    assert summaries(expired) == before
+    expire_at(expired, SOON)
+    assert contents(expired) == {"Anna: My cat is called Mila."}
+
+
+def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(expired: Lake, models: Models) -> None:
+    before = summaries(expired)
+    write(
+        expired,
+        conversation("My fish is called Otto.", at="2024-01-15T08:30", conversation_id="c7", scope=KEEPER),
+        now=SOON,
+    )
+    run(expired, models, SOON)
+    after = summaries(expired)
+    assert {key for key in after if after[key] != before.get(key)} == {
+        (grain, period, "keeper", "support")
+        for grain, period in (("daily", "2024-01-15"), ("weekly", "2024-W03"), ("monthly", "2024-01"))
+    }
+    assert not any(run(expired, models, SOON).values())
+
+
+def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: Lake, models: Models) -> None:
+    kept = expired_later
+    assert Marks.of(kept.tables).through(ACME, Kept.DAILY) is not None
+    before = table_rows(kept)
+    write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
+    [hour] = hours("2024-01-15T09")
+    made = {each.asset: each for each in make(kept, models, Grain.WORKING, [hour])}
+    assert made["messages"].expired == 1
+    assert kept.journal.pending() == []
+    after = table_rows(kept)
+    before["ledger"], after["ledger"] = [], []
+    assert after == before
+    assert not any(run(kept, models, LATER).values())
+
+
+def test_an_agent_that_is_new_may_import_what_is_older(expired_later: Lake, models: Models) -> None:
+    kept = expired_later
+    new = Scope("acme", "new")
+    write(kept, conversation("I used to live in Ghent.", at="2024-01-15T08:00", scope=new), now=LATER)
+    run(kept, models, LATER)
+    assert "Ghent" in summaries(kept)["monthly", "2024-01", "acme", "new"]
+    expire_at(kept, LATER)
+    left = {key[0] for key in summaries(kept) if key[3] == "new"}
+    assert left == {"monthly", "quarterly"}
+
+
+def test_nothing_goes_before_its_parent_was_made_from_it(lake: Lake, models: Models) -> None:
+    configure(lake, "defaults: {retention: {plan: free}}")
+    write(lake, TALKS[0], now=SOON)
+    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, SOON).pending))
+    done = expire_at(lake, SOON)
+    assert done.rows == 0
+    # The first hour that may not go is the first of its day, and there is nothing before it.
+    assert {each.expiry.held_back_by for each in done.expired} >= {Period.parse("working", "2024-01-15T00")}
+    run(lake, models, SOON)
+    assert expire_at(lake, SOON).rows > 0
+
+
+def test_classes_of_working_memory_go_at_their_own_times(lake: Lake, models: Models) -> None:
+    configure(lake, "defaults: {retention: {plan: standard}}")
+    tea = conversation("I prefer tea to coffee.", at="2024-01-16T08:00", conversation_id="c9")
+    write(lake, *TALKS[:2], tea, now=SOON)
+    run(lake, models, SOON)
+    before = contents(lake)
+    operations = lake.tables.read(GRAPH_OPERATIONS).num_rows
+    expire_at(lake, LATER)
+    kinds = set(lake.tables.read(FACTS)["kind"].to_pylist())
+    assert "turn" not in kinds
+    assert "preference" in kinds
+    assert lake.tables.read(MESSAGES).num_rows == 0
+    assert contents(lake) == {text for text in before if text in contents(lake)}
+    # Late data of such an hour does not drive out what cannot be found again.
+    left = lake.tables.read(FACTS)
+    write(lake, conversation("My bike is blue.", at="2024-01-15T08:50", conversation_id="late"), now=LATER)
+    run(lake, models, LATER)
+    assert set(left["id"].to_pylist()) <= set(lake.tables.read(FACTS)["id"].to_pylist())
+    assert lake.tables.read(GRAPH_OPERATIONS).num_rows >= operations
+    next_year = datetime(2025, 2, 1, 9, tzinfo=UTC)
+    run(lake, models, next_year)
+    expire_at(lake, next_year)
+    assert set(lake.tables.read(FACTS)["kind"].to_pylist()) == {"preference"}
+
+
+@pytest.mark.parametrize("resident_rows", [1_000, 0])
+def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Models, resident_rows: int) -> None:
+    configure(lake, "defaults: {retention: {plan: standard}}")
+    said = ["I prefer tea to coffee. My dog is called Bruno. Nice weather.", "I live in Porto."]
+    write(lake, conversation(*said, at="2024-01-16T08:00", conversation_id="c9"), now=SOON)
+    run(lake, models, SOON)
+    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+
+    def listed(**options: Any) -> list[str]:
+        hits = reader.search_memory(now=LATER, **options)
+        assert hits.total == len(hits)
+        return [hit.content for hit in hits]
+
+    assert listed() == [f"Anna: {text}" for text in reversed(said)]
+    expire_at(lake, LATER)
+    assert listed() == ["Anna: I live in Porto.", "Anna: I prefer tea to coffee."]  # each message is one hit
+    assert listed(query_text="tea")[0] == "Anna: I prefer tea to coffee."
+    later = "My bike is blue. I bought it in Oslo."
+    write(lake, conversation(later, at="2024-04-19T08:00", conversation_id="c10"), now=LATER)
+    expected = [f"Anna: {later}", "Anna: I live in Porto.", "Anna: I prefer tea to coffee."]
+    assert listed() == expected
+    run(lake, models, LATER)
+    assert listed() == expected
+    assert listed(until=date(2024, 4, 1)) == expected[1:]
+    assert [hit.content for hit in reader.search_memory(max_results=1, offset=1, now=LATER)] == expected[1:2]
+
+
+def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
+    configure(lake, "workspaces: {acme: {retention: {graph: 30d}}}")
+    write(
+        lake,
+        conversation("I live in Porto."),
+        conversation("My sister lives in Oslo.", "I live in Ghent.", at="2024-04-15T08:00", conversation_id="c2"),
+        now=LATER,
+    )
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08", "2024-04-15T08")))
+    said = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
+    assert "Porto" in said
+    expire_at(lake, LATER)
+    left = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
+    assert left == said - {"Porto"}
+    # A run over the hour does not bring it back.
+    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
+
+
+def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_kept_for_good_stays(
+    lake: Lake, models: Models
+) -> None:
+    """Now and then in a year something is said, made and expired; what is left is what the plan keeps, and no more."""
+    configure(lake, "defaults: {retention: {plan: free}}")
+    day = date(2024, 1, 3)
+    standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
+    write(lake, conversation(*standing, "I moved to Porto.", at=f"{day}T10:00"), now=_noon(day))
+    while day < date(2025, 2, 1):
+        write(
+            lake,
+            conversation(f"Order {day:%m%d} was sent.", at=f"{day}T08:00", conversation_id=f"{day}"),
+            now=_noon(day),
+        )
+        day += timedelta(days=97 if IS_THOROUGH else 199)
+        run(lake, models, _noon(day))
+        keep_up(lake, models, pending_nights(lake, START, _noon(day)), START)
+        assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
+        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
+        expire_at(lake, _noon(day))
+        for kept in Kept:
+            if kept.grain is None:
+                continue
+            retention = lake.configuration().retention("acme")
+            last = retention.last_expired(kept, _noon(day), lake.calendar)
+            periods = (
+                lake.tables.read(SUMMARIES, grain=kept.grain.value)["period"]
+                if kept.grain in SUMMARY_GRAINS
+                else lake.tables.read(FACTS)["period"]
+            )
+            assert last is not None
+            assert not pc.any(pc.less_equal(periods, last.key)).as_py(), (kept, day)
+        assert {spec: lake.tables.version(spec) for spec in before} == before
+        held = {row["content"]: row for row in lake.tables.read(MEMORIES).to_pylist() if row["is_newest"]}
+        assert {text: held[f"Anna: {text}"]["kind"] for text in standing} == standing
+        assert {held[f"Anna: {text}"]["status"] for text in standing} == {"active"}
+        assert "Anna: I moved to Porto." in held
+    assert not lake.tables.keys(FACTS)
+    assert not lake.tables.keys(MESSAGES)
+    assert not any(run(lake, models, _noon(day)).values())
+    assert index_rows(lake, [ACME])
+    reader = MemoryReader(lake, ACME, models.embedder)
+    assert reader.search_memory("yearly", 0, 800, now=_noon(day))
+    failed = [finding for finding in run_checks(Look(lake, _noon(day)), all_checks()) if not finding.passed]
+    assert not failed
+
+
+def _noon(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+
+
+def test_an_hour_whose_facts_are_gone_and_whose_graph_is_not_is_not_pending(lake: Lake, models: Models) -> None:
+    configure(lake, "workspaces: {acme: {retention: {plan: free}}}")
+    write(lake, conversation("I live in Porto."), now=SOON)
+    run(lake, models, LATER)
+    expire_at(lake, LATER)
+    assert lake.tables.read(GRAPH_OPERATIONS).num_rows
+    # What comes too late is dropped, but its hour is looked at again.
+    write(lake, conversation("I forgot to say this.", conversation_id="late"), now=LATER)
+    run(lake, models, LATER)
+    assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)
+    assert lake.tables.read(GRAPH_OPERATIONS).num_rows
