@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.analytics.catalogue import catalogue
-from memory_pipeline.analytics.sources import SOURCES, Sources
-from memory_pipeline.analytics.state import State, inputs, is_fresh, made_digest, sql_digest, tables_of, versions
+from memory_pipeline.analytics.catalog import read_catalog
+from memory_pipeline.analytics.lake_views import DERIVED, SOURCES, Sources
+from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.sql.session import connect
@@ -24,12 +24,120 @@ from memory_pipeline.lake.tables.damage import damaged_error
 from memory_pipeline.lake.tables.marts import Marts, Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow.dataset as ds
 
-    from memory_pipeline.analytics.headers import Model
+    from memory_pipeline.analytics.catalog import Catalog
+    from memory_pipeline.analytics.model_files import Model
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.files.storage import Storage
+
+
+# What marts were made from: remembered beside them, so that only what has changed is made again.
+#
+# The state of a mart is a small file, ``state/marts/{name}.json``. It holds digests alone: of the SQL, of the
+# partitions
+# that each month was made from, and of the files that were written. It is written after the mart; if the mart was
+# written by somebody else since, the two do not fit, and all is made again.
+
+
+#: Changes when marts are written in another way, so that all are made again.
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a mart was made from.
+
+    Attributes:
+        sql: digest of its SQL, and of the SQL of what it reads.
+        made: digest of the mart's own files; what was made is what stands there.
+        versions: of the tables of the lake that it reads; equal versions, equal rows.
+        inputs: digests of what was read: by table or mart; of an incremental mart, by month.
+    """
+
+    sql: str
+    made: str
+    versions: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, storage: Storage, name: str) -> State | None:
+        """Read the state of a mart; None if there is none, or none that can be read."""
+        data = storage.read(_path(name))
+        try:
+            return None if data is None else cls(**json.loads(data))
+        except (ValueError, TypeError):
+            return None
+
+    def write(self, storage: Storage, name: str) -> None:
+        """Write it down, unless it is what is written already."""
+        data = json.dumps(asdict(self), sort_keys=True).encode()
+        if storage.read(_path(name)) != data:
+            storage.write(_path(name), data)
+
+
+def _path(name: str) -> str:
+    return f"state/marts/{name}.json"
+
+
+def made_digest(files: Iterable[str]) -> str:
+    """Return a digest of the files that a mart consists of."""
+    return digest_of_all(files)
+
+
+def sql_digest(catalog: Catalog, name: str) -> str:
+    """Return a digest of a mart's SQL and of the staging models under it; of marts it reads, the rows count."""
+    read = [each for each in catalog.needed(name, stop_at_marts=True) if each in catalog.models]
+    texts = [catalog.models[each].sql for each in read if catalog.models[each].folder != "marts"]
+    return digest(_FORMAT, catalog.models[name].sql, *texts)
+
+
+def tables_of(catalog: Catalog, name: str) -> list[str]:
+    """Return the tables that a mart reads through staging models, sorted; not those that other marts read for it."""
+    return [each for each in catalog.needed(name, stop_at_marts=True) if each not in catalog.models]
+
+
+def marts_of(catalog: Catalog, name: str) -> list[str]:
+    """Return the marts that a model reads itself."""
+    read = (catalog.models.get(each) for each in catalog.reads[name])
+    return [model.name for model in read if model is not None and model.folder == "marts"]
+
+
+def versions(sources: Sources, tables: Iterable[str]) -> dict[str, int]:
+    """Return the versions of the tables of the lake that decide what is read."""
+    deciding = {each for table in tables for each in (DERIVED.get(table) or (table,))}
+    return {name: sources.version(name) for name in sorted(deciding) if name in TABLES}
+
+
+def inputs(catalog: Catalog, sources: Sources, marts: Marts, name: str) -> dict[str, str]:
+    """Return digests of all that a mart is made from, as it is now; reads no rows of memory."""
+    tables = tables_of(catalog, name)
+    if catalog.models[name].incremental:
+        return sources.months(tables)
+    return {
+        **{table: sources.state(table) for table in tables},
+        **{mart: made_digest(marts.files(mart)) for mart in marts_of(catalog, name)},
+    }
+
+
+def is_fresh(catalog: Catalog, sources: Sources, storage: Storage, marts: Marts, name: str) -> bool:
+    """Tell whether a mart, and all marts that it reads, hold what would be made of the lake now."""
+    if not all(is_fresh(catalog, sources, storage, marts, each) for each in marts_of(catalog, name)):
+        return False
+    state = State.read(storage, name)
+    if state is None or state.sql != sql_digest(catalog, name) or state.made != made_digest(marts.files(name)):
+        return False
+    tables = tables_of(catalog, name)
+    if state.versions == versions(sources, tables):
+        # Then only marts and the configuration can have changed.
+        others = {mart: made_digest(marts.files(mart)) for mart in marts_of(catalog, name)}
+        others |= {table: sources.state(table) for table in tables if table not in TABLES and table not in DERIVED}
+        if others.items() <= state.inputs.items():
+            return True
+    return state.inputs == inputs(catalog, sources, marts, name)
+
 
 _Result = TypeVar("_Result")
 
@@ -74,7 +182,7 @@ class Warehouse:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._marts = Marts(lake.storage)
-        self._catalogue = catalogue()
+        self._catalog = read_catalog()
         self._connection = connect()
         self._connection.execute("SET enable_profiling = 'no_output'")
         self._registered: set[str] = set()
@@ -102,7 +210,7 @@ class Warehouse:
         Raises:
             InputError: there is no model of that name.
         """
-        return self._catalogue.model(name)
+        return self._catalog.model(name)
 
     def build(self, name: str, *, full: bool = False) -> Built:
         """Make a mart below ``marts/`` of the lake, after those that it reads; what is up to date is not made again.
@@ -131,12 +239,12 @@ class Warehouse:
         """
         for name in names:
             if self.model(name).folder != "marts":
-                marts = ", ".join(model.name for model in self._catalogue.among("marts"))
+                marts = ", ".join(model.name for model in self._catalog.among("marts"))
                 raise InputError(f"SQL model {shown(name)} is no mart; there are: {marts}")
         self._look()
-        wanted = {*names, *(read for name in names for read in self._catalogue.needed(name))}
+        wanted = {*names, *(read for name in names for read in self._catalog.needed(name))}
         failed: dict[str, DamagedError] = {}
-        for model in self._catalogue.among("marts"):
+        for model in self._catalog.among("marts"):
             if model.name in wanted:
                 try:
                     built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
@@ -154,17 +262,17 @@ class Warehouse:
         name, storage = model.name, self._lake.storage
         full = full or name in self._damaged
         before = State.read(storage, name)
-        seen = versions(self._sources, tables_of(self._catalogue, name))
+        seen = versions(self._sources, tables_of(self._catalog, name))
         if not full and before is not None and self._is_fresh(name):
             replace(before, versions=seen).write(storage, name)  # so that the next look is a short one
             return self._built(name, Replaced(changed=False, files=frozenset()), 0, 0, started)
         present = self._marts.files(name)
         # The tables are looked at once, before anything is read.
         after = State(
-            sql_digest(self._catalogue, name),
+            sql_digest(self._catalog, name),
             "",
             seen,
-            inputs(self._catalogue, self._sources, self._marts, name),
+            inputs(self._catalog, self._sources, self._marts, name),
         )
         fits = before is not None and before.sql == after.sql and before.made == made_digest(present)
         known = before.inputs if before is not None and fits and not full else {}
@@ -205,7 +313,7 @@ class Warehouse:
 
     def _provide(self, name: str, months: Collection[str] | None, there: set[str]) -> None:
         """Make all that a model reads known to the session under its name, in place of what had the name before."""
-        for read in self._catalogue.reads[name]:
+        for read in self._catalog.reads[name]:
             if read in there:
                 continue
             there.add(read)
@@ -232,7 +340,7 @@ class Warehouse:
 
     def _is_fresh(self, name: str) -> bool:
         if name not in self._fresh:
-            self._fresh[name] = is_fresh(self._catalogue, self._sources, self._lake.storage, self._marts, name)
+            self._fresh[name] = is_fresh(self._catalog, self._sources, self._lake.storage, self._marts, name)
         return self._fresh[name] and name not in self._damaged
 
     def _retrying(self, action: Callable[[], _Result]) -> _Result:
@@ -260,7 +368,7 @@ class Warehouse:
         Raises:
             DamagedError: files of the lake's tables cannot be read.
         """
-        marts = self._marts.damaged(model.name for model in self._catalogue.among("marts")) - self._damaged
+        marts = self._marts.damaged(model.name for model in self._catalog.among("marts")) - self._damaged
         self._damaged |= marts
         if marts:
             return
@@ -273,7 +381,7 @@ class Warehouse:
 
 def stale_marts(lake: Lake) -> list[Model]:
     """Return the marts that do not hold what would be made of the lake now; reads no rows of memory."""
-    known, sources, marts = catalogue(), Sources(lake), Marts(lake.storage)
+    known, sources, marts = read_catalog(), Sources(lake), Marts(lake.storage)
     return [model for model in known.among("marts") if not is_fresh(known, sources, lake.storage, marts, model.name)]
 
 

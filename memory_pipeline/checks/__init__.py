@@ -10,8 +10,7 @@ partition wrong is refused when it is made, by :mod:`memory_pipeline.steps.valid
 is.
 """
 
-from memory_pipeline.checks.check import Check, Finding, Look, Offences, Scan, Severity
+from memory_pipeline.checks.check import Check, Finding, Look, Offences, Scan, Severity, run_checks
 from memory_pipeline.checks.registry import all_checks, checks_of
-from memory_pipeline.checks.running import run_checks
 
 __all__ = ["Check", "Finding", "Look", "Offences", "Scan", "Severity", "all_checks", "checks_of", "run_checks"]

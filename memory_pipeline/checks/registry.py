@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import models_of
-from memory_pipeline.checks import content, coverage, durable, index, rows, upkeep
+from memory_pipeline.checks import integrity, lake_health, memories, quality
 from memory_pipeline.checks.check import (
     DECIDED,
     DURABLE,
@@ -73,7 +73,7 @@ def _of_tables() -> Iterator[Check]:
             True,
             "Each row stands once, and in the partition that its id names.",
             _MAKE_AGAIN,
-            rows.unique_ids(places[-1]),
+            integrity.unique_ids(places[-1]),
         )
         if asset == GRAPH_ASSET:
             yield Check(
@@ -83,7 +83,7 @@ def _of_tables() -> Iterator[Check]:
                 True,
                 "Each operation that the graph is folded from stands once.",
                 _MAKE_AGAIN,
-                rows.unique_ids(OPERATIONS),
+                integrity.unique_ids(OPERATIONS),
             )
         else:
             yield Check(
@@ -93,7 +93,7 @@ def _of_tables() -> Iterator[Check]:
                 True,
                 "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
                 f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
-                content.feeds_back(places[0]),
+                quality.feeds_back(places[0]),
             )
         if asset != MESSAGES_ASSET:
             yield Check(
@@ -104,7 +104,7 @@ def _of_tables() -> Iterator[Check]:
                 "What rows rest on is there, or has expired: messages of facts, facts or finer summaries of summaries, "
                 "messages and edits of the graph.",
                 _MAKE_AGAIN,
-                coverage.has_sources(places[-1]),
+                quality.has_sources(places[-1]),
             )
         if asset == FOUND.asset:
             yield Check(
@@ -112,9 +112,9 @@ def _of_tables() -> Iterator[Check]:
                 asset,
                 _WARNING,
                 False,
-                f"At most {content.DUPLICATE_SHARE:.0%} of an agent's facts of an hour say what another one says.",
+                f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts of an hour say what another one says.",
                 "an agent writes the same again and again: give its messages ids, or see what it sends",
-                content.repeats(),
+                quality.repeats(),
             )
 
 
@@ -126,7 +126,7 @@ def _schema(asset: str, places: list[Place], remedy: str) -> Check:
         True,
         "Files have the columns and types of the schema, and a value wherever there must be one.",
         remedy,
-        partial(rows.fits_schema, places=places),
+        partial(integrity.fits_schema, places=places),
     )
 
 
@@ -138,7 +138,7 @@ def _of_memories() -> Iterator[Check]:
         ("unique_ids", DURABLE, "Each version of a durable memory stands once"),
         ("unique_event_ids", HAPPENED, "Each event that memories are folded from stands once, and names its hour"),
     ):
-        yield Check(name, MEMORIES_ASSET, _ERROR, True, f"{what}.", _MAKE_AGAIN, rows.unique_ids(place))
+        yield Check(name, MEMORIES_ASSET, _ERROR, True, f"{what}.", _MAKE_AGAIN, integrity.unique_ids(place))
     yield Check(
         "level",
         MEMORIES_ASSET,
@@ -146,7 +146,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "Durable memories are folded from all events that there are, of conversations, agents and nights.",
         f"{_PENDING}; if nothing is pending, {_KEEP}",
-        durable.is_level,
+        memories.is_level,
     )
     yield Check(
         "orphaned_sources",
@@ -155,7 +155,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "The messages that events of durable memories rest on are there, or have expired.",
         _MAKE_AGAIN,
-        coverage.has_sources(HAPPENED),
+        quality.has_sources(HAPPENED),
     )
     yield Check(
         "fed_back_recall",
@@ -164,7 +164,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
         f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
-        content.feeds_back(DURABLE),
+        quality.feeds_back(DURABLE),
     )
 
 
@@ -175,7 +175,7 @@ def _of_nights() -> Iterator[Check]:
         ("unique_ids", DECIDED, "Each thing that a night did stands once"),
         ("one_row_an_agent", KEPT_UP, "Of each agent it stands once how far it was kept"),
     ):
-        yield Check(name, UPKEEP_ASSET, _ERROR, True, f"{what}.", _KEEP, rows.unique_ids(place))
+        yield Check(name, UPKEEP_ASSET, _ERROR, True, f"{what}.", _KEEP, integrity.unique_ids(place))
     yield Check(
         "explained",
         UPKEEP_ASSET,
@@ -183,7 +183,7 @@ def _of_nights() -> Iterator[Check]:
         False,
         "Whatever a night did, it says why.",
         f"the events were written by something else: delete them; {_KEEP}",
-        durable.explains(),
+        memories.explains(),
     )
     yield Check(
         "duplicates",
@@ -192,7 +192,7 @@ def _of_nights() -> Iterator[Check]:
         False,
         "No two active memories of one kind say the same once a night has passed over them.",
         _KEEP,
-        durable.says_the_same(),
+        memories.says_the_same(),
     )
     yield Check(
         "contradictions",
@@ -201,7 +201,7 @@ def _of_nights() -> Iterator[Check]:
         False,
         "Of predicates that hold one object no two active memories name different ones once a night has passed.",
         f"{_KEEP}; `memory-pipeline memories about` shows them",
-        durable.contradicts(),
+        memories.contradicts(),
     )
     yield Check(
         "nights",
@@ -210,7 +210,7 @@ def _of_nights() -> Iterator[Check]:
         False,
         "Every night that ended more than a day ago was kept, with all that is known of its day by now.",
         f"{_KEEP}; `memory-pipeline status` tells which nights are pending",
-        durable.is_behind,
+        memories.is_behind,
     )
     yield Check(
         "troubles",
@@ -219,7 +219,7 @@ def _of_nights() -> Iterator[Check]:
         False,
         "No pass of an agent's upkeep has failed and waits for being made again.",
         f"`memory-pipeline status` tells the reasons; {_KEEP} again",
-        durable.has_troubles,
+        memories.has_troubles,
     )
     yield Check(
         "caps",
@@ -229,7 +229,7 @@ def _of_nights() -> Iterator[Check]:
         "No hot index has more entries or tokens than `memories` in config/workspaces.yaml allows, nor one that is not "
         "active.",
         _KEEP,
-        durable.fits_caps(),
+        memories.fits_caps(),
     )
 
 
@@ -242,7 +242,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         True,
         f"Every {grain} period that has closed and has material has its summary, for each agent, unless it expired.",
         f"{_PENDING}; {_MAKE_AGAIN}",
-        coverage.covered(grain),
+        quality.covered(grain),
     )
     yield Check(
         "empty_summaries",
@@ -251,16 +251,16 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         True,
         "Each summary has a text, and at least one point.",
         f"correct the prompt or the model; {_MAKE_AGAIN}",
-        content.says_nothing(grain),
+        quality.says_nothing(grain),
     )
     yield Check(
         "long_summaries",
         asset,
         _WARNING,
         False,
-        f"No summary is longer than {content.LONGEST} times the length that is configured for its agent.",
+        f"No summary is longer than {quality.LONGEST} times the length that is configured for its agent.",
         "set `length` of the agent's summaries in config/workspaces.yaml, or another model or prompt",
-        content.runs_on(grain),
+        quality.runs_on(grain),
     )
 
 
@@ -270,10 +270,10 @@ def _of_index(grain: Grain) -> Check:
         index_asset(grain),
         _ERROR,
         False,
-        f"The index holds what {table_asset(grain)} holds, no more and no less; of more than {index.MOST_AGENTS} "
+        f"The index holds what {table_asset(grain)} holds, no more and no less; of more than {integrity.MOST_AGENTS} "
         "agents, others are looked at each day.",
         f"{_PENDING}; {_MAKE_AGAIN}",
-        index.is_level(grain),
+        integrity.is_level(grain),
     )
 
 
@@ -284,9 +284,9 @@ def _of_upkeep() -> Iterator[Check]:
             table_asset(grain),
             _WARNING,
             False,
-            f"Rules took a model's place in at most {content.FALLBACK_SHARE:.0%} of the rows of a period.",
+            f"Rules took a model's place in at most {quality.FALLBACK_SHARE:.0%} of the rows of a period.",
             f"see `outcome` in model_calls for the reason; {_PENDING} with the model",
-            content.falls_back(grain),
+            quality.falls_back(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):
         yield Check(
@@ -296,7 +296,7 @@ def _of_upkeep() -> Iterator[Check]:
             False,
             "Nothing is kept for more than a day beyond what `retention` in config/workspaces.yaml allows.",
             "`memory-pipeline expire` removes it; what it holds back waits for its parent: `memory-pipeline run`",
-            upkeep.kept_too_long(asset),
+            lake_health.kept_too_long(asset),
         )
     yield Check(
         "journal_backlog",
@@ -305,7 +305,7 @@ def _of_upkeep() -> Iterator[Check]:
         False,
         "What agents wrote more than a day ago has become memory.",
         _PENDING,
-        upkeep.is_stuck,
+        lake_health.is_stuck,
     )
     yield Check(
         "quarantine",
@@ -314,16 +314,16 @@ def _of_upkeep() -> Iterator[Check]:
         False,
         "No record was set aside because it could not be read.",
         "`memory-pipeline status` tells the reasons; correct the records and write them again",
-        upkeep.has_set_aside,
+        lake_health.has_set_aside,
     )
     yield Check(
         "budget",
         _COST_ASSET,
         _WARNING,
         False,
-        f"No workspace has spent {upkeep.NEARLY_SPENT:.0%} or more of what it may spend this month.",
+        f"No workspace has spent {lake_health.NEARLY_SPENT:.0%} or more of what it may spend this month.",
         "raise `budget` in config/workspaces.yaml, or let rules take the models' place until the month ends",
-        upkeep.within_budget,
+        lake_health.within_budget,
     )
 
 

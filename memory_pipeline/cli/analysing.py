@@ -14,7 +14,7 @@ from memory_pipeline.rendering import plain, to_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from memory_pipeline.analytics import Catalogue
+    from memory_pipeline.analytics import Catalog
 
 
 @cli.command()
@@ -46,7 +46,7 @@ def sql(
     Staging models stand over the tables of the lake, marts over these, and tests over both. A mart's rows are those
     of the lake as it is, whether or not it was made before.
     """
-    from memory_pipeline.analytics import Warehouse, catalogue, columns_of
+    from memory_pipeline.analytics import Warehouse, columns_of, read_catalog
 
     chosen = [
         name for name, given in (("--run", is_run), ("--lineage", lineage), ("--dag", dag), ("--build", build)) if given
@@ -55,7 +55,7 @@ def sql(
         raise InputError(f"{' and '.join(chosen)} do not go together")
     if full and not build:
         raise InputError("--full goes with --build")
-    known = catalogue()
+    known = read_catalog()
     if dag:
         _print_order(known, model, as_json=as_json)
     elif model is None:
@@ -82,7 +82,7 @@ def sql(
         click.echo(to_json({"model": found, "columns": columns_of(model)}) if as_json else found.sql.rstrip())
 
 
-def _print_list(known: Catalogue, *, as_json: bool) -> None:
+def _print_list(known: Catalog, *, as_json: bool) -> None:
     models = list(known.models.values())
     if as_json:
         click.echo(to_json([{"folder": m.folder, "name": m.name, "description": m.description} for m in models]))
@@ -91,7 +91,7 @@ def _print_list(known: Catalogue, *, as_json: bool) -> None:
     click.echo("\n".join(f"{m.folder:<8} {m.name:<{width}}  {m.description.split('. ')[0]}" for m in models))
 
 
-def _print_order(known: Catalogue, name: str | None, *, as_json: bool) -> None:
+def _print_order(known: Catalog, name: str | None, *, as_json: bool) -> None:
     names = list(known.models)
     if name is not None:
         names = [each for each in (*known.needed(name), known.model(name).name) if each in known.models]

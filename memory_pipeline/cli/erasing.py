@@ -19,7 +19,7 @@ from memory_pipeline.rendering import to_json
 
 if TYPE_CHECKING:
     from memory_pipeline.erasure import Receipt
-    from memory_pipeline.erasure.forgetting import Survey
+    from memory_pipeline.erasure.forget import Survey
     from memory_pipeline.lake import Lake
 
 #: Hours and ids that a survey prints.

@@ -37,8 +37,8 @@ def mcp(
     It ends when the client leaves. What it reports goes to standard error.
     """
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.tools.access import Access
     from memory_pipeline.tools.mcp import MemoryServer
+    from memory_pipeline.tools.tool import Access
     from memory_pipeline.writer import MemoryWriter
 
     del as_json  # taken for uniformity

@@ -109,7 +109,7 @@ def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None, roo
     """
     import json
 
-    from memory_pipeline.writer.locomo import read_locomo
+    from memory_pipeline.evaluation.formats import read_locomo
 
     del root, as_json  # taken for uniformity
     for path in files:

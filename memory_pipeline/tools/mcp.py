@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.errors import ConfigurationError, InputError, shown
-from memory_pipeline.tools.access import Access, Tool, perform
 from memory_pipeline.tools.functions import tools_of
-from memory_pipeline.tools.parameters import schema_of
-from memory_pipeline.tools.reading import URI, entry_of, newest_summaries, uri_of
+from memory_pipeline.tools.read_tools import URI, entry_of, newest_summaries, uri_of
 from memory_pipeline.tools.texts import Entry, line, told
+from memory_pipeline.tools.tool import Access, Tool, perform, schema_of
 
 try:
     import anyio

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.analytics import Warehouse, catalogue, models_of, stale_marts
-from memory_pipeline.analytics.sources import Sources
-from memory_pipeline.analytics.state import State
+from memory_pipeline.analytics import Warehouse, models_of, read_catalog, stale_marts
+from memory_pipeline.analytics.lake_views import Sources
+from memory_pipeline.analytics.warehouse import State
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
@@ -229,6 +229,6 @@ def test_files_that_vanish_are_looked_up_again(unbuilt: Lake) -> None:
 
 
 def test_incremental_marts_say_by_what() -> None:
-    known = catalogue()
+    known = read_catalog()
     assert {known.models[name].incremental for name in MONTHLY} == {"month"}
     assert {"memory_by_period", "survival", "entities_over_time", "model_cost"} <= set(MONTHLY)

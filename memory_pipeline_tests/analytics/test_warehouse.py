@@ -285,7 +285,7 @@ def doubled(lake: Lake, spec: TableSpec, rows: list[dict[str, Any]], **fixed: st
 
 def plant_stale_growth(lake: Lake) -> None:
     """Let the stored growth be of other rows, and say that it is not."""
-    from memory_pipeline.analytics.state import State, made_digest
+    from memory_pipeline.analytics.warehouse import State, made_digest
     from memory_pipeline.lake.tables.marts import Marts
 
     put_hours(lake, fact("2024-01-15T08"))

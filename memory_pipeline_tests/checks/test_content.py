@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from memory_pipeline.checks.content import DUPLICATE_SHARE, FALLBACK_SHARE, FEWEST_DUPLICATES, LONGEST
+from memory_pipeline.checks.quality import DUPLICATE_SHARE, FALLBACK_SHARE, FEWEST_DUPLICATES, LONGEST
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.checks import index
+from memory_pipeline.checks import integrity
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
@@ -61,7 +61,7 @@ def test_of_many_agents_others_are_looked_at_each_day_until_all_have_been(
 
     from memory_pipeline_tests.building import NOW
 
-    monkeypatch.setattr(index, "MOST_AGENTS", 1)
+    monkeypatch.setattr(integrity, "MOST_AGENTS", 1)
     plant(indexed, FACTS, "2024-02-20T09", lambda rows: [row.update(digest="d") for row in rows])
     found = [look(indexed, "working_index", "index_level", now=NOW + timedelta(days=day)) for day in range(2)]
     assert [finding.numbers["agents_looked_at"] for finding in found] == [1, 1]

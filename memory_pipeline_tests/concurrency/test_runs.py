@@ -22,7 +22,7 @@ from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
 from memory_pipeline_tests.concurrency.rivals import event_of
 from memory_pipeline_tests.erasure.lakes import ANNA, NOTED, built, held, written
-from memory_pipeline_tests.erasure.test_forgetting import is_annas
+from memory_pipeline_tests.erasure.test_forget import is_annas
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:

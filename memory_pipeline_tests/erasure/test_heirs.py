@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
-from memory_pipeline.erasure.heirs import resettled
+from memory_pipeline.erasure.memories import resettled
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.erasure.lakes import done
 

@@ -112,7 +112,7 @@ def read_model(folder: str, path: Path) -> Model:
     if not said.get(""):
         raise InputError(f"{file}:1: expected a comment that says what it is for")
     if missing := [name for name in _REQUIRED[folder] if name not in said]:
-        raise InputError(f"{file}:1: the header does not say {', '.join(missing)}; see analytics/headers.py")
+        raise InputError(f"{file}:1: the header does not say {', '.join(missing)}; see analytics/model_files.py")
     return Model(
         folder=folder,
         name=path.stem,

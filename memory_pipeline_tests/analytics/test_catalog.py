@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memory_pipeline.analytics import catalogue, columns_of, models_of, reads_of
-from memory_pipeline.analytics.catalogue import Catalogue
-from memory_pipeline.analytics.headers import Model
-from memory_pipeline.analytics.sources import SOURCES
+from memory_pipeline.analytics import columns_of, models_of, read_catalog, reads_of
+from memory_pipeline.analytics.catalog import Catalog
+from memory_pipeline.analytics.lake_views import SOURCES
+from memory_pipeline.analytics.model_files import Model
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.ledger import table_asset
@@ -22,7 +22,7 @@ def mart(name: str, sql: str, incremental: str | None = None, **columns: str) ->
 
 
 def test_what_is_read_comes_first_whatever_the_names() -> None:
-    known = Catalogue.of(
+    known = Catalog.of(
         [
             Model("tests", "a_test", "d", "SELECT x FROM a"),
             mart("a", "SELECT x FROM z"),
@@ -76,11 +76,11 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
 )
 def test_what_does_not_fit_is_told_with_its_file(models: list[Model], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Catalogue.of(models)
+        Catalog.of(models)
 
 
 def test_the_shipped_models_are_complete() -> None:
-    known = catalogue()
+    known = read_catalog()
     read = {table for model in models_of("staging") for table in known.reads[model.name]}
     assert read == set(SOURCES)
     assert {f"stg_{name}" for name in TABLES} <= {model.name for model in models_of("staging")}
@@ -95,7 +95,7 @@ def test_the_shipped_models_are_complete() -> None:
 @pytest.mark.parametrize("name", [model.name for model in models_of("marts")])
 def test_the_columns_of_a_mart_are_described_typed_and_traced(name: str) -> None:
     columns = columns_of(name)
-    assert [column.name for column in columns] == list(catalogue().models[name].columns)
+    assert [column.name for column in columns] == list(read_catalog().models[name].columns)
     assert all(column.type and column.description for column in columns)
     marts, tables = reads_of(name)
     traced = {table for column in columns for table, _ in column.comes_from}
@@ -119,7 +119,7 @@ def test_lineage_follows_columns_through_staging_joins_and_lists() -> None:
     )
 
 
-@pytest.mark.parametrize("function", [columns_of, reads_of, catalogue().model, catalogue().needed])
+@pytest.mark.parametrize("function", [columns_of, reads_of, read_catalog().model, read_catalog().needed])
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts", "facts"])
 def test_an_unknown_model_is_refused(function: object, name: str) -> None:
     assert callable(function)

@@ -21,9 +21,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.words import Mentions
-from memory_pipeline.erasure.account import Account
-from memory_pipeline.erasure.collections import forget_items
-from memory_pipeline.erasure.durable import (
+from memory_pipeline.erasure.erasure_log import Account
+from memory_pipeline.erasure.memories import (
     agents_with_memories,
     concerned,
     enter_memories,
@@ -33,10 +32,7 @@ from memory_pipeline.erasure.durable import (
     remove_nights,
     settle_events,
 )
-from memory_pipeline.erasure.finding import Found, Looker, counted, find
-from memory_pipeline.erasure.lances import agent_of
-from memory_pipeline.erasure.receipt import Receipt
-from memory_pipeline.erasure.remaking import (
+from memory_pipeline.erasure.recompute import (
     ancestors,
     bring_level,
     enter_removal,
@@ -45,8 +41,10 @@ from memory_pipeline.erasure.remaking import (
     remark_expired,
     scrub_summaries,
 )
-from memory_pipeline.erasure.removing import remove_agent, remove_answers, remove_rows, remove_unread
-from memory_pipeline.erasure.verification import old_versions
+from memory_pipeline.erasure.removal import forget_items, remove_agent, remove_answers, remove_rows, remove_unread
+from memory_pipeline.erasure.report import Receipt
+from memory_pipeline.erasure.scanner import Found, Looker, counted, find
+from memory_pipeline.erasure.verification import agent_of, old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.orphans import unnamed_files

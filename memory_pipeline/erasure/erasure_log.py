@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.erasure.changes import texts_in, texts_of
-from memory_pipeline.erasure.finding import AT_ONCE, hex_of
-from memory_pipeline.erasure.receipt import LEAST_CHARACTERS, Removed, content_mark
+from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
+from memory_pipeline.erasure.scanner import AT_ONCE, hex_of
+from memory_pipeline.erasure.subject_matcher import texts_in, texts_of
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.erasure.finding import Looker
+    from memory_pipeline.erasure.scanner import Looker
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged

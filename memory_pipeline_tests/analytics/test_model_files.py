@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.analytics.headers import read_model
+from memory_pipeline.analytics.model_files import read_model
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:

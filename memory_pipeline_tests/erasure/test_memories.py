@@ -15,8 +15,7 @@ import pytest
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import Receipt, forget, survey
-from memory_pipeline.erasure.changes import content_in, texts_in
-from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.erasure.subject_matcher import Sought, content_in, texts_in
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS

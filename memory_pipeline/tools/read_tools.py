@@ -14,10 +14,9 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
-from memory_pipeline.tools.access import LEAST_TOKENS, Access, Tool
-from memory_pipeline.tools.durable import ARCHIVE, durable_text, is_durable, note_use
-from memory_pipeline.tools.parameters import Parameter
+from memory_pipeline.tools.memory_tools import ARCHIVE, durable_text, is_durable, note_use
 from memory_pipeline.tools.texts import Entry, line, lines, told
+from memory_pipeline.tools.tool import LEAST_TOKENS, Access, Parameter, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,8 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
-from memory_pipeline.tools.access import Access, Tool, writer_of
-from memory_pipeline.tools.parameters import Parameter
 from memory_pipeline.tools.texts import Entry, line, lines, told
+from memory_pipeline.tools.tool import Access, Parameter, Tool, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
 from memory_pipeline.domain.text.words import Mentions, words_of
-from memory_pipeline.erasure.changes import content_in, texts_in
-from memory_pipeline.erasure.sought import Sought
+from memory_pipeline.erasure.subject_matcher import Sought, content_in, texts_in
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     FACTS,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import Kept
-from memory_pipeline.erasure.account import sentences_of
+from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.layout import owner_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.summaries import KeyPoint, Summary
-    from memory_pipeline.erasure.account import Account
-    from memory_pipeline.erasure.finding import Looker
+    from memory_pipeline.erasure.erasure_log import Account
+    from memory_pipeline.erasure.scanner import Looker
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import Entry
     from memory_pipeline.models.factory import Models

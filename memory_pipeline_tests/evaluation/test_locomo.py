@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.errors import InputError
-from memory_pipeline.writer.locomo import read_locomo, read_samples
+from memory_pipeline.evaluation.formats import read_locomo, read_samples
 
 FIRST = [
     {"speaker": "Mira", "dia_id": "D1:1", "text": "I bought a kayak."},

@@ -17,7 +17,8 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import Kept
 from memory_pipeline.domain.text.words import Mentions
-from memory_pipeline.erasure import forget, forgetting, survey
+from memory_pipeline.erasure import forget, survey
+from memory_pipeline.erasure import forget as forgetting
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks

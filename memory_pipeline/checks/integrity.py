@@ -7,20 +7,23 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.checks.check import SAMPLE, Offences, Scan
+from memory_pipeline.checks.check import REMEMBERED, SAMPLE, Offences, Scan
+from memory_pipeline.domain.conversations import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.checks.check import Look, Place
+    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.lake.schema_types import TableSpec
+
 
 #: Rows that are looked at together for missing values.
 _BATCH = 65_536
@@ -123,3 +126,58 @@ def _count_missing(spec: TableSpec, dataset: ds.Dataset, offenders: Counter[str]
 
 def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
     return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])
+
+
+# Whether the index holds what the tables hold: no more, no less, and as it stands there.
+
+
+#: An agent's index is a table of its own, which takes some milliseconds to open. Of more agents than this every n-th
+#: is looked at, another n-th each day, so that all have been looked at after n days.
+MOST_AGENTS = 500
+_MARKS = ["period", "id", "digest", "embed_model"]
+_AGENT = ["workspace_id", "agent_id"]
+
+
+def is_level(grain: Grain) -> Scan:
+    """Find agents' periods whose rows in the index are not those of the table: missing, left over, or outdated."""
+
+    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+        return part
+
+    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, *_MARKS], pl.String)), *seen])
+        by_agent = rows.partition_by(_AGENT, as_dict=True, include_key=False)
+        scopes = sorted(_scopes(look, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
+        every = max(1, -(-len(scopes) // MOST_AGENTS))
+        looked_at = scopes[look.now.toordinal() % every :: every]
+        nothing = rows.clear().select(_MARKS)
+
+        def differing(scope: Scope) -> list[str]:
+            wanted = by_agent.get((scope.workspace_id, scope.agent_id), nothing)
+            return _differing(wanted, look.lake.index.scan(scope, grain, _MARKS), look.keys(grain))
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            differences = list(pool.map(differing, looked_at))
+        names = (
+            f"{scope.workspace_id}/{scope.agent_id} {period}"
+            for scope, periods in zip(looked_at, differences, strict=True)
+            for period in periods
+        )
+        return Offences.of(names, {"rows": len(rows), "agents": len(scopes), "agents_looked_at": len(looked_at)})
+
+    return Scan(REMEMBERED[grain], (*_AGENT, *_MARKS), see, conclude)
+
+
+def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) -> list[str]:
+    """Return the periods in which rows differ; a row that stands twice differs from one that stands once."""
+    found = pl.DataFrame(pl.from_arrow(indexed)).select(_MARKS)
+    if keys is not None:
+        found = found.filter(pl.col("period").is_in(keys))
+    both = pl.concat([wanted.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
+    uneven = both.group_by(_MARKS).agg(pl.sum("n")).filter(pl.col("n") != 0)
+    return sorted(uneven["period"].unique().to_list())
+
+
+def _scopes(look: Look, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
+    """Return whose index is to be looked at: everybody who has rows in the table or anything in the index."""
+    return {*look.lake.index.scopes(), *(Scope(*key) for key in rows)}

@@ -12,20 +12,22 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_pipeline.analytics.headers import FOLDERS, Model, read_model
-from memory_pipeline.analytics.sources import MONTHLY, SOURCES
+from memory_pipeline.analytics.lake_views import DERIVED, MONTHLY, SOURCES
+from memory_pipeline.analytics.model_files import FOLDERS, Model, read_model
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.sql.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sqlglot import exp
 
+
 ROOT = Path(__file__).parents[2] / "dbt_like_sql"
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class Catalog:
     """All models, and what each reads.
 
     Attributes:
@@ -37,7 +39,7 @@ class Catalogue:
     reads: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, models: Iterable[Model]) -> Catalogue:
+    def of(cls, models: Iterable[Model]) -> Catalog:
         """Order models and check that they fit together.
 
         Raises:
@@ -103,20 +105,18 @@ class Catalogue:
 
 
 @cache
-def catalogue(root: Path = ROOT) -> Catalogue:
+def read_catalog(root: Path = ROOT) -> Catalog:
     """Read the models below a folder; the files are read once in a process.
 
     Raises:
-        InputError: see :meth:`Catalogue.of` and :func:`memory_pipeline.analytics.headers.read_model`.
+        InputError: see :meth:`Catalog.of` and :func:`memory_pipeline.analytics.model_files.read_model`.
     """
-    return Catalogue.of(
-        read_model(folder, path) for folder in FOLDERS for path in sorted((root / folder).glob("*.sql"))
-    )
+    return Catalog.of(read_model(folder, path) for folder in FOLDERS for path in sorted((root / folder).glob("*.sql")))
 
 
 def models_of(*folders: str) -> list[Model]:
     """Return the models of the given folders, or of all, each after those that it reads."""
-    return [model for folder in folders or FOLDERS for model in catalogue().among(folder)]
+    return [model for folder in folders or FOLDERS for model in read_catalog().among(folder)]
 
 
 def reads_of(name: str) -> tuple[list[str], list[str]]:
@@ -125,7 +125,7 @@ def reads_of(name: str) -> tuple[list[str], list[str]]:
     Raises:
         InputError: there is no model of that name.
     """
-    known = catalogue()
+    known = read_catalog()
     read = known.needed(name, stop_at_marts=True)
     marts = [each for each in read if each in known.models and known.models[each].folder == "marts"]
     return sorted(marts), sorted(each for each in read if each not in known.models)
@@ -199,3 +199,101 @@ def _check_incremental(model: Model, needed: Iterable[str], known: Mapping[str, 
             raise InputError(
                 f"{model.file} is incremental and reads {what}, which cannot be read by the month; accepted: {accepted}"
             )
+
+
+# What the columns of models are: their types, what they mean, and which columns of the lake they come from.
+#
+# Types are DuckDB's own answer over tables without rows; where columns come from is read out of the SQL by sqlglot.
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a model.
+
+    Attributes:
+        name: of the column.
+        type: as DuckDB writes it.
+        description: what it means, as the header says; empty where the header says nothing.
+        comes_from: the columns of marts, and of tables of the lake, that decide its values, sorted: pairs of the
+            table's name and the column's. A number of rows comes from none.
+    """
+
+    name: str
+    type: str
+    description: str
+    comes_from: tuple[tuple[str, str], ...]
+
+
+@cache
+def columns_of(name: str) -> tuple[Column, ...]:
+    """Return the columns of a model.
+
+    Raises:
+        InputError: there is no model of that name.
+    """
+    model = read_catalog().model(name)
+    direct = _direct(name)
+    return tuple(
+        Column(column, kind, model.columns.get(column, ""), tuple(sorted(_come_from(name, direct.get(column, ())))))
+        for column, kind in _types()[name].items()
+    )
+
+
+def _come_from(name: str, direct: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return what decides a column; what follows from partitions comes from those that the model reads beside it."""
+    tables = reads_of(name)[1]
+    found = set()
+    for table, column in _resolved(direct):
+        named = [(each, "period") for each in DERIVED.get(table, ()) if each in tables]
+        found |= set(named or [(table, column)])
+    return found
+
+
+@cache
+def _types() -> Mapping[str, Mapping[str, str]]:
+    """Return the types of the columns of all models."""
+    known = read_catalog()
+    connection = connect()
+    for name, schema in SOURCES.items():
+        connection.register(name, schema.empty_table())
+    types = {}
+    for name, model in known.models.items():
+        connection.execute(f'CREATE VIEW "{name}" AS {model.sql}')
+        types[name] = {str(row[0]): str(row[1]) for row in connection.execute(f'DESCRIBE "{name}"').fetchall()}
+    connection.close()
+    return types
+
+
+@cache
+def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
+    """Return, for each column of a model, the columns of what it reads itself."""
+    from sqlglot import exp
+    from sqlglot.lineage import lineage
+
+    known = read_catalog()
+    schema = {
+        read: dict.fromkeys(SOURCES[read].names if read in SOURCES else _types()[read], "text")
+        for read in known.reads[name]
+    }
+    # Only where a column ends is of use here: SELECTs cut down to each step on the way would take most of the time.
+    nodes = lineage(None, parsed(known.models[name]), schema=schema, dialect="duckdb", trim_selects=False, copy=False)
+    assert isinstance(nodes, dict)  # noqa: S101  # no column was asked for
+    return {
+        column: frozenset(
+            (leaf.expression.name, leaf.name.rpartition(".")[2])
+            for leaf in node.walk()
+            if not leaf.downstream and isinstance(leaf.expression, exp.Table)
+        )
+        for column, node in nodes.items()
+    }
+
+
+def _resolved(columns: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Follow columns through staging models, down to marts and to tables of the lake."""
+    found: set[tuple[str, str]] = set()
+    for table, column in columns:
+        if table in SOURCES or read_catalog().models[table].folder == "marts":
+            found.add((table, column))
+        else:
+            found |= _resolved(_direct(table).get(column, ()))
+    return found
