@@ -2,8 +2,8 @@
 
 100 agents speak three hours a week for 52 weeks, two or three messages each time (``--quick``: 10 agents, 13 weeks).
 The conversations go into the journal from a file (:func:`memory_pipeline.writer.files.ingest_file`), then
-:func:`memory_pipeline.defs.runs.run_all` makes hours, days, weeks, months, quarters, the year and the marts, on an
-ephemeral Dagster instance.
+:func:`memory_pipeline.defs.in_process.run_all` makes hours, days, weeks, months, quarters, the year and the marts, on
+an ephemeral Dagster instance.
 
 The same call is then made again (it should write nothing), and once more with ``between``, which looks at every
 partition whatever the ledger says. Last, one message is written into an old hour and the call repeated. Runs are calls
@@ -29,7 +29,7 @@ import lancedb
 
 from benchmarks.generator import START, WORKSPACE, agent_name, sparse
 from benchmarks.measure import Cell, Table, progress, versions
-from memory_pipeline.defs import runs
+from memory_pipeline.defs import in_process
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
@@ -91,9 +91,9 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         asked = _Counting(default_models())
         models = replace(asked.models, extractor=asked, summarizer=asked)
         before, indexed, started = versions(lake), _index_versions(lake), time.perf_counter()
-        with patch.object(runs, "_run", wraps=runs._run) as dagster_runs:
+        with patch.object(in_process, "_run", wraps=in_process._run) as dagster_runs:
             finished = started
-            for event in runs.run_all(lake, Settings(root=lake.storage.uri), models, now, between):
+            for event in in_process.run_all(lake, Settings(root=lake.storage.uri), models, now, between):
                 if isinstance(event, GrainRun):
                     spent = time.perf_counter() - finished
                     grains.append(_grain(what, event, spent))
@@ -158,8 +158,8 @@ def _overhead(folder: Path, now: datetime) -> list[_Row]:
         else:
             settings = Settings(root=str(root), has_dagster_home=way.endswith("SQLite instance"))
             kept = patch.dict(os.environ, {"DAGSTER_HOME": str(home)})
-            with kept, patch.object(runs, "stale_marts", return_value=[]):
-                for _ in runs.run_all(Lake(str(root)), settings, default_models(), now):
+            with kept, patch.object(in_process, "stale_marts", return_value=[]):
+                for _ in in_process.run_all(Lake(str(root)), settings, default_models(), now):
                     pass
         seconds[way] = time.perf_counter() - started
         shutil.rmtree(root)

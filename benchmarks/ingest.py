@@ -6,7 +6,7 @@
 makes all hours. Its stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so
 "extract: rows and commit" is what remains of the extraction step without the extractor and the embedder.
 
-The same journal is also made by Dagster (:func:`memory_pipeline.defs.runs.run_all` on an
+The same journal is also made by Dagster (:func:`memory_pipeline.defs.in_process.run_all` on an
 ephemeral instance, up to the end of its working grain). Each way is gone three times, in turns, in lakes of its own,
 after a small warm-up; the fastest counts.
 """
@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from benchmarks.generator import START, WORKSPACE, busy
 from benchmarks.measure import Stopwatch, Table, progress
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS

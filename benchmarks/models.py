@@ -19,7 +19,7 @@ Four parts:
   overhead;
 - embeddings: texts in requests of 1 and of 64, likewise;
 - remembered: hours of conversations whose rows are there, or gone while the answers are not;
-- a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.runs.run_all`; again; and all
+- a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.in_process.run_all`; again; and all
   partitions once more with another prompt for months. Before the first and the last, what ``run --estimate`` does tells
   what they will ask. The same year is made with the deterministic models, to tell the models' part of the overhead from
   the pipeline's.
@@ -47,7 +47,7 @@ from unittest.mock import patch
 from benchmarks.generator import START, WORKSPACE, agent_name, busy, sentence, sparse
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, progress, versions
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.facts import Passage
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use

@@ -2,7 +2,7 @@
 
 Two lakes, because a file has a price of its own: a dense one (4 agents speak in each of 48 hours, 40 messages an
 hour) and a sparse one (20 agents, three hours a week, two or three messages each time, for 13 weeks), made with
-:func:`memory_pipeline.defs.runs.run_all` up to their quarter; ``--quick``: half the hours and weeks.
+:func:`memory_pipeline.defs.in_process.run_all` up to their quarter; ``--quick``: half the hours and weeks.
 
 - raw: the UTF-8 bytes of the facts' texts plus 4 bytes for each number of their vectors;
 - live: of a table, the files of its newest version; of the index, a copy of it that LanceDB has optimized and rid of
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from benchmarks.generator import START, WORKSPACE, busy, sparse
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, bytes_below, progress
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES

@@ -8,16 +8,20 @@ from datetime import datetime  # noqa: TC003
 
 import dagster as dg
 
+from memory_pipeline.defs.assets.consolidation import upkeep_assets
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
-from memory_pipeline.defs.assets.upkeep import upkeep_assets
-from memory_pipeline.defs.automation import roll_up_sensor
-from memory_pipeline.defs.checks import asset_checks, checks_schedule, working_memory
-from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.jobs import (
+    asset_checks,
+    checks_schedule,
+    retention_job,
+    retention_schedule,
+    upkeep_schedule,
+    working_memory,
+)
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
-from memory_pipeline.defs.retention import retention_job, retention_schedule
-from memory_pipeline.defs.sensors import journal_sensor, utc_now
-from memory_pipeline.defs.upkeep import upkeep_schedule
+from memory_pipeline.defs.sensors import journal_sensor, roll_up_sensor, utc_now
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models  # noqa: TC001  # Dagster reads it at run time

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.periods import Grain

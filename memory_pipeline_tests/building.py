@@ -25,7 +25,7 @@ ACME = Scope("acme", "support")
 #: Starts processes as forks of one that has imported the product. To import it takes seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["memory_pipeline.defs.runs", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
+    ["memory_pipeline.defs.in_process", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
 )
 
 

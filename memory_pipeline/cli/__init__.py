@@ -6,42 +6,24 @@ import sys
 
 import click
 
-from memory_pipeline.cli import (
-    analysing,
-    checking,
-    configuring,
-    erasing,
-    evaluating,
-    expiring,
-    graph,
-    memories,
-    reading,
-    repairing,
-    running,
-    serving,
-    upkeep,
-    writing,
-)
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli import check, erase, evaluate, graph, memories, operate, read, repair, serve, sql, write
+from memory_pipeline.cli.common import cli
 from memory_pipeline.errors import MemoryPipelineError
 
 __all__ = [
-    "analysing",
-    "checking",
+    "check",
     "cli",
-    "configuring",
-    "erasing",
-    "evaluating",
-    "expiring",
+    "erase",
+    "evaluate",
     "graph",
     "main",
     "memories",
-    "reading",
-    "repairing",
-    "running",
-    "serving",
-    "upkeep",
-    "writing",
+    "operate",
+    "read",
+    "repair",
+    "serve",
+    "sql",
+    "write",
 ]
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.options import Time, common, lake_of, now_option, reader_of, scope_options, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.rendering import plain, table_lines, to_json
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.options import common, lake_of, now_option, reader_of, scope_options, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli, common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.memories.events import AGENT, STEP
 from memory_pipeline.domain.memories.record import MemoryKind, Status

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown

@@ -15,7 +15,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 
 from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.checks import WORKING_MEMORY
+from memory_pipeline.defs.jobs import WORKING_MEMORY
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.index_rows import index_schema

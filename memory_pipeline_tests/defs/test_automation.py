@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from memory_pipeline.analytics import stale_marts
-from memory_pipeline.defs.requests import ATTEMPT_TAG, REQUEST_TAG
+from memory_pipeline.defs.run_requests import ATTEMPT_TAG, REQUEST_TAG
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.steps.scheduling.planner import grain_status

@@ -9,7 +9,7 @@ import pytest
 
 from memory_pipeline.checks import all_checks
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.checks import check_key
+from memory_pipeline.defs.jobs import check_key
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.settings import Settings

@@ -15,7 +15,7 @@ import yaml
 from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
 
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.pools import AGENTS_POOL, MARTS_POOL, POOLS, pool_of
+from memory_pipeline.defs.resources import AGENTS_POOL, MARTS_POOL, POOLS, pool_of
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.building import START

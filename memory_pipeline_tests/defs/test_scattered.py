@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.defs.requests import run_request, under_way
+from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.run_requests import run_request, under_way
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset

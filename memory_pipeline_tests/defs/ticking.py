@@ -10,9 +10,9 @@ import dagster as dg
 from dagster._core.utils import make_new_run_id
 
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.defs.requests import RANGE_END, RANGE_START
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.defs.run_requests import RANGE_END, RANGE_START
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings

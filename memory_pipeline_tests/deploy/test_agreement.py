@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline import settings
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.pools import POOLS
+from memory_pipeline.defs.resources import POOLS
 from memory_pipeline.settings import PLANS_RANGES, Settings
 from memory_pipeline_tests.deploy.commands import fault_of
 from memory_pipeline_tests.deploy.reading import DEPLOY, ROOT, compose, read_variables, read_yaml, text_of

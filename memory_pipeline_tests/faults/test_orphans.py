@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE

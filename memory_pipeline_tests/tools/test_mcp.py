@@ -492,7 +492,7 @@ def test_without_the_extra_the_error_says_what_to_install(
 
 def test_the_server_needs_neither_dagster_nor_polars_and_its_command_no_server() -> None:
     code = (
-        "import sys, memory_pipeline.cli.serving; "
+        "import sys, memory_pipeline.cli.serve; "
         "assert not {'mcp', 'numpy', 'pyarrow'} & set(sys.modules), 'the command'; "
         "import memory_pipeline.tools.mcp; "
         "assert not {'dagster', 'polars', 'litellm', 'duckdb'} & set(sys.modules), 'the server'"

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
-from memory_pipeline.defs.runs import run_all
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake

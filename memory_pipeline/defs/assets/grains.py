@@ -13,12 +13,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from memory_pipeline.defs.columns import index_columns, table_columns
-from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.defs.pools import pool_of
-from memory_pipeline.defs.previews import with_previews
-from memory_pipeline.defs.provenance import Provenance, source_of
-from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.defs.metadata import Provenance, index_columns, source_of, table_columns, with_previews
+from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.resources import LakeResource, pool_of
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset

@@ -8,8 +8,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
-from memory_pipeline.defs.pools import MARTS_POOL
-from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.defs.resources import MARTS_POOL, LakeResource
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.schemas import (
     FACTS,

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterRunStatus
 
-from memory_pipeline.defs.assets.upkeep import OP
-from memory_pipeline.defs.requests import PARTITION
-from memory_pipeline.defs.sensors import NAME as JOURNAL_SENSOR
+from memory_pipeline.defs.assets.consolidation import OP
+from memory_pipeline.defs.run_requests import PARTITION
+from memory_pipeline.defs.sensors import JOURNAL_SENSOR
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset

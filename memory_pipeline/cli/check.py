@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.options import Time, common, lake_of, now_option, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, settings_of
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import plain, to_json

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.options import common, lake_of, models_of, now_option, settings_of, show_progress
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli, common, lake_of, models_of, now_option, settings_of, show_progress
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import LakeError
 from memory_pipeline.rendering import plain, to_json
@@ -67,7 +66,7 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
 def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, found: Sequence[Damage]) -> list[str]:
     """Rebuild what was found, make what is pending then and what does not pass its checks; return what failed."""
     from memory_pipeline.checks import Look, all_checks, run_checks
-    from memory_pipeline.defs.runs import run_all
+    from memory_pipeline.defs.in_process import run_all
     from memory_pipeline.lake.tables.ledger import index_asset, table_asset
     from memory_pipeline.steps.materialize import make
     from memory_pipeline.steps.repair import repair as rebuild

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_pipeline.defs.previews import MOST_CHARACTERS, MOST_PREVIEWS, markdown, previews_of, with_previews
+from memory_pipeline.defs.metadata import MOST_CHARACTERS, MOST_PREVIEWS, markdown, previews_of, with_previews
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION

@@ -10,8 +10,7 @@ from importlib.metadata import version
 
 import click
 
-from memory_pipeline.cli.options import common, lake_of, reader_of, scope_options, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli, common, lake_of, reader_of, scope_options, settings_of
 
 
 @cli.command()

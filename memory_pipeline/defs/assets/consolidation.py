@@ -10,10 +10,9 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.defs.assets.grains import PeriodsConfig
-from memory_pipeline.defs.columns import table_columns
-from memory_pipeline.defs.partitions import Partitions
-from memory_pipeline.defs.pools import AGENTS_POOL
-from memory_pipeline.defs.resources import LakeResource
+from memory_pipeline.defs.metadata import table_columns
+from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake

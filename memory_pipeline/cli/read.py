@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.options import Day, common, lake_of, now_option, reader_of, scope_options, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import Day, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
-    from memory_pipeline.cli.options import Command
+    from memory_pipeline.cli.common import Command
 
 
 def filter_options(command: Command) -> Command:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from memory_pipeline.cli.options import FILES, show_progress
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import FILES, cli, show_progress
 from memory_pipeline.rendering import to_json
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.cli.options import Command
+    from memory_pipeline.cli.common import Command
     from memory_pipeline.evaluation.labels import LabelledSet
 
 

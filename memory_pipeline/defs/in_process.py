@@ -13,10 +13,10 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import stale_marts
+from memory_pipeline.defs.assets.consolidation import OP, upkeep_assets
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
-from memory_pipeline.defs.assets.upkeep import OP, upkeep_assets
-from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.options import common, lake_of, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import cli, common, lake_of, settings_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import plain, to_json
 

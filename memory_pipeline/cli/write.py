@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.options import FILES, common, lake_of, now_option, settings_of
-from memory_pipeline.cli.root import cli
+from memory_pipeline.cli.common import FILES, cli, common, lake_of, now_option, settings_of
 from memory_pipeline.rendering import to_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.tables.ledger import table_asset

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.defs.partitions import Partitions
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.errors import ConfigurationError
 
