@@ -331,7 +331,7 @@ def test_a_run_of_one_hour_does_not_read_the_records_of_others(
         lines["is_read"] += 1
         return parse_json(line)
 
-    monkeypatch.setattr("memory_pipeline.lake.files.strict_json.parse_json", counted)
+    monkeypatch.setattr("memory_pipeline.lake.journal.parse_json", counted)
     list(make(lake, models, Grain.WORKING, own[:1]))
     assert lines["is_read"] == 1
 
