@@ -58,7 +58,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS
 from memory_pipeline.models.factory import Models, configured_models, default_models, rehearsing_models
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
 from memory_pipeline.steps.extract import read_hours
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.hosted.transport.dry_run import Expected
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _AT_ONCE = (1, 16, 64)
 _BATCHES = (1, 64)
@@ -319,7 +319,7 @@ def _assignments(number: int, source: random.Random) -> list[Assignment]:
     return assignments
 
 
-def _questions(lake: Lake, passages: Sequence[Passage]) -> list[Question]:
+def _questions(lake: Lake, passages: Sequence[Passage]) -> list[LlmRequest]:
     """Return what is asked about passages."""
     models, asker = rehearsing_models(lake.configuration(), lake.calls, lake.calendar.timezone, _clock)
     with patch.object(asker, "complete", wraps=asker.complete) as noted:
@@ -327,10 +327,10 @@ def _questions(lake: Lake, passages: Sequence[Passage]) -> list[Question]:
     return [call.args[0] for call in noted.call_args_list]
 
 
-def _through_the_door(questions: Sequence[Question], at_once: int) -> None:
+def _through_the_door(questions: Sequence[LlmRequest], at_once: int) -> None:
     """Ask with nothing around it."""
 
-    def ask(question: Question) -> litellm_client.Reply:
+    def ask(question: LlmRequest) -> litellm_client.Reply:
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
         return litellm_client.complete(
             question.endpoint, messages, question.schema, name=question.name, api_key="a-key", secrets=()
@@ -387,7 +387,7 @@ def _ways_to_ask(folder: Path, server: _Server, at_once: int, number: int) -> di
     lake = _lake(folder, server, at_once, extraction=_AT_WILL)
     passages, assignments = _passages(lake, number), _assignments(number, random.Random("days"))
     questions = _questions(lake, passages)
-    asker = Asker(lake.configuration(), None, _clock)
+    asker = LlmExecutor(lake.configuration(), None, _clock)
     models = _models(lake)
     ways: dict[str, Callable[[], object]] = {
         "door": partial(_through_the_door, questions, at_once),

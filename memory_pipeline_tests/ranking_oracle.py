@@ -14,7 +14,7 @@ from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELA
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.domain.text.ranking import Question, Weights
+    from memory_pipeline.domain.text.ranking import Query, Weights
     from memory_pipeline_tests.memories import Row
 
 Signals = dict[str, float]
@@ -26,7 +26,7 @@ _NUMBER = re.compile(rf"[0-9]|(?<![a-z0-9_])({_NUMBERS.replace(' ', '|')})(?![a-
 _CLOSING = " \t\n\"'”’)]"
 
 
-def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[float] | None) -> dict[str, Signals]:
+def exact_signals(rows: Sequence[Row], question: Query, vector: Sequence[float] | None) -> dict[str, Signals]:
     """Return all signals of all rows, by their ids, before weighting."""
     talks = _talks(rows)
     words = _Words(rows, talks, question)
@@ -66,7 +66,7 @@ def exact_signals(rows: Sequence[Row], question: Question, vector: Sequence[floa
 
 
 def exact_scores(
-    rows: Sequence[Row], question: Question, vector: Sequence[float] | None, weights: Weights = WEIGHTS
+    rows: Sequence[Row], question: Query, vector: Sequence[float] | None, weights: Weights = WEIGHTS
 ) -> dict[str, float]:
     """Return the scores of all rows by their ids, without what repeats take away."""
     factors = asdict(weights)
@@ -110,7 +110,7 @@ def _brevity(moment: Moment) -> float:
 class _Words:
     """How like the question rows are, BM25 of talks, and how much of the question is covered."""
 
-    def __init__(self, rows: Sequence[Row], talks: list[list[Moment]], question: Question) -> None:
+    def __init__(self, rows: Sequence[Row], talks: list[list[Moment]], question: Query) -> None:
         self._rows = rows
         self._talks = talks
         self._asks_the_assistant = question.asks_the_assistant

@@ -12,7 +12,7 @@ from ulid import ULID
 from memory_pipeline.checks.check import FOUND, OPERATIONS, REMEMBERED, SAID, SAMPLE, Offences, Place, Scan, parts_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.steps.retention import held_back
@@ -93,7 +93,7 @@ def kept_too_long(asset: str) -> Scan:
         then = look.now - RETENTION_GRACE
         limits, held = [], held_back(look.lake, date(FIRST_YEAR, 1, 1), look.now)
         for workspace_id, name in classes.iter_rows():
-            kept = Kept(name)
+            kept = RetentionClass(name)
             last = look.configuration.retention(workspace_id).last_expired(kept, then, look.lake.calendar)
             first_held = held.get(kept.grain) if kept.grain else None
             limits.append(("" if last is None else last.key, _NEVER if first_held is None else first_held.key))
@@ -143,16 +143,18 @@ def _class_of(place: Place) -> pl.Expr:
         kind = pl.col("kind")
         return (
             pl.when(kind == FactKind.TURN.value)
-            .then(pl.lit(Kept.CONVERSATIONS.value))
+            .then(pl.lit(RetentionClass.CONVERSATIONS.value))
             .when(kind.is_in([FactKind.PREFERENCE.value, FactKind.INSTRUCTION.value]))
-            .then(pl.lit(Kept.PREFERENCES.value))
-            .otherwise(pl.lit(Kept.FACTS.value))
+            .then(pl.lit(RetentionClass.PREFERENCES.value))
+            .otherwise(pl.lit(RetentionClass.FACTS.value))
         )
     if place is SAID:
-        return pl.lit(Kept.CONVERSATIONS.value)
+        return pl.lit(RetentionClass.CONVERSATIONS.value)
     if place is OPERATIONS:
-        return pl.lit(Kept.GRAPH.value)
-    return pl.lit(Kept.FACTS.value if place.grain is Grain.WORKING else Kept(place.grain.value).value)
+        return pl.lit(RetentionClass.GRAPH.value)
+    return pl.lit(
+        RetentionClass.FACTS.value if place.grain is Grain.WORKING else RetentionClass(place.grain.value).value
+    )
 
 
 def is_stuck(look: Look) -> Offences:

@@ -25,7 +25,7 @@ from memory_pipeline.checks.check import (
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
+from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
@@ -69,7 +69,7 @@ def covered(grain: Grain) -> Scan:
         due = _due(look, grain, finer, seen)
         present = [part.select(due.columns) for part in parts_of(look, SUMMARIZED[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
-        missing = missing.filter(~_expired(look, missing, [Kept(grain.value)]))
+        missing = missing.filter(~_expired(look, missing, [RetentionClass(grain.value)]))
         waits = _waiting(look, grain)
         waiting = missing.filter(pl.col("period").is_in(waits))
         missing = missing.filter(~pl.col("period").is_in(waits))
@@ -201,15 +201,15 @@ def _has_expired(look: Look, citations: pl.DataFrame) -> pl.Series:
 
 
 #: Which classes expire with what ids begin with. Of a fact that is gone nobody knows the kind.
-_CLASSES: dict[str, Collection[Kept]] = {
-    "message": [Kept.CONVERSATIONS],
+_CLASSES: dict[str, Collection[RetentionClass]] = {
+    "message": [RetentionClass.CONVERSATIONS],
     "working": WORKING_CLASSES,
-    _EDIT: [Kept.GRAPH],
-    **{grain.value: [Kept(grain.value)] for grain in SUMMARIZED},
+    _EDIT: [RetentionClass.GRAPH],
+    **{grain.value: [RetentionClass(grain.value)] for grain in SUMMARIZED},
 }
 
 
-def _expired(look: Look, rows: pl.DataFrame, classes: Collection[Kept]) -> pl.Series:
+def _expired(look: Look, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
     """Tell which rows, with agent and period, lie before their agent's mark of one of the classes."""
     gone = np.zeros(len(rows), np.bool_)
     if look.marks and len(rows):

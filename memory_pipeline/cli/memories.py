@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.memories.events import MemoryEvent
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.writer import MemoryWriter
 
@@ -393,7 +393,7 @@ def _value(text: str) -> object:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _show(found: Sequence[Memory], *, as_json: bool) -> None:
+def _show(found: Sequence[DurableMemory], *, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(found))
         return
@@ -403,7 +403,7 @@ def _show(found: Sequence[Memory], *, as_json: bool) -> None:
         click.echo("nothing is kept that fits", err=True)
 
 
-def _lines(memory: Memory, more: str = "") -> Iterator[str]:
+def _lines(memory: DurableMemory, more: str = "") -> Iterator[str]:
     yield f"[{memory.updated_at:%Y-%m-%d}] {_one_line(memory.content)}"
     yield f"    {memory.kind}, version {memory.version}, {_standing(memory)}{more}, id {memory.id}"
 
@@ -422,14 +422,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _standing(memory: Memory) -> str:
+def _standing(memory: DurableMemory) -> str:
     """Say how a memory stands: its status, its temperature, and why."""
     stands = memory.temperature.value if memory.is_active else f"{memory.status}, {memory.temperature}"
     why = f" ({_one_line(memory.status_reason)})" if memory.status_reason else ""
     return f"{stands}{why}"
 
 
-def _all_lines(memory: Memory) -> Iterator[str]:
+def _all_lines(memory: DurableMemory) -> Iterator[str]:
     yield memory.content
     yield ""
     for name in memory.__dataclass_fields__:

@@ -14,11 +14,11 @@ from memory_pipeline.configuration.model_settings import (
     Completion,
     Embedding,
     Endpoint,
-    Extraction,
+    ExtractionSettings,
     Injection,
     Price,
     Summarization,
-    TextModel,
+    TextModelSettings,
 )
 from memory_pipeline.configuration.sections import MemoriesSettings
 from memory_pipeline.configuration.workspaces import Configuration
@@ -33,10 +33,10 @@ __all__ = [
     "Configuration",
     "Embedding",
     "Endpoint",
-    "Extraction",
+    "ExtractionSettings",
     "Injection",
     "MemoriesSettings",
     "Price",
     "Summarization",
-    "TextModel",
+    "TextModelSettings",
 ]

@@ -104,7 +104,7 @@ class Endpoint(Record):
         return validators.check_parameters(parameters)
 
 
-class TextModel(Endpoint):
+class TextModelSettings(Endpoint):
     """A model that writes text, whatever it is asked to write.
 
     Attributes:
@@ -130,7 +130,7 @@ class TextModel(Endpoint):
         return model
 
 
-class Completion(TextModel):
+class Completion(TextModelSettings):
     """A model that writes text, and what it is asked to write.
 
     Attributes:
@@ -148,7 +148,7 @@ class Completion(TextModel):
         return prompt if prompt is None else validators.check_prompt(prompt, cls.placeholders)
 
 
-class Extraction(Completion):
+class ExtractionSettings(Completion):
     """What finds facts in conversations.
 
     Attributes:
@@ -171,7 +171,7 @@ class Summarization(Completion):
     length: Annotated[int, Field(ge=200, le=100_000)] | None = None
 
 
-class Injection(TextModel):
+class Injection(TextModelSettings):
     """What of an agent's memory is put before its model with a prompt, and what helps to find it.
 
     Attributes:

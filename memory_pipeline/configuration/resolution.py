@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.configuration.model_settings import (
     Budget,
     Embedding,
-    Extraction,
+    ExtractionSettings,
     Injection,
     Summarization,
-    TextModel,
+    TextModelSettings,
 )
 from memory_pipeline.configuration.sections import MemoriesSettings, given, resolve_retention
 from memory_pipeline.configuration.validators import DETERMINISTIC
@@ -22,7 +22,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import Retention
 
 if TYPE_CHECKING:
-    from memory_pipeline.configuration.sections import Document, Graph, Level, WorkspaceSection
+    from memory_pipeline.configuration.sections import ConfigurationDocument, GraphSettings, Level, WorkspaceSection
     from memory_pipeline.configuration.strict_yaml import Path
 
 
@@ -102,7 +102,7 @@ class Inherited:
         return {**task, **usable}
 
 
-def _declared(inherited: Vocabulary, graph: Graph) -> Vocabulary:
+def _declared(inherited: Vocabulary, graph: GraphSettings) -> Vocabulary:
     """Return what a level makes of the predicates that it inherits; none of its own is in both lists."""
     single, multi = frozenset(graph.single_valued), frozenset(graph.multi_valued)
     return Vocabulary(inherited.single - multi | single, inherited.multi - single | multi)
@@ -149,22 +149,22 @@ class AgentSettings:
         curation: the model that puts them in order, if `memories` asks for one.
     """
 
-    extraction: Extraction
+    extraction: ExtractionSettings
     summaries: Mapping[Grain, Summarization]
     injection: Injection
     vocabulary: Vocabulary
     memories: MemoriesSettings
-    curation: TextModel
+    curation: TextModelSettings
 
     @property
-    def tasks(self) -> dict[tuple[str, ...], Extraction | Summarization]:
+    def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
         """Each task that makes memory, by the place where it is set."""
         return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
 
     @property
-    def asked(self) -> dict[tuple[str, ...], TextModel]:
+    def asked(self) -> dict[tuple[str, ...], TextModelSettings]:
         """Each task for which a model is asked, by the place where it is set."""
-        tasks: dict[tuple[str, ...], TextModel] = {**self.tasks}
+        tasks: dict[tuple[str, ...], TextModelSettings] = {**self.tasks}
         if self.injection.for_model or self.memories.for_reading:
             tasks["injection",] = self.injection
         if self.memories.upkeep == "model":
@@ -212,7 +212,7 @@ class Resolution:
         faults: what became wrong by inheriting: the path and the reason.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigurationDocument) -> None:
         self.faults: list[tuple[Path, str]] = []
         defaults = document.defaults
         self._check_embedding(defaults.embedding)
@@ -251,12 +251,12 @@ class Resolution:
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
         """Return what holds at one level; its parent's where it is equal, so that many agents share one object."""
         settings = AgentSettings(
-            Extraction.model_validate(keys.extraction),
+            ExtractionSettings.model_validate(keys.extraction),
             {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
             Injection.model_validate(keys.injection),
             keys.vocabulary,
             MemoriesSettings.model_validate(keys.memories),
-            TextModel.model_validate(keys.completion),
+            TextModelSettings.model_validate(keys.completion),
         )
         if settings == parent:
             return parent
@@ -330,7 +330,7 @@ def _lacking_model(settings: AgentSettings) -> dict[Path, str]:
     return lacking
 
 
-def _lack_of_room(task: TextModel) -> str | None:
+def _lack_of_room(task: TextModelSettings) -> str | None:
     prompt = count_tokens(getattr(task, "prompt", None) or "")
     if task.context_tokens - task.max_output_tokens - prompt >= _LEAST_QUESTION:
         return None

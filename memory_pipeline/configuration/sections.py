@@ -11,11 +11,11 @@ from memory_pipeline.configuration import validators
 from memory_pipeline.configuration.model_settings import (
     Budget,
     Embedding,
-    Extraction,
+    ExtractionSettings,
     Injection,
     Record,
     Summarization,
-    TextModel,
+    TextModelSettings,
 )
 from memory_pipeline.configuration.validators import described
 from memory_pipeline.domain.conversations import Scope
@@ -26,8 +26,8 @@ from memory_pipeline.domain.retention import (
     FOREVER,
     PLANS,
     WORKING_CLASSES,
-    Kept,
     Retention,
+    RetentionClass,
     contradictions,
     parse_duration,
 )
@@ -148,7 +148,7 @@ def resolve_retention(
     """
     plan = keys.get("plan")
     durations = (inherited if plan is None else PLANS[str(plan)]).durations
-    said_by = {kept: kept.value for kept in Kept if kept.value in keys}
+    said_by = {kept: kept.value for kept in RetentionClass if kept.value in keys}
     if _WORKING in keys:
         said_by = {**dict.fromkeys(WORKING_CLASSES, _WORKING), **said_by}
     durations.update((kept, parse_duration(keys[key])) for kept, key in said_by.items())
@@ -189,7 +189,7 @@ class Summaries(Record):
 _Predicates = Annotated[list[str], Field(description=validators.PREDICATES_FORM)]
 
 
-class Graph(Record):
+class GraphSettings(Record):
     """Which predicates hold one value at a time, and which many, beside those that are built in.
 
     Attributes:
@@ -220,10 +220,10 @@ class Graph(Record):
 class Level(Record):
     """What the defaults, a workspace and an agent can all say; only keys that were given count."""
 
-    completion: TextModel = TextModel()
-    extraction: Extraction = Extraction()
+    completion: TextModelSettings = TextModelSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
     summaries: Summaries = Summaries()
-    graph: Graph = Graph()
+    graph: GraphSettings = GraphSettings()
     injection: Injection = Injection()
     memories: MemoriesSettings = MemoriesSettings()
 
@@ -270,7 +270,7 @@ class DefaultsSection(Level):
     previews: bool = True
 
 
-class Document(Record):
+class ConfigurationDocument(Record):
     """The whole file."""
 
     defaults: DefaultsSection = DefaultsSection()

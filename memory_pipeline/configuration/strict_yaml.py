@@ -73,7 +73,7 @@ _BELONGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConfigurationFault:
     """One thing that is wrong, at the place that `path` leads to; no path for the file itself."""
 
     path: Path
@@ -82,7 +82,7 @@ class Fault:
     column: int | None = None
 
 
-def refusal(source: str, faults: Iterable[Fault]) -> ConfigurationError:
+def refusal(source: str, faults: Iterable[ConfigurationFault]) -> ConfigurationError:
     """Return the error that lists `faults`, one a line, in the order of the file."""
     ordered = sorted(faults, key=lambda fault: (fault.line or 0, fault.path))
     lines = [_line(source, fault) for fault in ordered[:_MOST]]
@@ -91,7 +91,7 @@ def refusal(source: str, faults: Iterable[Fault]) -> ConfigurationError:
     return ConfigurationError("\n".join(lines))
 
 
-def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, int]) -> list[Fault]:
+def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, int]) -> list[ConfigurationFault]:
     """Say what pydantic found in terms of the file.
 
     Args:
@@ -109,7 +109,7 @@ def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, i
         # What is wrong with an id, or with a key that may be anything, is said of the section that it stands in.
         is_named_inside = is_id or (is_unknown and not _KEY_NAME.fullmatch(path[-1]))
         place = path[:-1] if is_named_inside else path
-        faults.append(Fault(place, _text(root, path, found), line_of(path, lines)))
+        faults.append(ConfigurationFault(place, _text(root, path, found), line_of(path, lines)))
     return faults
 
 
@@ -121,7 +121,7 @@ def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
     return None
 
 
-def _line(source: str, fault: Fault) -> str:
+def _line(source: str, fault: ConfigurationFault) -> str:
     where = source
     if fault.line is not None:
         where += f", line {fault.line}"
@@ -254,7 +254,7 @@ _UNUSABLE = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """What a text holds.
 
     Attributes:
@@ -265,10 +265,10 @@ class Document:
 
     tree: object
     lines: dict[Path, int]
-    faults: list[Fault]
+    faults: list[ConfigurationFault]
 
 
-def read_document(text: str, source: str) -> Document:
+def read_document(text: str, source: str) -> YamlDocument:
     """Read a YAML text.
 
     Args:
@@ -279,13 +279,15 @@ def read_document(text: str, source: str) -> Document:
         ConfigurationError: it cannot be read at all; the message says where.
     """
     if len(text) > MAX_TEXT:
-        raise refusal(source, [Fault((), f"{len(text):,} characters are too many; accepted are {MAX_TEXT:,}")])
+        raise refusal(
+            source, [ConfigurationFault((), f"{len(text):,} characters are too many; accepted are {MAX_TEXT:,}")]
+        )
     unprintable = Reader.NON_PRINTABLE.search(text)
     if unprintable:
         before = text[: unprintable.start()]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         problem = f"not YAML: character U+{ord(unprintable[0]):04X} is not accepted"
-        raise refusal(source, [Fault((), problem, line, column)])
+        raise refusal(source, [ConfigurationFault((), problem, line, column)])
     reading = _Reading(source)
     try:
         tree = reading.document(yaml.parse(text, Loader=_LOADER))
@@ -293,11 +295,11 @@ def read_document(text: str, source: str) -> Document:
         # The error itself quotes the text around the place, in which a key may stand.
         problem = re.sub(r"'[^'\s]{4,}'", "…", error.problem or "it cannot be read")
         mark = error.problem_mark or error.context_mark
-        fault = Fault((), f"not YAML: {problem}")
+        fault = ConfigurationFault((), f"not YAML: {problem}")
         raise refusal(source, [replace(fault, line=mark.line + 1, column=mark.column + 1) if mark else fault]) from None
     except (yaml.YAMLError, ValueError, OverflowError):
-        raise refusal(source, [Fault((), "not YAML: it holds characters that cannot be read")]) from None
-    return Document(tree, reading.lines, reading.faults)
+        raise refusal(source, [ConfigurationFault((), "not YAML: it holds characters that cannot be read")]) from None
+    return YamlDocument(tree, reading.lines, reading.faults)
 
 
 @dataclass(slots=True)
@@ -306,7 +308,7 @@ class _Reading:
 
     source: str
     lines: dict[Path, int] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ConfigurationFault] = field(default_factory=list)
     resolver: Resolver = field(default_factory=Resolver)
 
     def document(self, events: Iterator[Any]) -> object:
@@ -400,8 +402,8 @@ class _Reading:
         return tag.removeprefix(_TAG)
 
     def _note(self, event: Any, path: Path, text: str) -> None:
-        self.faults.append(Fault(path, text, event.start_mark.line + 1))
+        self.faults.append(ConfigurationFault(path, text, event.start_mark.line + 1))
 
     def _refused(self, event: Any, text: str) -> ConfigurationError:
         mark = event.start_mark
-        return refusal(self.source, [Fault((), text, mark.line + 1, mark.column + 1)])
+        return refusal(self.source, [ConfigurationFault((), text, mark.line + 1, mark.column + 1)])

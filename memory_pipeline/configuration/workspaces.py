@@ -7,17 +7,23 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from memory_pipeline.configuration.model_settings import TextModel
+from memory_pipeline.configuration.model_settings import TextModelSettings
 from memory_pipeline.configuration.resolution import Resolution
-from memory_pipeline.configuration.sections import Document
-from memory_pipeline.configuration.strict_yaml import Fault, faults_of, line_of, read_document, refusal
+from memory_pipeline.configuration.sections import ConfigurationDocument
+from memory_pipeline.configuration.strict_yaml import ConfigurationFault, faults_of, line_of, read_document, refusal
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memory_pipeline.configuration.model_settings import Budget, Embedding, Extraction, Injection, Summarization
+    from memory_pipeline.configuration.model_settings import (
+        Budget,
+        Embedding,
+        ExtractionSettings,
+        Injection,
+        Summarization,
+    )
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.configuration.sections import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
@@ -58,14 +64,16 @@ class Configuration:
         """
         read = read_document(text, source)
         try:
-            document = Document.model_validate(read.tree)
+            document = ConfigurationDocument.model_validate(read.tree)
         except ValidationError as error:
-            raise refusal(source, [*read.faults, *faults_of(error, Document, read.lines)]) from None
+            raise refusal(source, [*read.faults, *faults_of(error, ConfigurationDocument, read.lines)]) from None
         if read.faults:
             raise refusal(source, read.faults)
         resolution = Resolution(document)
         if resolution.faults:
-            raise refusal(source, [Fault(path, said, line_of(path, read.lines)) for path, said in resolution.faults])
+            raise refusal(
+                source, [ConfigurationFault(path, said, line_of(path, read.lines)) for path, said in resolution.faults]
+            )
         embedding, others = document.defaults.embedding, resolution.other_workspaces
         return cls(
             source=source,
@@ -77,7 +85,7 @@ class Configuration:
             _other_workspaces=others,
         )
 
-    def extraction(self, scope: Scope) -> Extraction:
+    def extraction(self, scope: Scope) -> ExtractionSettings:
         """Return what finds an agent's facts."""
         return self._agent(scope).extraction
 
@@ -104,10 +112,10 @@ class Configuration:
         """Return how an agent's durable memories are kept."""
         return self._agent(scope).memories
 
-    def curation(self, scope: Scope) -> TextModel:
+    def curation(self, scope: Scope) -> TextModelSettings:
         """Return the model that puts an agent's durable memories in order; a deterministic one if rules do it."""
         settings = self._agent(scope)
-        return settings.curation if settings.memories.upkeep == "model" else TextModel()
+        return settings.curation if settings.memories.upkeep == "model" else TextModelSettings()
 
     def budget(self, workspace_id: str) -> Budget | None:
         """Return what a workspace may spend in a month; None if nothing is said."""

@@ -213,7 +213,7 @@ class Admission:
             raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")
 
 
-class Admitted(NamedTuple):
+class ParsedConversation(NamedTuple):
     """What the door made of a conversation.
 
     Attributes:
@@ -228,7 +228,7 @@ class Admitted(NamedTuple):
     recalled: int
 
 
-def read_messages(conversation: object, admission: Admission) -> Admitted:
+def read_messages(conversation: object, admission: Admission) -> ParsedConversation:
     """Check a conversation and return its messages and the records that were not accepted, each with its reason.
 
     A fault of the conversation itself (its ids) rejects it whole; a fault of a message rejects that message.
@@ -252,7 +252,7 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
         if not isinstance(records, Sequence) or isinstance(records, str | bytes) or not records:
             raise InputError(f"messages must be a list of at least one message, not {shown(records)}")
     except InputError as error:
-        return Admitted([], [Rejection(str(error), where, conversation)], 0)
+        return ParsedConversation([], [Rejection(str(error), where, conversation)], 0)
 
     accepted: dict[str, Message] = {}
     rejected: list[Rejection] = []
@@ -275,7 +275,7 @@ def read_messages(conversation: object, admission: Admission) -> Admitted:
                 recalled += message.content != part["content"]
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
-    return Admitted(list(accepted.values()), rejected, recalled)
+    return ParsedConversation(list(accepted.values()), rejected, recalled)
 
 
 def alone(conversation: Mapping[str, object], record: object) -> dict[str, object]:

@@ -42,7 +42,7 @@ _NOUN_PREFIXES: Final = ("favourite_", "favorite_", "current_", "main_", "primar
 _LONGEST_TAG, _MOST_TAGS = 100, 50
 
 
-class Keeping(Protocol):
+class MemoryPolicy(Protocol):
     """What an agent's settings say of what it keeps."""
 
     @property
@@ -56,7 +56,7 @@ class Keeping(Protocol):
         ...
 
 
-def events_of(facts: Iterable[Fact], settings: Callable[[Scope], Keeping] | None = None) -> list[MemoryEvent]:
+def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] | None = None) -> list[MemoryEvent]:
     """Return what conversations said that is to be kept: one REMEMBER for each fact that is durable.
 
     Pure: the same facts give the same events, in the facts' order.
@@ -65,7 +65,7 @@ def events_of(facts: Iterable[Fact], settings: Callable[[Scope], Keeping] | None
         facts: of any agents and hours.
         settings: returns an agent's; if not given, any kind is kept as it is.
     """
-    known: dict[Scope, Keeping] = {}
+    known: dict[Scope, MemoryPolicy] = {}
     events: list[MemoryEvent] = []
     for fact in facts:
         if fact.durable is None:

@@ -176,7 +176,7 @@ def duration_text(duration: Duration | None) -> str:
     return FOREVER if duration is None else str(duration)
 
 
-class Kept(StrEnum):
+class RetentionClass(StrEnum):
     """The classes of memory that are kept for a time of their own."""
 
     #: What was said: messages, and facts of kind turn.
@@ -196,7 +196,7 @@ class Kept(StrEnum):
     @property
     def grain(self) -> Grain | None:
         """The grain of its memory; None for the graph, which has none."""
-        if self is Kept.GRAPH:
+        if self is RetentionClass.GRAPH:
             return None
         return Grain.WORKING if self in WORKING_CLASSES else Grain(self.value)
 
@@ -207,13 +207,13 @@ class Kept(StrEnum):
 
 
 #: The classes of working memory.
-WORKING_CLASSES = (Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES)
-_SUMMARY_CLASSES = tuple(Kept(grain.value) for grain in SUMMARY_GRAINS)
+WORKING_CLASSES = (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
+_SUMMARY_CLASSES = tuple(RetentionClass(grain.value) for grain in SUMMARY_GRAINS)
 #: The order in which memory expires, coarse to fine.
-_COARSE_FIRST = (*reversed(_SUMMARY_CLASSES), *WORKING_CLASSES, Kept.GRAPH)
+_COARSE_FIRST = (*reversed(_SUMMARY_CLASSES), *WORKING_CLASSES, RetentionClass.GRAPH)
 #: Each class that ends no later than another, which is made from it. Facts and preferences, which are of use without
 #: the day that they come from, are free.
-_MADE_FROM = ((Kept.CONVERSATIONS, Kept.DAILY), *pairwise(_SUMMARY_CLASSES))
+_MADE_FROM = ((RetentionClass.CONVERSATIONS, RetentionClass.DAILY), *pairwise(_SUMMARY_CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +226,12 @@ class Contradiction:
         text: what is wrong and what would be right, for people.
     """
 
-    finer: Kept
-    coarser: Kept
+    finer: RetentionClass
+    coarser: RetentionClass
     text: str
 
 
-def contradictions(durations: Mapping[Kept, Duration | None]) -> list[Contradiction]:
+def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[Contradiction]:
     """Return what does not fit among `durations`, of which all are given.
 
     A summary is kept for at least as long as those that it is made from, and a day for at least as long as its
@@ -240,7 +240,7 @@ def contradictions(durations: Mapping[Kept, Duration | None]) -> list[Contradict
     found = []
     for finer, coarser in _MADE_FROM:
         long, short = durations[finer], durations[coarser]
-        if short is None or (long is None and finer is Kept.CONVERSATIONS):
+        if short is None or (long is None and finer is RetentionClass.CONVERSATIONS):
             continue
         if long is None or long.may_outlive(short):
             enough = FOREVER if long is None else f"for at least {long}"
@@ -276,11 +276,11 @@ class Retention:
             raise InputError(f"retention is not valid: {'; '.join(each.text for each in found)}")
 
     @property
-    def durations(self) -> dict[Kept, Duration | None]:
+    def durations(self) -> dict[RetentionClass, Duration | None]:
         """The duration of each class."""
-        return {kept: self.duration(kept) for kept in Kept}
+        return {kept: self.duration(kept) for kept in RetentionClass}
 
-    def duration(self, kept: Kept) -> Duration | None:
+    def duration(self, kept: RetentionClass) -> Duration | None:
         """Return for how long a class is kept; None is forever."""
         duration: Duration | None = getattr(self, kept.value)
         return duration
@@ -289,7 +289,7 @@ class Retention:
         """Return the durations as they are written, by the names of their classes."""
         return {kept.value: duration_text(duration) for kept, duration in self.durations.items()}
 
-    def cutoff(self, kept: Kept, now: datetime, zone: ZoneInfo) -> datetime | None:
+    def cutoff(self, kept: RetentionClass, now: datetime, zone: ZoneInfo) -> datetime | None:
         """Return the instant (UTC) before which periods of a class must end to be expired; None if none ever is.
 
         Raises:
@@ -298,7 +298,7 @@ class Retention:
         duration = self.duration(kept)
         return None if duration is None else duration.before(now, zone)
 
-    def last_expired(self, kept: Kept, now: datetime, calendar: Calendar) -> Period | None:
+    def last_expired(self, kept: RetentionClass, now: datetime, calendar: Calendar) -> Period | None:
         """Return the last period of a class that ends before its cut-off, an hour for working memory and the graph.
 
         Returns:
@@ -359,7 +359,7 @@ class Expiry:
     """
 
     workspace_id: str
-    kept: Kept
+    kept: RetentionClass
     through: Period
     cutoff: datetime
     expired_before: Period | None = None
@@ -373,7 +373,7 @@ class Expiry:
 
 def plan_expiry(
     retentions: Mapping[str, Retention],
-    before: Mapping[str, Mapping[Kept, Period]],
+    before: Mapping[str, Mapping[RetentionClass, Period]],
     held: Mapping[Grain, Period],
     calendar: Calendar,
     now: datetime,
@@ -414,10 +414,10 @@ _Limit = tuple[Period, datetime, Period | None]
 
 def _limits(
     retention: Retention, held: Mapping[Grain, Period], calendar: Calendar, now: datetime
-) -> dict[Kept, _Limit]:
+) -> dict[RetentionClass, _Limit]:
     """Return of each class from which anything goes the last period that does, the cut-off and what held it back."""
-    limits: dict[Kept, _Limit] = {}
-    for kept in Kept:
+    limits: dict[RetentionClass, _Limit] = {}
+    for kept in RetentionClass:
         cutoff = retention.cutoff(kept, now, calendar.zone)
         last = None if cutoff is None else _last_ending_before(cutoff, kept.period_grain, calendar)
         if cutoff is None or last is None:

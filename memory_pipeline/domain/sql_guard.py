@@ -110,7 +110,7 @@ _LIKE_COLUMNS = frozenset(
 _CTE = re.compile(r"[^\W\d]\w{0,63}")
 
 
-class Rules:
+class SqlGuard:
     """What may be asked of some tables.
 
     Args:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.durable.snapshot import Header, Rows
     from memory_pipeline.durable.state import DurableState
 
     # Inside of the class, `list` is its method.
-    Found = list[Memory]
+    Found = list[DurableMemory]
     Headers = list[Header]
 
 #: Most memories that are returned at once.
@@ -71,7 +71,7 @@ class DurableMemories:
     def __init__(self, state: DurableState) -> None:
         self._state = state
 
-    def get(self, id: str, *, now: When | None = None) -> Memory | None:  # noqa: A002  # every store calls it so
+    def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
         """Return a memory as it stands, whatever its status; None if there is none.
 
         One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
@@ -88,7 +88,7 @@ class DurableMemories:
             return self._state.get(own, until)
         return next((one for one in self._state.history(own, until) if one.version == version), None)
 
-    def history(self, id: str, *, now: When | None = None) -> tuple[Memory, ...]:  # noqa: A002  # as above
+    def history(self, id: str, *, now: When | None = None) -> tuple[DurableMemory, ...]:  # noqa: A002  # as above
         """Return all versions of a memory, oldest first; none if there is no such memory; `now` as of :meth:`get`.
 
         Raises:

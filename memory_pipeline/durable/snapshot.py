@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.fold import Memories
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 #: What a header needs of the table, and what tells how relevant the memory is now.
 HEADER_COLUMNS = (
@@ -47,7 +47,7 @@ class Header:
         id: the memory's.
         version: the newest one.
         kind, title, hook, subject, predicate, object, user_id, key, importance, confidence: as of a
-            :class:`~memory_pipeline.domain.memories.record.Memory`, and so are those that follow.
+            :class:`~memory_pipeline.domain.memories.record.DurableMemory`, and so are those that follow.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Header:
     is_point_in_time: bool
 
     @classmethod
-    def of(cls, memory: Memory) -> Header:
+    def of(cls, memory: DurableMemory) -> Header:
         """Return the header of a memory."""
         return cls(**{name: getattr(memory, name) for name in cls.__dataclass_fields__})
 
@@ -114,7 +114,7 @@ class Rows:
         self.table = table
         self._read = read
         self._whole: tuple[pa.Table, dict[str, int]] | None = None
-        self._alone: dict[str, Memory] = {}
+        self._alone: dict[str, DurableMemory] = {}
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -132,7 +132,7 @@ class Rows:
         found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
         return found
 
-    def memories(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, Memory]:
+    def memories(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
         """Return memories, by id; those that are not among the rows are left out.
 
         Args:
@@ -153,7 +153,7 @@ class Rows:
         rows = table.take(pa.array([places[one] for one in memory_ids if one in places], pa.int64()))
         return {row["memory_id"]: row_to_memory(row) for row in rows.to_pylist()}
 
-    def _read_alone(self, memory_ids: Collection[str]) -> dict[str, Memory]:
+    def _read_alone(self, memory_ids: Collection[str]) -> dict[str, DurableMemory]:
         """Return memories without reading the contents of others."""
         found = {one: self._alone[one] for one in memory_ids if one in self._alone}
         missing = [one for one in memory_ids if one in self.places and one not in found]
@@ -243,7 +243,7 @@ class Snapshot:
             kept[[places[own] for own in self.above.newest if own in places]] = False
         return kept
 
-    def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, Memory]:
+    def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
         """Return memories, by id; those that do not exist are left out; `alone` as of :meth:`Rows.memories`."""
         found = {one: memory for one in memory_ids if (memory := self.above.newest.get(one)) is not None}
         return found | self.rows.memories([one for one in memory_ids if one not in found], alone=alone)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.graph.pending import Pending
     from memory_pipeline.lake import Lake
@@ -135,7 +135,7 @@ class DurableState:
         """Tell whether the tables are still those that a state was made from: rows that are read now fit to it."""
         return top.files == self._files()
 
-    def get(self, memory_id: str, until: datetime | None = None) -> Memory | None:
+    def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
         """Return the newest version of a memory, as it stands; None if there is none by this id.
 
         One that was merged is returned as it was; :meth:`resolved` tells in which it goes on.
@@ -153,14 +153,14 @@ class DurableState:
         top = self.snapshot(until)
         return top.resolved(self._named(top, memory_id))
 
-    def find(self, changes: Changes) -> Memory | None:
+    def find(self, changes: Changes) -> DurableMemory | None:
         """Return the memory that is known by the words of what is to be remembered; None if that is new."""
         top = self.snapshot()
         is_above = top.is_whole or bool(top.above.newest)
         known = (top.above.matches if is_above else self._known_by()).get(key_of(changes))
         return None if known is None else self.get(known)
 
-    def history(self, memory_id: str, until: datetime | None = None) -> tuple[Memory, ...]:
+    def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
         """Return all versions of a memory, oldest first; none if there is no such memory; see :meth:`get`."""
         top = self.snapshot(until)
         memory_id = self._named(top, memory_id)

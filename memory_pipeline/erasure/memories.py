@@ -19,7 +19,7 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, apply
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.layout import owner_of
@@ -326,7 +326,7 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], acc
     def unfounded(events: pa.Table) -> pa.Array:
         derived = pc.and_(pc.is_in(events["period"], made_in), pc.invert(events["is_edit"]))
         gone = np.array(derived.to_numpy(zero_copy_only=False), np.bool_)
-        for kept in Kept:
+        for kept in RetentionClass:
             if kept.grain is Grain.WORKING:
                 gone &= ~marks.mask(events, kept)
         is_there = pc.is_in(pc.list_flatten(events["evidence"]), said).to_numpy(zero_copy_only=False)

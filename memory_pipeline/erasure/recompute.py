@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
@@ -124,12 +124,12 @@ def _scrubbed(
 def remark_expired(lake: Lake, looker: Looker, account: Account) -> None:
     """Say what cannot be told apart any more, because what it was made from has expired."""
     subject = looker.subject
-    latest: dict[Kept, str] = {}
+    latest: dict[RetentionClass, str] = {}
     for scope, kept, through in Marks.of(lake.tables):
         if looker.sought.is_within_reach((scope.workspace_id, scope.agent_id)):
-            latest[Kept(kept)] = max(through, latest.get(Kept(kept), through))
+            latest[RetentionClass(kept)] = max(through, latest.get(RetentionClass(kept), through))
     for kept, through in latest.items():
-        if kept is Kept.CONVERSATIONS:
+        if kept is RetentionClass.CONVERSATIONS:
             known = "the names in them" if subject.names else "the id of the conversation"
             account.remark(
                 f"messages up to {through} have expired: facts and durable memories of that time could be told by "
@@ -204,7 +204,7 @@ def bring_level(
         gone = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
         gone = pc.and_(gone, pc.invert(pc.is_in(operations["evidence_id"], said)))
         expired = np.zeros(operations.num_rows, np.bool_)
-        for kept in Kept:
+        for kept in RetentionClass:
             if kept.grain is Grain.WORKING:
                 expired |= marks.mask(operations, kept)
         return pc.and_not(gone, pa.chunked_array([pa.array(expired)]))

@@ -17,8 +17,8 @@ from memory_pipeline.evaluation.labels import (
     ADVERSARIAL,
     UNCATEGORISED,
     Citation,
+    LabelledQuestion,
     LabelledSet,
-    Question,
     labelled_set,
 )
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -171,7 +171,7 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
         InputError: a file is not readable, or a line is neither; the message names the file and the line.
     """
     conversations: list[tuple[str, object]] = []
-    questions: list[Question] = []
+    questions: list[LabelledQuestion] = []
     for path in paths:
         for where, line in _lines(path):
             try:
@@ -199,7 +199,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"file {path}, line {number}", line
 
 
-def _locomo_questions(sample: Sample) -> Iterator[Question]:
+def _locomo_questions(sample: Sample) -> Iterator[LabelledQuestion]:
     if not isinstance(sample.questions, list):
         raise InputError(f"{sample.where} has no questions: qa must be a list, not {shown(sample.questions)}")
     scope = Scope(_WORKSPACE, sample.agent_id)
@@ -208,7 +208,7 @@ def _locomo_questions(sample: Sample) -> Iterator[Question]:
         try:
             if not isinstance(record, Mapping):
                 raise InputError(f"expected an object with question, evidence and category, not {shown(record)}")
-            yield Question(
+            yield LabelledQuestion(
                 where=where,
                 scope=scope,
                 text=_text(record),
@@ -230,11 +230,11 @@ def _turns(evidence: object) -> tuple[Citation, ...]:
     return tuple(Citation(name) for name in dict.fromkeys(found))
 
 
-def _jsonl_question(record: Mapping[str, Any], where: str) -> Question:
+def _jsonl_question(record: Mapping[str, Any], where: str) -> LabelledQuestion:
     evidence = record.get("evidence")
     if not isinstance(evidence, list):
         raise InputError(f"evidence must be a list of message ids, not {shown(evidence)}")
-    return Question(
+    return LabelledQuestion(
         where=where,
         scope=Scope(record.get("workspace_id"), record.get("agent_id")),  # type: ignore[arg-type]  # Scope checks
         text=_text(record),

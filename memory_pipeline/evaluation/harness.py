@@ -42,7 +42,7 @@ _PACE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuestionResult:
     """What became of one question: the ranking that the reader gave, and the milliseconds that its search took."""
 
     judged: JudgedQuestion
@@ -76,7 +76,7 @@ class Evaluation:
     p95: float
     remains: Sequence[Remains]
     unfinished: int
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[QuestionResult]
 
     def curve(self) -> Scores:
         """Return the overall measures at every depth from 1 to the number of results."""
@@ -180,7 +180,7 @@ def _run(lake: Lake, settings: Settings, last: datetime, say: Callable[[str], ob
 
 def _ask(
     lake: Lake, settings: Settings, labels: LabelledSet, max_results: int, tokens: int, say: Callable[[str], object]
-) -> Iterator[Outcome]:
+) -> Iterator[QuestionResult]:
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
     last: dict[Scope, datetime] = {}
     for message in labels.messages.values():
@@ -198,7 +198,9 @@ def _ask(
         hits = readers[scope].search_memory(Grain.WORKING, 0, _ALL_DAYS, max_results, question.text, now=now)
         milliseconds = 1_000 * (time.perf_counter() - started)
         more = readers[scope].search_memory(Grain.WORKING, 0, _ALL_DAYS, MAX_RESULTS, question.text, now=now)
-        yield Outcome(judged, Ranking(judged.relevant, turns_of(hits), turns_of(within(tokens, more))), milliseconds)
+        yield QuestionResult(
+            judged, Ranking(judged.relevant, turns_of(hits), turns_of(within(tokens, more))), milliseconds
+        )
         if number % _PACE == 0 or number == len(labels.questions):
             say(f"{number:,} of {len(labels.questions):,} questions asked")
 

@@ -37,7 +37,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LabelledQuestion:
     """A question as a file holds it.
 
     Attributes:
@@ -69,7 +69,7 @@ class JudgedQuestion:
         unknown: what else its evidence names: no message there is.
     """
 
-    question: Question
+    question: LabelledQuestion
     relevant: frozenset[str]
     unknown: tuple[Citation, ...] = ()
 
@@ -101,7 +101,7 @@ class LabelledSet:
 
 
 def labelled_set(
-    conversations: Iterable[tuple[str, object]], questions: Iterable[Question], now: datetime | None = None
+    conversations: Iterable[tuple[str, object]], questions: Iterable[LabelledQuestion], now: datetime | None = None
 ) -> LabelledSet:
     """Check conversations, and find for each question the messages that its evidence names.
 
@@ -150,7 +150,7 @@ def _messages(
     return messages, set_aside
 
 
-def _judge(question: Question, known: Mapping[tuple[Scope, str], list[Message]]) -> JudgedQuestion:
+def _judge(question: LabelledQuestion, known: Mapping[tuple[Scope, str], list[Message]]) -> JudgedQuestion:
     if not question.evidence:
         raise InputError("it has no evidence; name the messages that answer it")
     relevant: set[str] = set()

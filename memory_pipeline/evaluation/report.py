@@ -11,7 +11,7 @@ from memory_pipeline.evaluation.metrics import NDCG_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.evaluation.harness import Evaluation, Outcome
+    from memory_pipeline.evaluation.harness import Evaluation, QuestionResult
     from memory_pipeline.evaluation.labels import Citation, LabelledSet
     from memory_pipeline.evaluation.metrics import Coverage, Scores
     from memory_pipeline.evaluation.survival import Remains
@@ -160,7 +160,7 @@ def _coverage(coverage: Coverage) -> dict[str, float]:
     return {"any": coverage.any, "all": coverage.all, "recall": round(coverage.recall, 4)}
 
 
-def _outcome(outcome: Outcome, labels: LabelledSet) -> Mapping[str, Any]:
+def _outcome(outcome: QuestionResult, labels: LabelledSet) -> Mapping[str, Any]:
     """Return one question with the ranks at which its evidence was found, from 1; null where it was not."""
     question, ranking = outcome.judged.question, outcome.ranking
     evidence = [labels.messages[row] for row in sorted(ranking.relevant)]

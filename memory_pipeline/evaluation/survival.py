@@ -61,9 +61,10 @@ class Remains:
         characters: size of all text that remains at that grain, of the agents asked about, without the dates that stand
             before points.
         answers: how many answers were looked for.
-        verbatim: the share of them that are found as words, 0 to 1; 0 where there are none. See :meth:`Memory.says`.
+        verbatim: the share of them that are found as words, 0 to 1; 0 where there are none. See
+        :meth:`GrainContent.says`.
         values: of those that have a number, a date or a name, the share all of whose values are found, 0 to 1; 0 where
-            there are none. See :meth:`Memory.holds`.
+            there are none. See :meth:`GrainContent.holds`.
     """
 
     grain: Grain
@@ -104,7 +105,7 @@ class Values:
         return cls(_numbers("".join(rest)), frozenset(filter(None, dates)), frozenset(filter(None, folded)))
 
 
-class Memory:
+class GrainContent:
     """The texts that remain of one agent at one grain, prepared for being looked through.
 
     Args:
@@ -165,10 +166,10 @@ def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains
     return [remains(grain, _memories(lake, grain, set(answers)), answers) for grain in Grain]
 
 
-def remains(grain: Grain, memories: Mapping[Scope, Memory], answers: Mapping[Scope, Sequence[str]]) -> Remains:
+def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mapping[Scope, Sequence[str]]) -> Remains:
     """Return which of the `answers` are in the memories of one grain; an agent without memory has lost all of its."""
     asked = said = concrete = held = 0
-    nothing = Memory(())
+    nothing = GrainContent(())
     for scope, texts in answers.items():
         memory = memories.get(scope, nothing)
         for text in texts:
@@ -184,7 +185,7 @@ def remains(grain: Grain, memories: Mapping[Scope, Memory], answers: Mapping[Sco
     return Remains(grain, characters, asked, said / max(asked, 1), held / max(concrete, 1))
 
 
-def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, Memory]:
+def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, GrainContent]:
     texts: defaultdict[Scope, list[tuple[str, date]]] = defaultdict(list)
     own = ["workspace_id", "agent_id"]
     if grain is Grain.WORKING:
@@ -197,7 +198,7 @@ def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, Memor
             continue
         points = row.get("key_points") or [{"sentence": row.get("content", ""), "event_at": row.get("event_at")}]
         texts[scope] += [(point["sentence"], lake.calendar.day_of(point["event_at"])) for point in points]
-    return {scope: Memory(found) for scope, found in texts.items()}
+    return {scope: GrainContent(found) for scope, found in texts.items()}
 
 
 def _numbers(text: str) -> frozenset[str]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.ports import Embedder, EntityFinder, Imaginer, MemorySelector, Reranker
     from memory_pipeline.domain.summaries import Summarizer
-    from memory_pipeline.models.hosted.transport.dry_run import RehearsingAsker
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 
 def _rules() -> Curator:
@@ -83,18 +83,18 @@ def configured_models(
     """
     if not configuration.uses_models:
         return default_models(timezone)
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    return _hosted(Asker(configuration, store, clock), timezone)
+    return _hosted(LlmExecutor(configuration, store, clock), timezone)
 
 
 def rehearsing_models(
     configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
-) -> tuple[Models, RehearsingAsker]:
+) -> tuple[Models, DryRunExecutor]:
     """Return models that ask nothing, and what counts the questions that they would ask; arguments as above."""
-    from memory_pipeline.models.hosted.transport.dry_run import RehearsingAsker
+    from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
 
-    asker = RehearsingAsker(configuration, store, clock)
+    asker = DryRunExecutor(configuration, store, clock)
     return _hosted(asker, timezone), asker
 
 
@@ -109,9 +109,9 @@ def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]
         from memory_pipeline.models.deterministic import HashingEmbedder
 
         return HashingEmbedder()
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    return _embedder(Asker(configuration, None, clock))
+    return _embedder(LlmExecutor(configuration, None, clock))
 
 
 def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[], datetime]) -> ReadingModels:
@@ -134,9 +134,9 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
         HostedReranker,
         HostedSelector,
     )
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    asker = Asker(configuration, None, clock)
+    asker = LlmExecutor(configuration, None, clock)
     return ReadingModels(
         HostedEntityFinder(asker, scope) if "entities" in wanted else None,
         HostedReranker(asker, scope) if "rerank" in wanted else None,
@@ -145,7 +145,7 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     )
 
 
-def _hosted(asker: Asker, timezone: str) -> Models:
+def _hosted(asker: LlmExecutor, timezone: str) -> Models:
     from memory_pipeline.models.hosted.curation import HostedCurator
     from memory_pipeline.models.hosted.extraction import HostedExtractor
     from memory_pipeline.models.hosted.summarization import HostedSummarizer
@@ -159,7 +159,7 @@ def _hosted(asker: Asker, timezone: str) -> Models:
     )
 
 
-def _embedder(asker: Asker) -> Embedder:
+def _embedder(asker: LlmExecutor) -> Embedder:
     endpoint = asker.configuration.embedding
     if endpoint.is_deterministic:
         from memory_pipeline.models.deterministic import HashingEmbedder

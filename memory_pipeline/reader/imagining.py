@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.chat_messages import messages_in
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.text.ranking import Question, terms
+from memory_pipeline.domain.text.ranking import Query, terms
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
@@ -36,7 +36,7 @@ _READ: Final = 2_000
 QUERIES: Final = 5
 #: Names that are looked for, and words that make a topic.
 _NAMES, _WORDS = 3, 6
-_STANDING = frozenset(kind for kind in MemoryKind if kind.is_standing)
+_STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
 def imagined(
@@ -64,7 +64,7 @@ def imagined(
         return []
     queries = _queries(imaginer, lines)
     texts = ["\n".join(lines), *queries]
-    questions = [Question.of(text, ()) for text in texts]
+    questions = [Query.of(text, ()) for text in texts]
     wanted = [
         Wanted(question, vector, most, exclude=exclude, only_fitting=True)
         for question, vector in zip(questions, memories.embedded(texts), strict=True)

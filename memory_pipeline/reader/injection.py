@@ -183,7 +183,7 @@ def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
             compact(found.memory.content),
             compact(found.memory.content),
             frozenset(found.memory.source_ids),
-            found.memory.kind.is_standing,
+            found.memory.kind.is_permanent,
             found.warning,
         )
         for found in memories
@@ -231,13 +231,13 @@ def settled(found: Found) -> Found:
     gone: set[int] = set()
     for part in found[Source.DURABLE]:
         same = said.get(_as_compared(part.said))
-        if same is None and not part.is_standing:
+        if same is None and not part.is_permanent:
             same = sources.get(part.evidence)
         if same is None:
             durable.append(part)
             continue
         gone.add(id(same))
-        stays = part if part.is_standing else same
+        stays = part if part.is_permanent else same
         durable.append(_joined(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
@@ -343,7 +343,7 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
             break  # then the message would have no place
         left, chosen = fewer, again
     chosen = [_unwarned(part, kept, chosen) for part in chosen]
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
+    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_permanent))
     return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.memories.record import Memory, Status, Temperature
-from memory_pipeline.domain.text.ranking import Question, terms, weights_for
+from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
+from memory_pipeline.domain.text.ranking import Query, terms, weights_for
 from memory_pipeline.durable.memories import HEADERS, until_of
 from memory_pipeline.reader.scoring import SIGNALS, score
 from memory_pipeline.reader.segment import Segment, speaker_of
@@ -62,7 +62,7 @@ class Pool(StrEnum):
     RECALLED = "recalled"
     ARCHIVE = "archive"
 
-    def holds(self, memory: Memory) -> bool:
+    def holds(self, memory: DurableMemory) -> bool:
         """Tell whether a memory is in it."""
         if self is Pool.RECALLED:
             return memory.is_recalled
@@ -91,14 +91,14 @@ class Wanted:
         hides: tells of a memory that is found whether it is left out for what it says; None leaves out none.
     """
 
-    question: Question
+    question: Query
     vector: NDArray[np.float32] | None
     most: int
     kinds: frozenset[MemoryKind] | None = None
     where: Filter | None = None
     exclude: frozenset[str] = frozenset()
     only_fitting: bool = False
-    hides: Callable[[Memory], bool] | None = None
+    hides: Callable[[DurableMemory], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Found(NamedTuple):
 
     top: Snapshot
     memories: list[Ranked]
-    read: dict[str, Memory] | None = None
+    read: dict[str, DurableMemory] | None = None
 
 
 #: Layouts, each with the ids of what it holds and something else takes the place of.
@@ -279,7 +279,7 @@ class Keeping:
             held = self._above[pool] = top, _laid_out(_table_of(memories), self._vectors_of(memories))
         return held[1]
 
-    def _vectors_of(self, memories: Sequence[Memory]) -> NDArray[np.float32]:
+    def _vectors_of(self, memories: Sequence[DurableMemory]) -> NDArray[np.float32]:
         """Return the vectors of memories: known ones by what they say, from the table, or new."""
         contents = list(dict.fromkeys(memory.content for memory in memories))
         known = {content: self._vectors[content] for content in contents if content in self._vectors}
@@ -308,7 +308,7 @@ def _shown(top: Snapshot, wanted: Wanted) -> set[str]:
     return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
 
 
-def _table_of(memories: Sequence[Memory]) -> pa.Table:
+def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
     """Return memories as rows that can be laid out."""
     columns = {
         "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)

@@ -20,7 +20,7 @@ import numpy as np
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.text.ranking import Question
+from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.durable import DurableMemories
 from memory_pipeline.errors import InputError, ModelError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.durable.snapshot import Snapshot
@@ -61,7 +61,7 @@ class RecalledMemory:
         facts: of the graph, around what it names, the best first.
     """
 
-    memory: Memory
+    memory: DurableMemory
     score: float
     warning: str | None
     facts: tuple[GraphFact, ...] = ()
@@ -175,7 +175,7 @@ class ReaderMemories(DurableMemories):
         *,
         hops: int = 0,
         where: Filter | None = None,
-        hides: Callable[[Memory], bool] | None = None,
+        hides: Callable[[DurableMemory], bool] | None = None,
     ) -> list[RecalledMemory]:
         """Return the memories that have to do with a query, in the order of :meth:`search`.
 
@@ -188,7 +188,7 @@ class ReaderMemories(DurableMemories):
             where: what they must fulfil.
             hides: tells of a memory whether it is left out for what it says.
         """
-        question, vector = Question.of(query, ()), self.embedded([query])[0]
+        question, vector = Query.of(query, ()), self.embedded([query])[0]
         wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
         return self.chosen(wanted, query, hops, now)
 
@@ -234,7 +234,7 @@ class ReaderMemories(DurableMemories):
         kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
         label = label_of("tag", tag)
         return Wanted(
-            Question.of(text, ()),
+            Query.of(text, ()),
             self.embedded([text])[0],
             most,
             kinds,
@@ -261,7 +261,7 @@ class ReaderMemories(DurableMemories):
         told = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
         return Found(top, [one for one in chosen if one.id in told][:most], told)
 
-    def _around(self, memory: Memory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
+    def _around(self, memory: DurableMemory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
         """Return the facts around what a memory names, without what it says itself."""
         names = [name for name in (memory.subject, memory.object) if name]
         facts = self._graph.search(
@@ -285,7 +285,7 @@ def _not_hidden(top: Snapshot, found: list[Ranked], wanted: Wanted) -> list[Rank
     return [one for one in found if one.id in memories and not _hides(wanted, memories[one.id])]
 
 
-def _hides(wanted: Wanted, memory: Memory) -> bool:
+def _hides(wanted: Wanted, memory: DurableMemory) -> bool:
     return wanted.hides is not None and wanted.hides(memory)
 
 

@@ -358,7 +358,7 @@ class MemoryReader:
             ),
             lambda text, limit: sorted(
                 self._memories.fitting(text, limit, left_out, as_of, hides=retelling().hides_memory),
-                key=lambda one: not one.memory.kind.is_standing,
+                key=lambda one: not one.memory.kind.is_permanent,
             ),
             lambda fact: fact.id in left_out or retelling().hides_fact(fact),
             len(left_out),

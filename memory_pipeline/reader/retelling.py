@@ -18,7 +18,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.memories.decay import warning
-from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, match_key
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, match_key
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.durable.memories import until_of
 from memory_pipeline.lake.codec.memories import row_to_memory
@@ -61,7 +61,7 @@ class Form(NamedTuple):
         return cls(grain, frozenset([_key(content)]), sources, is_said and kind == FactKind.TURN)
 
     @classmethod
-    def of_memory(cls, memory: Memory) -> Form:
+    def of_memory(cls, memory: DurableMemory) -> Form:
         """Return a durable memory."""
         words = {_key(memory.content), _triple(memory.subject, memory.predicate, memory.object)}
         return cls(DURABLE, frozenset(words - {None}), frozenset(memory.source_ids))
@@ -94,14 +94,14 @@ class Retelling:
 
     shown: Sequence[Form] = ()
     revoked: Mapping[object, Sequence[frozenset[str]]] = field(default_factory=dict)
-    snapshots: Sequence[Memory] = ()
+    snapshots: Sequence[DurableMemory] = ()
     now: datetime | None = None
 
     def hides(self, form: Form) -> bool:
         """Tell whether something is not to be told."""
         return self._was_shown(form) or (form.grain != DURABLE and self._was_revoked(form))
 
-    def hides_memory(self, memory: Memory) -> bool:
+    def hides_memory(self, memory: DurableMemory) -> bool:
         """Tell the same of a durable memory."""
         return bool(self.shown) and self.hides(Form.of_memory(memory))
 
@@ -155,7 +155,7 @@ class Retellings:
     def __init__(self, state: DurableState) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._held: tuple[Snapshot, dict[object, list[frozenset[str]]], list[Memory]] | None = None
+        self._held: tuple[Snapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
 
     def of(self, exclude: Collection[str], shown: Iterable[Form], now: datetime | None, at: datetime) -> Retelling:
         """Return what is not to be told, and what is to be warned of.
@@ -171,7 +171,7 @@ class Retellings:
         memories = top.load(shown_ids, alone=True)
         return Retelling((*shown, *map(Form.of_memory, memories.values())), revoked, snapshots, at)
 
-    def _known(self, now: datetime | None) -> tuple[Snapshot, dict[object, list[frozenset[str]]], list[Memory]]:
+    def _known(self, now: datetime | None) -> tuple[Snapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
         """Return the state, what was revoked in it, and its snapshots of one moment."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
@@ -186,7 +186,7 @@ class Retellings:
                 return held
         raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
 
-    def _read(self, top: Snapshot) -> tuple[dict[object, list[frozenset[str]]], list[Memory]]:
+    def _read(self, top: Snapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
         rows = top.rows
         found = list(top.above.newest.values())
         if len(rows):
@@ -204,7 +204,7 @@ class Retellings:
                 by_words.setdefault(words, []).append(form.sources)
         return by_words, sorted(snapshots, key=lambda memory: memory.id)
 
-    def _before(self, top: Snapshot, revoked: Iterable[Memory]) -> list[Memory]:
+    def _before(self, top: Snapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
         """Return what memories said before they were revoked, and what those said that they took in."""
         ids = {one for memory in revoked for one in (memory.id, *memory.merged_ids)}
         if not ids:

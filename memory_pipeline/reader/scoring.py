@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.text.ranking import Question, Window
+    from memory_pipeline.domain.text.ranking import Query, Window
     from memory_pipeline.reader.segment import Segment
 
 #: Candidates by words, and by vector, at least.
@@ -62,7 +62,7 @@ class Scored:
 
 
 def score(
-    question: Question,
+    question: Query,
     segments: Sequence[Segment],
     vector: NDArray[np.float32] | None,
     allowed: Sequence[NDArray[np.bool_] | None],
@@ -110,7 +110,7 @@ class Word:
         return float(self.rarity**COVERAGE_POWER)
 
 
-def words_of(question: Question, segments: Sequence[Segment]) -> list[Word]:
+def words_of(question: Query, segments: Sequence[Segment]) -> list[Word]:
     """Return the words of a question with the forms that memory holds, and the times that it names."""
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
@@ -204,9 +204,7 @@ class _SegmentScorer:
     touched, and their neighbours: a large memory costs what is found in it.
     """
 
-    def __init__(
-        self, question: Question, segment: Segment, words: Sequence[Word], segments: Sequence[Segment]
-    ) -> None:
+    def __init__(self, question: Query, segment: Segment, words: Sequence[Word], segments: Sequence[Segment]) -> None:
         self._question = question
         self._segment = segment
         self._speaking = {speaker for s in segments for speaker in s.speakers}

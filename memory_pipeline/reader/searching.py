@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.text.ranking import Named, Question, Window, weights_for
+from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
 from memory_pipeline.models.deterministic.language.windows import date_ranges
 from memory_pipeline.reader import selection
 from memory_pipeline.reader.candidates import Candidates
@@ -186,7 +186,7 @@ class Searching:
 
     def _ranked(
         self,
-        question: Question,
+        question: Query,
         words: Sequence[Word],
         vector: NDArray[np.float32] | None,
         segments: list[Segment],
@@ -210,7 +210,7 @@ def _points(summaries: Mapping[Grain, Segment], exclude: Collection[str]) -> lis
     return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
 
 
-def _persons(question: Question, segments: Iterable[Segment]) -> tuple[set[str], set[str]]:
+def _persons(question: Query, segments: Iterable[Segment]) -> tuple[set[str], set[str]]:
     """Return the one speaker whom a question names, and the others; nobody where it names none, or several."""
     if len(question.about) != 1:
         return set(), set()
@@ -218,7 +218,7 @@ def _persons(question: Question, segments: Iterable[Segment]) -> tuple[set[str],
     return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own
 
 
-def _question(segments: Sequence[Segment], query: str, calendar: Calendar, now: datetime) -> Question:
+def _question(segments: Sequence[Segment], query: str, calendar: Calendar, now: datetime) -> Query:
     speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
     times = [
         Named(
@@ -228,7 +228,7 @@ def _question(segments: Sequence[Segment], query: str, calendar: Calendar, now: 
         )
         for first, last, start, end in date_ranges(query, calendar.day_of(now))
     ]
-    return Question.of(
+    return Query.of(
         query,
         speakers,
         times=times,

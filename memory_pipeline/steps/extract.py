@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import Extraction, Passage
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.facts import facts_to_rows, message_digest, row_operations, rows_to_messages
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
@@ -89,7 +89,7 @@ def read_hours(
 def _refuse_lost(lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: Marks) -> None:
     """Raise if the messages of an hour are lost: its facts are all that is left of them, and are not to go too."""
     there = {message.hour.key for message in messages}
-    expired = marks.latest([Kept.CONVERSATIONS])
+    expired = marks.latest([RetentionClass.CONVERSATIONS])
     without = {key for key in old["period"].unique().to_pylist() if key > expired} - there
     if not without:
         return
@@ -146,7 +146,7 @@ def has_lost(facts: pa.Table, marks: Marks, messages: Collection[str]) -> NDArra
         marks: what has expired.
         messages: ids of those that are there.
     """
-    lost = marks.mask(facts, Kept.CONVERSATIONS)
+    lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
     for row in np.flatnonzero(lost):
         lost[row] = not all(source in messages for source in facts["message_ids"][row].as_py())
     return lost
@@ -187,7 +187,7 @@ def extract_facts(
 
     keys = [hour.key for hour in hours]
     # Facts whose messages may have expired can be all that is left of them.
-    expired = Marks.of(lake.tables).latest([Kept.CONVERSATIONS])
+    expired = Marks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
     changed = replace_in_shares(lake, FACTS, keys, shares, extracted, {key for key in keys if key > expired})
     sizes = lake.tables.sizes(FACTS)
     return [

@@ -22,7 +22,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Calendar, Grain
-from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
+from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.graph.state import names_of, refold_changed
 from memory_pipeline.lake.codec.facts import row_operations, rows_to_facts
 from memory_pipeline.lake.codec.graph import (
@@ -340,7 +340,7 @@ def fold_hours(
         stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string()))))
         kept = old.filter(pc.or_(stays, _has_lost_operations(old, marks, spoke["id"])))
         new = pa.concat_tables([said, edited])
-        new = new.filter(pa.array(~marks.mask(new, Kept.GRAPH)))
+        new = new.filter(pa.array(~marks.mask(new, RetentionClass.GRAPH)))
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
 
     result = lake.tables.transform(GRAPH_OPERATIONS, scopes, merged)
@@ -434,7 +434,7 @@ def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before:
 def _has_lost_operations(operations: pa.Table, marks: Marks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
     """Tell of each operation whether what was said has expired, or the fact that was found in it."""
     lost = np.zeros(operations.num_rows, np.bool_)
-    for kept in Kept:
+    for kept in RetentionClass:
         if kept.grain is Grain.WORKING:
             lost |= marks.mask(operations, kept)
     is_there = pc.is_in(operations["evidence_id"], messages.combine_chunks())

@@ -11,7 +11,7 @@ from memory_pipeline.domain.conversations import Message, Rejection, same_id_oth
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.lake.codec.facts import message_digest, messages_to_rows, rows_to_messages
 from memory_pipeline.lake.journal import Contents
@@ -177,11 +177,11 @@ def _has_expired(lake: Lake, marks: Marks, record: Message | Edit | MemoryEvent)
     if not marks or isinstance(record, MemoryEvent):
         return False
     if isinstance(record, Edit):
-        return record.hour.key <= (marks.through(record.scope, Kept.GRAPH) or "")
+        return record.hour.key <= (marks.through(record.scope, RetentionClass.GRAPH) or "")
     day = lake.calendar.ancestor(record.hour, Grain.DAILY)
     # What is said may be kept for longer than its day: then it is an archive.
-    own = marks.through(record.scope, Kept.CONVERSATIONS)
-    return day.key <= (marks.through(record.scope, Kept.DAILY) or "") and record.hour.key <= (own or "")
+    own = marks.through(record.scope, RetentionClass.CONVERSATIONS)
+    return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (own or "")
 
 
 def land_messages(

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.retention import WORKING_CLASSES, Kept
+from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
@@ -214,7 +214,7 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
     elif damage.name == SUMMARIES.name:
         grain = Grain(damage.grain)
         first = lake.calendar.children(Period(grain, damage.key))[0].key
-        if first <= marks.latest(kept for kept in Kept if kept.grain is grain.finer):
+        if first <= marks.latest(kept for kept in RetentionClass if kept.grain is grain.finer):
             loss = f"the {grain} summaries of {damage.key}: what they were made from may have expired"
     elif damage.name in _names(_MIXED):
         facts = _facts_of(lake, damage.key)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, Kept, plan_expiry
+from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
 from memory_pipeline.lake.index.vector_index import Cut
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
@@ -51,10 +51,12 @@ if TYPE_CHECKING:
 
 #: The kinds of facts of each class of working memory.
 _KINDS = {
-    Kept.CONVERSATIONS: frozenset([FactKind.TURN]),
-    Kept.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
+    RetentionClass.CONVERSATIONS: frozenset([FactKind.TURN]),
+    RetentionClass.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
 }
-_KINDS[Kept.FACTS] = frozenset(FactKind) - _KINDS[Kept.CONVERSATIONS] - _KINDS[Kept.PREFERENCES]
+_KINDS[RetentionClass.FACTS] = (
+    frozenset(FactKind) - _KINDS[RetentionClass.CONVERSATIONS] - _KINDS[RetentionClass.PREFERENCES]
+)
 _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
@@ -65,7 +67,7 @@ class Survey:
         self._lake = lake
         configuration = lake.configuration()
         # Whose memory there is, is known once it is read; as far as any workspace's retention reaches.
-        reach: dict[Kept, str] = {}
+        reach: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
             reach[expiry.kept] = max(reach.get(expiry.kept, ""), expiry.through.key)
         self._counted = {"": _count_working(lake, reach, MESSAGES), "facts": _count_working(lake, reach, FACTS)}
@@ -76,9 +78,9 @@ class Survey:
         # Those that are configured too, and "" for all others: what is held back is told even if nothing else goes.
         retentions = configuration.retentions()
         retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
-        before: dict[str, dict[Kept, Period]] = defaultdict(dict)
+        before: dict[str, dict[RetentionClass, Period]] = defaultdict(dict)
         for scope, name, key in Marks.of(lake.tables):
-            kept = Kept(name)
+            kept = RetentionClass(name)
             if kept not in before[scope.workspace_id] or before[scope.workspace_id][kept].key < key:
                 before[scope.workspace_id][kept] = Period(kept.period_grain, key)
         self.plan = plan_expiry(retentions, before, held, lake.calendar, now)
@@ -103,10 +105,12 @@ class Survey:
         first = Period(expiry.kept.period_grain, str(rows["period"].min()))
         return Expired(expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first)
 
-    def marks(self) -> dict[tuple[str, str, Kept], str]:
+    def marks(self) -> dict[tuple[str, str, RetentionClass], str]:
         """Return how far each agent's classes expire, of those of which something goes."""
         gone = pl.concat(self._going.values()).select("workspace_id", "agent_id", "kept", "through").unique()
-        return {(workspace, agent, Kept(kept)): through for workspace, agent, kept, through in gone.iter_rows()}
+        return {
+            (workspace, agent, RetentionClass(kept)): through for workspace, agent, kept, through in gone.iter_rows()
+        }
 
     def cuts(self, grain: Grain) -> dict[Scope, list[Cut]]:
         """Return what each agent's index table of a grain loses."""
@@ -115,7 +119,7 @@ class Survey:
         for workspace, agent, name, through in (
             going.select("workspace_id", "agent_id", "kept", "through").unique().iter_rows()
         ):
-            kinds = _KINDS.get(Kept(name))
+            kinds = _KINDS.get(RetentionClass(name))
             cuts[Scope(workspace, agent)].append(Cut(through, kinds))
         return cuts
 
@@ -156,7 +160,7 @@ class Survey:
         """Tell of rows whether they go, given the class of each."""
         limits = pa.array(
             [
-                self.through.get((workspace, Kept(name)), "")
+                self.through.get((workspace, RetentionClass(name)), "")
                 for workspace, name in zip(rows["workspace_id"].to_pylist(), kept.to_pylist(), strict=True)
             ],
             pa.string(),
@@ -164,7 +168,7 @@ class Survey:
         return pc.less_equal(rows["period"].combine_chunks(), limits)
 
 
-def class_of(rows: pa.Table, classes: tuple[Kept, ...]) -> pa.Array:
+def class_of(rows: pa.Table, classes: tuple[RetentionClass, ...]) -> pa.Array:
     """Return the class of each row of a table that holds `classes`."""
     if len(classes) == 1:
         return pa.repeat(classes[0].value, rows.num_rows)
@@ -177,31 +181,31 @@ def _counted(rows: pa.Table, kept: pl.Expr) -> pl.DataFrame:
     return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
 
 
-def _count_working(lake: Lake, reach: Mapping[Kept, str], spec: TableSpec) -> pl.DataFrame:
-    classes = WORKING_CLASSES if spec is FACTS else (Kept.CONVERSATIONS,)
+def _count_working(lake: Lake, reach: Mapping[RetentionClass, str], spec: TableSpec) -> pl.DataFrame:
+    classes = WORKING_CLASSES if spec is FACTS else (RetentionClass.CONVERSATIONS,)
     through = max((reach.get(kept, "") for kept in classes), default="")
     keys = [key for key in lake.tables.keys(spec) if key <= through]
     columns = ["period", "workspace_id", "agent_id", *(["kind"] if spec is FACTS else [])]
     rows = lake.tables.read(spec, keys, columns=columns)
     if spec is MESSAGES:
-        return _counted(rows, pl.lit(Kept.CONVERSATIONS.value))
+        return _counted(rows, pl.lit(RetentionClass.CONVERSATIONS.value))
     names = {kind.value: kept.value for kept, kinds in _KINDS.items() for kind in kinds}
     return _counted(rows, pl.col("kind").replace_strict(names, return_dtype=pl.String))
 
 
-def _count_summaries(lake: Lake, reach: Mapping[Kept, str], grain: Grain) -> pl.DataFrame:
-    kept = Kept(grain.value)
+def _count_summaries(lake: Lake, reach: Mapping[RetentionClass, str], grain: Grain) -> pl.DataFrame:
+    kept = RetentionClass(grain.value)
     keys = [key for key in lake.tables.keys(SUMMARIES, grain=grain.value) if key <= reach.get(kept, "")]
     columns = ["period", "workspace_id", "agent_id"]
     return _counted(lake.tables.read(SUMMARIES, keys, columns=columns, grain=grain.value), pl.lit(kept.value))
 
 
-def _count_operations(lake: Lake, reach: Mapping[Kept, str]) -> pl.DataFrame:
-    through = reach.get(Kept.GRAPH, "")
+def _count_operations(lake: Lake, reach: Mapping[RetentionClass, str]) -> pl.DataFrame:
+    through = reach.get(RetentionClass.GRAPH, "")
     columns = ["period", "workspace_id", "agent_id"]
     keys: list[str] | None = None if through else []
     rows = lake.tables.read(GRAPH_OPERATIONS, keys, columns=columns, where=pc.field("period") <= through)
-    return _counted(rows, pl.lit(Kept.GRAPH.value))
+    return _counted(rows, pl.lit(RetentionClass.GRAPH.value))
 
 
 def expire(
@@ -234,10 +238,10 @@ def expire(
     _drop_answers(lake, survey)
     for grain in reversed(SUMMARY_GRAINS):
         lake.index.remove(grain, survey.cuts(grain))
-        _drop(lake, SUMMARIES, survey, (Kept(grain.value),), grain=grain.value)
+        _drop(lake, SUMMARIES, survey, (RetentionClass(grain.value),), grain=grain.value)
     lake.index.remove(Grain.WORKING, survey.cuts(Grain.WORKING))
     _drop(lake, FACTS, survey, WORKING_CLASSES)
-    _drop(lake, MESSAGES, survey, (Kept.CONVERSATIONS,))
+    _drop(lake, MESSAGES, survey, (RetentionClass.CONVERSATIONS,))
     _forget_operations(lake, survey, marks)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, GRAPH_FACTS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
@@ -270,7 +274,7 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
     return held
 
 
-def _drop(lake: Lake, spec: TableSpec, survey: Survey, classes: tuple[Kept, ...], **fixed: str) -> None:
+def _drop(lake: Lake, spec: TableSpec, survey: Survey, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
     """Delete the rows of a table that have expired."""
     name = fixed.get("grain") or ("facts" if spec is FACTS else "")
     keys = survey.keys(name)
@@ -287,7 +291,7 @@ def _drop(lake: Lake, spec: TableSpec, survey: Survey, classes: tuple[Kept, ...]
 def _drop_answers(lake: Lake, survey: Survey) -> None:
     """Delete what models answered about periods that have expired; what was spent on it stays known."""
     for grain in Grain:
-        kept = Kept.FACTS if grain is Grain.WORKING else Kept(grain.value)
+        kept = RetentionClass.FACTS if grain is Grain.WORKING else RetentionClass(grain.value)
         reach = max((through for (_, each), through in survey.through.items() if each is kept), default="")
         keys = [key for key in lake.tables.keys(ANSWERS, grain=grain.value) if key <= reach]
         if keys:
@@ -302,7 +306,7 @@ def _drop_answers(lake: Lake, survey: Survey) -> None:
 
 def _forget_operations(lake: Lake, survey: Survey, marks: Marks) -> None:
     """Delete expired operations of the graph, and fold what is left."""
-    owners = {scope: through for scope, kept, through in marks if kept == Kept.GRAPH} | survey.owners()
+    owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | survey.owners()
     if not owners:
         return
     limits = {owner_of(scope): through for scope, through in owners.items()}

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.summaries import Assignment, Condensation, Material, Summarizer, Summary, summary_id
 from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, summaries_to_rows
@@ -143,7 +143,9 @@ def _refuse_orphans(lake: Lake, facts: pa.Table, marks: Marks, share: Share) -> 
     rows = pc.list_parent_indices(facts["message_ids"]).filter(pc.invert(is_known)).unique()
     damaged = hours & set(lake.tables.keys(MESSAGES)) - set(said["period"].unique().to_pylist())
     orphans = facts.take(rows)
-    is_kept = marks.mask(orphans, Kept.CONVERSATIONS) | np.isin(orphans["period"].to_pylist(), sorted(damaged))
+    is_kept = marks.mask(orphans, RetentionClass.CONVERSATIONS) | np.isin(
+        orphans["period"].to_pylist(), sorted(damaged)
+    )
     orphans = orphans.filter(pa.array(~is_kept))
     if orphans.num_rows:
         wrong = sorted(orphans["period"].unique().to_pylist())
@@ -164,7 +166,7 @@ def _decide(
     old: Summary | None,
 ) -> None:
     """Enter an agent's period among what stands or among what is to be made."""
-    if period.key <= (marks.through(scope, Kept(period.grain)) or ""):
+    if period.key <= (marks.through(scope, RetentionClass(period.grain)) or ""):
         # It has expired, and is not made again. What is there of it is about to be deleted.
         if old is not None:
             sources.kept.append(old)
@@ -205,7 +207,7 @@ def _reach(old: Summary, marks: Marks) -> str | None:
     """Return the last period of what a summary is made from that has expired; None where nothing has."""
     finer = old.period.grain.finer
     assert finer is not None  # noqa: S101 - hours have no summaries
-    reaches = [marks.through(old.scope, kept) for kept in Kept if kept.grain is finer]
+    reaches = [marks.through(old.scope, kept) for kept in RetentionClass if kept.grain is finer]
     return max((reach for reach in reaches if reach), default=None)
 
 
@@ -365,7 +367,7 @@ def summarize_periods(
 
     keys = [period.key for period in periods]
     # Summaries whose sources may have expired can be all that is left of them.
-    expired = Marks.of(lake.tables).latest(kept for kept in Kept if kept.grain is grain.finer)
+    expired = Marks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
     remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
     changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
 

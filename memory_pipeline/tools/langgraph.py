@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import MatchCondition, Op, Result
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader import Hit, MemoryReader
 
@@ -281,7 +281,7 @@ def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
     return _Found(hit.id, str(hit.grain), hit.content, values, hit.starts_at, hit.ends_at, score)
 
 
-def _of_memory(memory: Memory, why: str | None, score: float | None = None) -> _Found:
+def _of_memory(memory: DurableMemory, why: str | None, score: float | None = None) -> _Found:
     values = {
         "kind": memory.kind.value,
         "title": memory.title,

@@ -16,7 +16,7 @@ from memory_pipeline.tools.tool import Access, Parameter, Tool, writer_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 #: Longest reason that is kept with a change, and longest id that is looked at.
 _MOST_REASON, _MOST_ID = 500, 200
@@ -77,7 +77,7 @@ def _named(kind: MemoryKind) -> str:
     return kind.value.replace("_", " ")
 
 
-def _standing(memory: Memory) -> str:
+def _standing(memory: DurableMemory) -> str:
     stands = memory.temperature.value if memory.is_active else memory.status.value
     why = f" ({shortened(line(memory.status_reason), _MOST_SHOWN)})" if memory.status_reason else ""
     return f"{stands}{why}, version {memory.version}"

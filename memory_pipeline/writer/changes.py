@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.durable import DurableState, Header
     from memory_pipeline.durable.snapshot import Snapshot
 
@@ -148,7 +148,9 @@ class Door:
         who = {name: given[name] for name in ("editor", "reason") if name in given}
         return MemoryEvent.from_record({**record, **self._own, **who, "timestamp": moment, "received_at": received_at})
 
-    def _named(self, identifier: object, verb: MemoryVerb, said: Changes, top: Snapshot, moment: datetime) -> Memory:
+    def _named(
+        self, identifier: object, verb: MemoryVerb, said: Changes, top: Snapshot, moment: datetime
+    ) -> DurableMemory:
         """Return the memory that a change names, if it can be changed so at that time."""
         own = memory_reference(identifier)
         named = top.header(own) or _known(top, self._state.resolved(own))
@@ -242,7 +244,7 @@ def _unknown(memory_id: object) -> InputError:
     return InputError(f"this agent keeps no memory by the id {shown(memory_id)}; expected one as it was returned")
 
 
-def _check_terms(memory: Memory, said: Changes) -> None:
+def _check_terms(memory: DurableMemory, said: Changes) -> None:
     """Refuse an update that leaves a memory with a part of three terms."""
     is_new = said.content is not None and said.content != memory.content
     check_terms(*(getattr(said, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))

@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.domain.retention import FOREVER, Kept, Retention, parse_duration
+from memory_pipeline.domain.retention import FOREVER, Retention, RetentionClass, parse_duration
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schema_types import TableSpec
@@ -59,7 +59,7 @@ def test_every_model_runs_over_an_empty_lake(lake: Lake) -> None:
     warehouse = Warehouse(lake)
     found = {model.name: warehouse.query(model.name).num_rows for model in models_of()}
     # The configuration is there without any memory.
-    assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(Kept)}
+    assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(RetentionClass)}
 
 
 def test_a_lake_that_the_pipeline_made_passes_all_tests_and_adds_up(lake: Lake, models: Models) -> None:
@@ -238,7 +238,7 @@ def test_the_forecast_is_when_retention_lets_go(root: str, duration: str, zone: 
     ends = ["2024-01-31", "2024-02-28", "2024-02-29", "2024-08-30", "2024-08-31", "2024-12-31"]
     days = {f"w{number}": Period(Grain.DAILY, day) for number, day in enumerate(ends)}
     put_summaries(lake, *(summary(lake, day, [], [], workspace=workspace) for workspace, day in days.items()))
-    retention = dict.fromkeys((kept.value for kept in Kept if kept is not Kept.GRAPH), duration)
+    retention = dict.fromkeys((kept.value for kept in RetentionClass if kept is not RetentionClass.GRAPH), duration)
     lake.storage.write("config/workspaces.yaml", json.dumps({"defaults": {"retention": retention}}).encode())
     found = {row["workspace_id"]: row for row in rows_of(lake, "retention_forecast")}
     assert found.keys() == days.keys()
@@ -255,11 +255,11 @@ def test_the_forecast_is_when_retention_lets_go(root: str, duration: str, zone: 
 
 def _expires_on(day: Period, duration: str, calendar: Calendar) -> date:
     """Return the first date on which a day has expired, as retention itself finds it."""
-    retention = Retention(**{kept.value: parse_duration(duration) for kept in Kept})
+    retention = Retention(**{kept.value: parse_duration(duration) for kept in RetentionClass})
     end, today = calendar.bounds(day)[1], day.first_day
     while True:
         noon = datetime(today.year, today.month, today.day, 12, tzinfo=calendar.zone)
-        cutoff = retention.cutoff(Kept.DAILY, noon, calendar.zone)
+        cutoff = retention.cutoff(RetentionClass.DAILY, noon, calendar.zone)
         assert cutoff is not None
         if end < cutoff:
             return today

@@ -10,7 +10,7 @@ import pytest
 
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import Entry
 from memory_pipeline.lake.tables.tombstones import raise_marks
@@ -36,7 +36,7 @@ def drop_one(rows: list[dict[str, Any]]) -> None:
     rows[:] = [row for row in rows if row["agent_id"] != ACME.agent_id]
 
 
-def expire(lake: Lake, kept: Kept, through: str, agent_id: str = ACME.agent_id) -> None:
+def expire(lake: Lake, kept: RetentionClass, through: str, agent_id: str = ACME.agent_id) -> None:
     raise_marks(lake.tables, {("acme", agent_id, kept): through}, NOW)
 
 
@@ -58,11 +58,11 @@ def test_a_closed_period_without_its_summary_is_found(lake: Lake) -> None:
 
 def test_a_summary_that_has_expired_is_not_missing(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
-    expire(lake, Kept.DAILY, "2024-02-19")
+    expire(lake, RetentionClass.DAILY, "2024-02-19")
     assert not look(lake, "daily_summaries", "coverage").passed
-    expire(lake, Kept.DAILY, "2024-02-20", "sales")  # somebody else's
+    expire(lake, RetentionClass.DAILY, "2024-02-20", "sales")  # somebody else's
     assert not look(lake, "daily_summaries", "coverage").passed
-    expire(lake, Kept.DAILY, "2024-02-20")
+    expire(lake, RetentionClass.DAILY, "2024-02-20")
     assert look(lake, "daily_summaries", "coverage").passed
 
 
@@ -92,16 +92,16 @@ def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake
     assert set(finding.sample) <= set(facts)
     assert finding.numbers["citations"] == fine.numbers["citations"]
     assert look(lake, "working_facts", "orphaned_sources", periods=hours("2024-02-20T09")).passed
-    expire(lake, Kept.CONVERSATIONS, "2024-01-15T07")
+    expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T07")
     assert look(lake, "working_facts", "orphaned_sources").offenders == len(facts)
-    expire(lake, Kept.CONVERSATIONS, "2024-01-15T08")
+    expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T08")
     gone = look(lake, "working_facts", "orphaned_sources")
     assert gone.passed
     assert gone.numbers["expired_citations"] == len(facts)
 
 
-@pytest.mark.parametrize("kept", [Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES])
-def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, kept: Kept) -> None:
+@pytest.mark.parametrize("kept", [RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES])
+def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, kept: RetentionClass) -> None:
     plant(lake, FACTS, "2024-01-15T11", list.clear)
     finding = look(lake, "daily_summaries", "orphaned_sources")
     [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily")["id"].to_pylist()
@@ -116,7 +116,7 @@ def test_a_summary_whose_sources_are_gone_is_found_unless_these_expired(lake: La
         finding = look(lake, f"{grain}_summaries", "orphaned_sources")
         assert finding.offenders == 1
         assert finding.sample[0].startswith(f"{grain}:{KEYS[grain]}:")
-        expire(lake, Kept(finer.value), KEYS[finer])
+        expire(lake, RetentionClass(finer.value), KEYS[finer])
         assert look(lake, f"{grain}_summaries", "orphaned_sources").passed
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> N
         rows[:] = [{**rows[0], "id": f"{number}", "message_ids": [text]} for number, text in enumerate(odd)]
 
     plant(lake, FACTS, "2024-01-15T11", cite)
-    expire(lake, Kept.CONVERSATIONS, "2024-01-15T11")
+    expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T11")
     finding = look(lake, "working_facts", "orphaned_sources")
     assert (finding.offenders, finding.sample[0]) == (len(odd), "0")
 

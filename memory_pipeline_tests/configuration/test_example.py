@@ -13,15 +13,15 @@ from memory_pipeline.configuration import (
     Budget,
     Configuration,
     Embedding,
-    Extraction,
+    ExtractionSettings,
     Injection,
     Price,
     Summarization,
 )
 from memory_pipeline.configuration.sections import (
+    ConfigurationDocument,
     DefaultsSection,
-    Document,
-    Graph,
+    GraphSettings,
     RetentionSection,
     Summaries,
     WorkspaceSection,
@@ -78,20 +78,20 @@ def test_no_task_of_the_example_is_without_a_key() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        Document,
+        ConfigurationDocument,
         DefaultsSection,
         WorkspaceSection,
         Embedding,
-        Extraction,
+        ExtractionSettings,
         Summarization,
         Price,
         Budget,
-        Graph,
+        GraphSettings,
         Injection,
         RetentionSection,
     ],
 )
-def test_the_example_has_every_key(record: type[Document]) -> None:
+def test_the_example_has_every_key(record: type[ConfigurationDocument]) -> None:
     for name in record.model_fields:
         assert re.search(rf"\b{name}:", EVERYTHING), name
 

@@ -18,7 +18,7 @@ from memory_pipeline.configuration.model_settings import (
     Completion,
     Embedding,
     Endpoint,
-    Extraction,
+    ExtractionSettings,
     Price,
     Record,
     Summarization,
@@ -37,7 +37,7 @@ def refused(record: type[Record], **keys: Any) -> str:
 
 
 def test_without_keys_nothing_calls_a_model() -> None:
-    for record in (Endpoint, Completion, Extraction, Summarization, Embedding):
+    for record in (Endpoint, Completion, ExtractionSettings, Summarization, Embedding):
         assert record().is_deterministic
         assert not record.model_fields["model"].is_required()
 
@@ -86,7 +86,7 @@ def test_what_no_provider_can_be_found_for_is_refused(model: str) -> None:
 def test_local_models_make_vectors_and_write_nothing() -> None:
     assert Embedding(model="fastembed/BAAI/bge-small-en-v1.5", dimension=384).is_local
     assert not Embedding(model="openai/text-embedding-3-small", dimension=384).is_local
-    for record in (Completion, Extraction, Summarization):
+    for record in (Completion, ExtractionSettings, Summarization):
         assert "fastembed makes vectors and writes no text" in refused(record, model="fastembed/BAAI/x")
 
 
@@ -242,8 +242,8 @@ def test_parameters_can_be_written_as_json(value: object) -> None:
         (Endpoint, {"unknown": 1}),
         (Completion, {"temperature": 2.1}),
         (Completion, {"answer_format": "xml"}),
-        (Extraction, {"known_facts": 201}),
-        (Extraction, {"length": 300}),
+        (ExtractionSettings, {"known_facts": 201}),
+        (ExtractionSettings, {"length": 300}),
         (Summarization, {"length": 199}),
         (Summarization, {"known_facts": 1}),
         (Embedding, {"dimension": 7}),
@@ -270,7 +270,7 @@ def test_a_record_cannot_be_changed() -> None:
 @pytest.mark.parametrize("prompt", ["Remember.", "{agent}: {first_day} to {last_day}", '{{"facts": []}}', "x" * 20_000])
 def test_a_prompt_may_hold_placeholders(prompt: str) -> None:
     values = dict.fromkeys(SUMMARY_PLACEHOLDERS, "…")
-    for record in (Extraction, Summarization, Completion):
+    for record in (ExtractionSettings, Summarization, Completion):
         assert record(prompt=prompt).prompt == prompt
         assert prompt.format_map(values)
 
@@ -279,7 +279,7 @@ def test_each_task_has_its_placeholders() -> None:
     every = " ".join(f"{{{name}}}" for name in SUMMARY_PLACEHOLDERS)
     assert Summarization(prompt=every).prompt == every
     for name in set(SUMMARY_PLACEHOLDERS) - set(EXTRACTION_PLACEHOLDERS):
-        message = refused(Extraction, prompt=f"{{{name}}}")
+        message = refused(ExtractionSettings, prompt=f"{{{name}}}")
         assert f"'{name}' in braces is no placeholder" in message
         assert "accepted: {first_day}, {last_day}, {agent};" in message
 
@@ -318,7 +318,7 @@ def test_a_prompt_that_could_not_be_filled_in_is_refused(prompt: str) -> None:
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([*"{}!:.[] x", "{agent}", "{period}", "{{", "}}", "{first_day}"])).map("".join))
 def test_what_is_accepted_can_be_filled_in(prompt: str) -> None:
-    for record, names in ((Extraction, EXTRACTION_PLACEHOLDERS), (Summarization, SUMMARY_PLACEHOLDERS)):
+    for record, names in ((ExtractionSettings, EXTRACTION_PLACEHOLDERS), (Summarization, SUMMARY_PLACEHOLDERS)):
         try:
             record(prompt=prompt)
         except ValidationError:

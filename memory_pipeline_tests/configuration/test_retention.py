@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.configuration.sections import RetentionSection
-from memory_pipeline.domain.retention import PLANS, Kept
+from memory_pipeline.domain.retention import PLANS, RetentionClass
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline_tests.effort import examples
 
@@ -42,10 +42,10 @@ def test_a_plan_is_named_in_the_defaults_or_in_a_workspace(plan: str) -> None:
 
 
 def test_there_is_a_key_for_every_plan_and_class() -> None:
-    assert set(RetentionSection.model_fields) == {"plan", "working", *Kept}
+    assert set(RetentionSection.model_fields) == {"plan", "working", *RetentionClass}
 
 
-@pytest.mark.parametrize("name", Kept)
+@pytest.mark.parametrize("name", RetentionClass)
 def test_each_class_has_a_duration_of_its_own(name: str) -> None:
     # What is made of memory is kept for at least as long; so what a day is made from is kept for an hour here.
     everything = {**dict.fromkeys(WORKING, "1h"), **dict.fromkeys(SUMMARIES, "2h"), "graph": "2h"}
@@ -139,7 +139,12 @@ workspaces:
 
 _terms = st.sampled_from(["1h", "48h", "30d", "6w", "6mo", "4q", "1y", "2y", "forever"])
 _sections = st.fixed_dictionaries(
-    {}, optional={"plan": st.sampled_from(list(PLANS)), "working": _terms, **{kept.value: _terms for kept in Kept}}
+    {},
+    optional={
+        "plan": st.sampled_from(list(PLANS)),
+        "working": _terms,
+        **{kept.value: _terms for kept in RetentionClass},
+    },
 )
 
 

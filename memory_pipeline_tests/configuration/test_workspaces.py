@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration import Budget, Configuration, Embedding, Extraction, Injection, Summarization
+from memory_pipeline.configuration import Budget, Configuration, Embedding, ExtractionSettings, Injection, Summarization
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
@@ -67,7 +67,7 @@ def test_without_a_word_everything_is_deterministic(text: str) -> None:
     assert not configuration.uses_models
     assert configuration.max_concurrency == 16
     assert configuration.embedding == Embedding()
-    assert configuration.extraction(SUPPORT) == Extraction()
+    assert configuration.extraction(SUPPORT) == ExtractionSettings()
     assert all(configuration.summarization(SUPPORT, grain) == Summarization() for grain in SUMMARY_GRAINS)
     assert configuration.injection(SUPPORT) == Injection()
     assert configuration.vocabulary(SUPPORT) == Vocabulary()
@@ -78,10 +78,10 @@ def test_without_a_word_everything_is_deterministic(text: str) -> None:
 
 
 def test_an_agent_gets_the_defaults_its_workspace_and_its_own(configuration: Configuration) -> None:
-    assert configuration.extraction(SUPPORT) == Extraction(
+    assert configuration.extraction(SUPPORT) == ExtractionSettings(
         model="anthropic/claude", api_key="file:/run/secrets/claude", known_facts=5
     )
-    assert configuration.extraction(SALES) == Extraction(
+    assert configuration.extraction(SALES) == ExtractionSettings(
         model="openrouter/openai/gpt-5-mini", api_key="env:ACME_KEY", known_facts=5
     )
     assert configuration.extraction(OTHER).api_key == "env:SHARED_KEY"

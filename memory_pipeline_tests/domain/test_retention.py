@@ -16,8 +16,8 @@ from memory_pipeline.domain.retention import (
     PLANS,
     Duration,
     Expiry,
-    Kept,
     Retention,
+    RetentionClass,
     Unit,
     contradictions,
     duration_text,
@@ -30,7 +30,13 @@ from memory_pipeline_tests.effort import examples
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SUMMARIES = (Kept.DAILY, Kept.WEEKLY, Kept.MONTHLY, Kept.QUARTERLY, Kept.YEARLY)
+SUMMARIES = (
+    RetentionClass.DAILY,
+    RetentionClass.WEEKLY,
+    RetentionClass.MONTHLY,
+    RetentionClass.QUARTERLY,
+    RetentionClass.YEARLY,
+)
 #: About as many of each unit as make two years.
 SOME = {Unit.HOURS: 17_520, Unit.DAYS: 730, Unit.WEEKS: 104, Unit.MONTHS: 24, Unit.QUARTERS: 8, Unit.YEARS: 2}
 
@@ -38,7 +44,7 @@ zones = st.sampled_from([ZoneInfo(zone) for zone in ZONES])
 _FIRST, _LAST = (datetime.fromisoformat(text) for text in ("1990-01-01T00:00:00", "2029-12-31T23:59:59"))
 nows = st.datetimes(_FIRST, _LAST, timezones=st.just(UTC))
 durations = st.sampled_from(Unit).flatmap(lambda unit: st.builds(Duration, st.integers(1, SOME[unit]), st.just(unit)))
-classes = st.sampled_from(Kept)
+classes = st.sampled_from(RetentionClass)
 
 
 def at(text: str) -> datetime:
@@ -195,15 +201,15 @@ def test_the_same_in_other_units_lasts_no_longer(same: tuple[str, ...]) -> None:
 def test_the_cut_offs_of_the_plans(plan: str, cutoffs: str) -> None:
     retention, zone = PLANS[plan], ZoneInfo("UTC")
     working, *summaries = map(at, cutoffs.split())
-    for kept in (Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES):
+    for kept in (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES):
         assert retention.cutoff(kept, NOW, zone) == working
     assert [retention.cutoff(kept, NOW, zone) for kept in SUMMARIES] == summaries
-    assert retention.cutoff(Kept.GRAPH, NOW, zone) is None
+    assert retention.cutoff(RetentionClass.GRAPH, NOW, zone) is None
 
 
 def test_a_retention_of_which_nothing_is_said_is_forever() -> None:
     assert Retention() == PLANS["forever"]
-    for kept in Kept:
+    for kept in RetentionClass:
         assert Retention().cutoff(kept, NOW, ZoneInfo("UTC")) is None
         assert Retention().last_expired(kept, NOW, Calendar()) is None
 
@@ -217,51 +223,51 @@ def test_the_standard_plan_keeps_facts_for_a_year_and_preferences_forever(now: d
         "facts": "365d",
     }
 
-    def is_gone(kept: Kept, days: int) -> bool:
+    def is_gone(kept: RetentionClass, days: int) -> bool:
         last = standard.last_expired(kept, now, calendar)
         return last is not None and calendar.hour(now - timedelta(days=days)).key <= last.key
 
-    assert (is_gone(Kept.FACTS, 366), is_gone(Kept.FACTS, 364)) == (True, False)
-    assert (is_gone(Kept.CONVERSATIONS, 31), is_gone(Kept.CONVERSATIONS, 29)) == (True, False)
-    assert not is_gone(Kept.PREFERENCES, 10_000)
+    assert (is_gone(RetentionClass.FACTS, 366), is_gone(RetentionClass.FACTS, 364)) == (True, False)
+    assert (is_gone(RetentionClass.CONVERSATIONS, 31), is_gone(RetentionClass.CONVERSATIONS, 29)) == (True, False)
+    assert not is_gone(RetentionClass.PREFERENCES, 10_000)
 
 
 def test_the_grain_of_a_class() -> None:
-    working = [kept for kept in Kept if kept.grain is Grain.WORKING]
-    assert working == [Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES]
+    working = [kept for kept in RetentionClass if kept.grain is Grain.WORKING]
+    assert working == [RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES]
     assert [kept.grain for kept in SUMMARIES] == [Grain(kept.value) for kept in SUMMARIES]
-    assert (Kept.GRAPH.grain, Kept.GRAPH.period_grain) == (None, Grain.WORKING)
+    assert (RetentionClass.GRAPH.grain, RetentionClass.GRAPH.period_grain) == (None, Grain.WORKING)
 
 
 @pytest.mark.parametrize(
     ("kept", "duration", "now", "last"),
     [
-        (Kept.FACTS, "2h", "2024-06-15T12:00", "2024-06-15T08"),  # 09 ends at the cut-off, and is kept
-        (Kept.FACTS, "2h", "2024-06-15T12:01", "2024-06-15T09"),
-        (Kept.GRAPH, "1d", "2024-06-15T12:00", "2024-06-13T22"),
-        (Kept.DAILY, "30d", "2024-06-15T12:00", "2024-05-14"),
-        (Kept.WEEKLY, "1w", "2024-06-17T00:00", "2024-W22"),  # W23 ends on Monday the 10th, at the cut-off
-        (Kept.WEEKLY, "1w", "2024-06-18T00:00", "2024-W23"),
-        (Kept.MONTHLY, "6mo", "2024-08-31T00:00", "2024-01"),
-        (Kept.MONTHLY, "6mo", "2024-09-01T00:00", "2024-01"),  # February ends at the cut-off
-        (Kept.MONTHLY, "6mo", "2024-09-02T00:00", "2024-02"),
-        (Kept.QUARTERLY, "4q", "2024-06-15T12:00", "2023-Q1"),
-        (Kept.YEARLY, "2y", "2024-12-31T23:00", "2021"),
-        (Kept.YEARLY, "2y", "2025-01-01T00:00", "2021"),  # 2022 ends at the cut-off
-        (Kept.YEARLY, "2y", "2025-01-02T00:00", "2022"),
+        (RetentionClass.FACTS, "2h", "2024-06-15T12:00", "2024-06-15T08"),  # 09 ends at the cut-off, and is kept
+        (RetentionClass.FACTS, "2h", "2024-06-15T12:01", "2024-06-15T09"),
+        (RetentionClass.GRAPH, "1d", "2024-06-15T12:00", "2024-06-13T22"),
+        (RetentionClass.DAILY, "30d", "2024-06-15T12:00", "2024-05-14"),
+        (RetentionClass.WEEKLY, "1w", "2024-06-17T00:00", "2024-W22"),  # W23 ends on Monday the 10th, at the cut-off
+        (RetentionClass.WEEKLY, "1w", "2024-06-18T00:00", "2024-W23"),
+        (RetentionClass.MONTHLY, "6mo", "2024-08-31T00:00", "2024-01"),
+        (RetentionClass.MONTHLY, "6mo", "2024-09-01T00:00", "2024-01"),  # February ends at the cut-off
+        (RetentionClass.MONTHLY, "6mo", "2024-09-02T00:00", "2024-02"),
+        (RetentionClass.QUARTERLY, "4q", "2024-06-15T12:00", "2023-Q1"),
+        (RetentionClass.YEARLY, "2y", "2024-12-31T23:00", "2021"),
+        (RetentionClass.YEARLY, "2y", "2025-01-01T00:00", "2021"),  # 2022 ends at the cut-off
+        (RetentionClass.YEARLY, "2y", "2025-01-02T00:00", "2022"),
     ],
 )
-def test_the_last_expired_period(kept: Kept, duration: str, now: str, last: str) -> None:
+def test_the_last_expired_period(kept: RetentionClass, duration: str, now: str, last: str) -> None:
     found = only(kept, Duration.parse(duration)).last_expired(kept, at(now), Calendar())
     assert found == Period.parse(kept.period_grain, last)
 
 
 @settings(max_examples=examples(300))
 @given(classes, durations, nows, zones)
-@example(Kept.DAILY, Duration(1, Unit.DAYS), at("2011-12-31T12:00"), ZoneInfo("Pacific/Apia"))
-@example(Kept.DAILY, Duration(2, Unit.HOURS), at("2011-12-30T12:30"), ZoneInfo("Pacific/Apia"))
+@example(RetentionClass.DAILY, Duration(1, Unit.DAYS), at("2011-12-31T12:00"), ZoneInfo("Pacific/Apia"))
+@example(RetentionClass.DAILY, Duration(2, Unit.HOURS), at("2011-12-30T12:30"), ZoneInfo("Pacific/Apia"))
 def test_exactly_what_ends_before_the_cut_off_has_expired(
-    kept: Kept, duration: Duration, now: datetime, zone: ZoneInfo
+    kept: RetentionClass, duration: Duration, now: datetime, zone: ZoneInfo
 ) -> None:
     calendar, retention = Calendar(zone.key), only(kept, duration)
     cutoff, last = retention.cutoff(kept, now, zone), retention.last_expired(kept, now, calendar)
@@ -274,16 +280,19 @@ def test_exactly_what_ends_before_the_cut_off_has_expired(
 
 def test_nothing_has_expired_where_no_memory_can_be() -> None:
     for now in ("1901-01-01T00:00", "1999-06-01T00:00"):
-        for kept in Kept:
+        for kept in RetentionClass:
             assert only(kept, Duration.parse("100y")).last_expired(kept, at(now), Calendar()) is None
-    first = [only(kept, Duration.parse("100y")).last_expired(kept, at("2002-01-03T00:00"), Calendar()) for kept in Kept]
+    first = [
+        only(kept, Duration.parse("100y")).last_expired(kept, at("2002-01-03T00:00"), Calendar())
+        for kept in RetentionClass
+    ]
     keys = [period.key for period in first if period]
     assert keys == [*["1902-01-02T22"] * 3, "1902-01-01", "1901-W52", "1901-12", "1901-Q4", "1901", "1902-01-02T22"]
 
 
-def only(kept: Kept, duration: Duration) -> Retention:
+def only(kept: RetentionClass, duration: Duration) -> Retention:
     """Return what keeps one class for a duration, and what it is made from for no longer."""
-    finer = [Kept.CONVERSATIONS, *SUMMARIES[: SUMMARIES.index(kept)]] if kept in SUMMARIES else []
+    finer = [RetentionClass.CONVERSATIONS, *SUMMARIES[: SUMMARIES.index(kept)]] if kept in SUMMARIES else []
     return Retention(**{each.value: duration for each in (kept, *finer)})
 
 
@@ -329,11 +338,14 @@ def test_what_fits(changes: dict[str, str]) -> None:
 
 
 def test_all_that_does_not_fit_is_named() -> None:
-    durations = PLANS["free"].durations | {Kept.DAILY: Duration.parse("1h"), Kept.QUARTERLY: Duration.parse("1q")}
+    durations = PLANS["free"].durations | {
+        RetentionClass.DAILY: Duration.parse("1h"),
+        RetentionClass.QUARTERLY: Duration.parse("1q"),
+    }
     found = contradictions(durations)
     assert [(each.finer, each.coarser) for each in found] == [
-        (Kept.CONVERSATIONS, Kept.DAILY),
-        (Kept.MONTHLY, Kept.QUARTERLY),
+        (RetentionClass.CONVERSATIONS, RetentionClass.DAILY),
+        (RetentionClass.MONTHLY, RetentionClass.QUARTERLY),
     ]
 
 
@@ -344,7 +356,7 @@ def changed(retention: Retention, changes: dict[str, str]) -> Retention:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def planned(retention: Retention, **held: str) -> dict[Kept, Expiry]:
+def planned(retention: Retention, **held: str) -> dict[RetentionClass, Expiry]:
     periods = {grain: Period.parse(grain, held[grain.value]) for grain in Grain if grain.value in held}
     plan = plan_expiry({"acme": retention}, {}, periods, Calendar(), NOW)
     assert len({each.kept for each in plan}) == len(plan)
@@ -356,56 +368,59 @@ def test_a_plan_goes_from_coarse_to_fine() -> None:
     ranks = [each.kept.grain.rank if each.kept.grain else -1 for each in plan]
     assert ranks == sorted(ranks, reverse=True)
     assert [each.workspace_id for each in plan] == [*["acme", "w"] * 8, "acme"]
-    assert [each.kept for each in plan][::2] == [*reversed(SUMMARIES), *list(Kept)[:3], Kept.GRAPH]
-    assert plan[1] == Expiry("w", Kept.YEARLY, Period(Grain.YEARLY, "2021"), at("2022-06-15"))
+    assert [each.kept for each in plan][::2] == [*reversed(SUMMARIES), *list(RetentionClass)[:3], RetentionClass.GRAPH]
+    assert plan[1] == Expiry("w", RetentionClass.YEARLY, Period(Grain.YEARLY, "2021"), at("2022-06-15"))
     assert plan[-2].through.key == "2024-06-13T10"
 
 
 def test_what_is_kept_forever_is_not_in_the_plan() -> None:
     plan = plan_expiry({"a": PLANS["forever"], "b": PLANS["standard"], "c": Retention()}, {}, {}, Calendar(), NOW)
-    assert [(each.workspace_id, each.kept) for each in plan] == [("b", Kept.CONVERSATIONS), ("b", Kept.FACTS)]
+    assert [(each.workspace_id, each.kept) for each in plan] == [
+        ("b", RetentionClass.CONVERSATIONS),
+        ("b", RetentionClass.FACTS),
+    ]
     assert plan_expiry({}, {}, {}, Calendar(), NOW) == []
 
 
 def test_a_period_that_is_held_stays_and_so_does_what_follows() -> None:
     plan = planned(PLANS["free"], working="2024-06-02T00", daily="2024-05-14", weekly="2024-W18", yearly="1999")
-    for kept in (Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES):
+    for kept in (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES):
         assert plan[kept].through.key == "2024-06-01T23"
         assert plan[kept].held_back_by == Period(Grain.WORKING, "2024-06-02T00")
         assert plan[kept].cutoff == at("2024-06-13T12:00")
-    assert (plan[Kept.DAILY].through.key, plan[Kept.DAILY].held_back_by) == (
+    assert (plan[RetentionClass.DAILY].through.key, plan[RetentionClass.DAILY].held_back_by) == (
         "2024-05-13",
         Period(Grain.DAILY, "2024-05-14"),
     )
     # Held, but not old enough to go anyway; and a year has no parent.
-    assert (plan[Kept.WEEKLY].through.key, plan[Kept.WEEKLY].held_back_by) == ("2024-W17", None)
-    assert (plan[Kept.YEARLY].through.key, plan[Kept.YEARLY].held_back_by) == ("2021", None)
+    assert (plan[RetentionClass.WEEKLY].through.key, plan[RetentionClass.WEEKLY].held_back_by) == ("2024-W17", None)
+    assert (plan[RetentionClass.YEARLY].through.key, plan[RetentionClass.YEARLY].held_back_by) == ("2021", None)
 
 
 def test_the_graph_is_not_held() -> None:
     plan = planned(Retention(graph=Duration.parse("2h")), working="2000-01-01T00")
-    assert list(plan) == [Kept.GRAPH]
-    assert (plan[Kept.GRAPH].through.key, plan[Kept.GRAPH].held_back_by) == ("2024-06-15T08", None)
+    assert list(plan) == [RetentionClass.GRAPH]
+    assert (plan[RetentionClass.GRAPH].through.key, plan[RetentionClass.GRAPH].held_back_by) == ("2024-06-15T08", None)
 
 
 def test_where_the_first_of_all_periods_is_held_nothing_goes() -> None:
-    assert Kept.FACTS not in planned(PLANS["free"], working="1900-01-01T00")
-    assert Kept.MONTHLY not in planned(PLANS["free"], monthly="1900-01")
+    assert RetentionClass.FACTS not in planned(PLANS["free"], working="1900-01-01T00")
+    assert RetentionClass.MONTHLY not in planned(PLANS["free"], monthly="1900-01")
 
 
 def test_what_went_earlier_is_in_the_plan_again_and_is_not_new() -> None:
     went = {
-        Kept.DAILY: Period(Grain.DAILY, "2024-05-14"),
-        Kept.WEEKLY: Period(Grain.WEEKLY, "2024-W16"),
-        Kept.MONTHLY: Period(Grain.MONTHLY, "2024-05"),  # when months were kept for less long
+        RetentionClass.DAILY: Period(Grain.DAILY, "2024-05-14"),
+        RetentionClass.WEEKLY: Period(Grain.WEEKLY, "2024-W16"),
+        RetentionClass.MONTHLY: Period(Grain.MONTHLY, "2024-05"),  # when months were kept for less long
     }
     plan = {
         each.kept: each for each in plan_expiry({"acme": PLANS["free"]}, {"acme": went, "w": {}}, {}, Calendar(), NOW)
     }
-    assert [plan[kept].is_new for kept in (*SUMMARIES, Kept.FACTS)] == [False, True, False, True, True, True]
-    assert plan[Kept.MONTHLY].through.key == "2023-11"
-    assert plan[Kept.WEEKLY].expired_before == went[Kept.WEEKLY]
-    assert plan[Kept.YEARLY].expired_before is None
+    assert [plan[kept].is_new for kept in (*SUMMARIES, RetentionClass.FACTS)] == [False, True, False, True, True, True]
+    assert plan[RetentionClass.MONTHLY].through.key == "2023-11"
+    assert plan[RetentionClass.WEEKLY].expired_before == went[RetentionClass.WEEKLY]
+    assert plan[RetentionClass.YEARLY].expired_before is None
 
 
 def test_a_held_period_is_of_its_grain() -> None:
@@ -427,7 +442,7 @@ def test_no_plan_takes_what_is_held_or_young_and_every_plan_takes_the_rest(
     calendar = Calendar(zone.key)
     held = {grain: calendar.period(grain, moment) for grain, moment in held_at.items()}
     plan = plan_expiry(retentions, {}, held, calendar, now)
-    due = {(w, kept) for w, retention in retentions.items() for kept in Kept if retention.duration(kept)}
+    due = {(w, kept) for w, retention in retentions.items() for kept in RetentionClass if retention.duration(kept)}
     assert {(each.workspace_id, each.kept) for each in plan} == due
     for each in plan:
         assert calendar.bounds(each.through)[1] < each.cutoff
@@ -438,7 +453,7 @@ def test_no_plan_takes_what_is_held_or_young_and_every_plan_takes_the_rest(
             assert each.held_back_by == first_held == stays
         else:
             assert calendar.bounds(stays)[1] >= each.cutoff
-            assert each.kept is Kept.YEARLY or first_held is None or first_held.key > each.through.key
+            assert each.kept is RetentionClass.YEARLY or first_held is None or first_held.key > each.through.key
 
 
 def test_days_go_in_order_as_time_goes_on() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from memory_pipeline.domain import sql_guard
-from memory_pipeline.domain.sql_guard import Rules
+from memory_pipeline.domain.sql_guard import SqlGuard
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.sql.session import connect
 
-RULES = Rules({"facts": ["id", "text"]}, ["duckdb_settings"])
+RULES = SqlGuard({"facts": ["id", "text"]}, ["duckdb_settings"])
 
 
 def serialized(sql: str) -> str:

@@ -15,7 +15,7 @@ from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.erasure import Subject, without_note
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import forget, survey
 from memory_pipeline.erasure import forget as forgetting
@@ -260,7 +260,10 @@ def test_a_run_that_is_under_way_brings_nothing_back(
 def test_what_has_expired_loses_the_points_that_name_the_person(lake: Lake, models: Models) -> None:
     day = lake.calendar.bounds(hours("2024-01-15T08")[0])[0]
     keys = [hour.key for hour in hours("2024-01-15T08")]
-    through = {("acme", "support", kept): keys[0] for kept in (Kept.CONVERSATIONS, Kept.FACTS, Kept.PREFERENCES)}
+    through = {
+        ("acme", "support", kept): keys[0]
+        for kept in (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
+    }
     raise_marks(lake.tables, through, NOW)
     gone = {spec: lake.tables.read(spec, keys).num_rows for spec in (MESSAGES, FACTS)}
     assert all(gone.values())

@@ -13,7 +13,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.evaluation.harness import Evaluation, evaluate, turns_of, within
-from memory_pipeline.evaluation.labels import ADVERSARIAL, Citation, Question, labelled_set
+from memory_pipeline.evaluation.labels import ADVERSARIAL, Citation, LabelledQuestion, labelled_set
 from memory_pipeline.evaluation.report import report_lines, to_record
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
@@ -36,8 +36,8 @@ TALKS = [
 ]
 
 
-def ask(text: str, *evidence: Citation, scope: Scope = ACME, **more: str | datetime | None) -> Question:
-    return Question("set, line 1", scope, text, evidence, **more)  # type: ignore[arg-type]
+def ask(text: str, *evidence: Citation, scope: Scope = ACME, **more: str | datetime | None) -> LabelledQuestion:
+    return LabelledQuestion("set, line 1", scope, text, evidence, **more)  # type: ignore[arg-type]
 
 
 QUESTIONS = [
@@ -49,7 +49,7 @@ QUESTIONS = [
 ]
 
 
-def labels_of(*questions: Question) -> LabelledSet:
+def labels_of(*questions: LabelledQuestion) -> LabelledSet:
     return labelled_set([(f"set, line {number}", talk) for number, talk in enumerate(TALKS, start=1)], questions)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.evaluation.harness import Evaluation, Outcome
-from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet, Question
+from memory_pipeline.evaluation.harness import Evaluation, QuestionResult
+from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledQuestion, LabelledSet
 from memory_pipeline.evaluation.metrics import Ranking, Scores
 from memory_pipeline.evaluation.plot import check_plot, plot
 from memory_pipeline.evaluation.survival import Remains
@@ -24,7 +24,9 @@ REMAINS = [Remains(grain, 10 ** (6 - grain.rank), 12, 0.5 / (1 + grain.rank), 1 
 
 def evaluation(*remains: Remains) -> Evaluation:
     ranking = Ranking(frozenset("ab"), tuple("bca"))
-    outcome = Outcome(JudgedQuestion(Question("set, line 1", ACME, "?", ()), ranking.relevant), ranking, 2.0)
+    outcome = QuestionResult(
+        JudgedQuestion(LabelledQuestion("set, line 1", ACME, "?", ()), ranking.relevant), ranking, 2.0
+    )
     scores = Scores.of([ranking], [1, 3])
     empty = LabelledSet({}, (), (), ())
     return Evaluation(empty, 3, 100, scores, {"x": scores}, None, 2.0, 2.0, remains, 0, [outcome])

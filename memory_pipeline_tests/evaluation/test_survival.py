@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.evaluation.survival import Memory, Remains, Span, Values, remains, survival
+from memory_pipeline.evaluation.survival import GrainContent, Remains, Span, Values, remains, survival
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models
 from memory_pipeline_tests.building import ACME, conversation, run, write
@@ -19,8 +19,8 @@ from memory_pipeline_tests.building import ACME, conversation, run, write
 MONDAY = date(2024, 1, 15)
 
 
-def memory(*texts: str, said_on: date = MONDAY) -> Memory:
-    return Memory((text, said_on) for text in texts)
+def memory(*texts: str, said_on: date = MONDAY) -> GrainContent:
+    return GrainContent((text, said_on) for text in texts)
 
 
 @pytest.mark.parametrize(

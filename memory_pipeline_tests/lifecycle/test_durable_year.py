@@ -14,7 +14,7 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines
-from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature, match_key, triple_key
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature, match_key, triple_key
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
@@ -105,7 +105,7 @@ def fresh(landed: Path, tmp_path: Path) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def kept(whole: Lake) -> dict[str, Memory]:
+def kept(whole: Lake) -> dict[str, DurableMemory]:
     """What the agent remembers at the end of the year."""
     return rows_to_memories(whole.tables.read(MEMORIES, ["acme~support"])).newest
 
@@ -113,7 +113,7 @@ def kept(whole: Lake) -> dict[str, Memory]:
 # --- what stands in the end ------------------------------------------------------------------------------------------
 
 
-def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: dict[str, Memory]) -> None:
+def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: dict[str, DurableMemory]) -> None:
     active = {memory.content: memory for memory in kept.values() if memory.is_recalled}
     for text in INSTRUCTIONS.values():
         found = [memory for content, memory in active.items() if text in content]
@@ -122,7 +122,7 @@ def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: d
     assert (revoked.status, revoked.temperature) == (Status.DEPRECATED, Temperature.COLD)
 
 
-def test_no_two_active_memories_say_the_same_and_nothing_that_was_said_is_lost(kept: dict[str, Memory]) -> None:
+def test_no_two_active_memories_say_the_same_and_nothing_that_was_said_is_lost(kept: dict[str, DurableMemory]) -> None:
     active = [memory for memory in kept.values() if memory.is_recalled]
     keys = Counter(match_key(memory.kind, memory.content) for memory in active)
     assert set(keys.values()) == {1}
@@ -137,7 +137,7 @@ def test_no_two_active_memories_say_the_same_and_nothing_that_was_said_is_lost(k
         assert (loser.status, loser.superseded_by) == (Status.SUPERSEDED, found[0].id)
 
 
-def test_no_contradicted_memory_is_active(kept: dict[str, Memory]) -> None:
+def test_no_contradicted_memory_is_active(kept: dict[str, DurableMemory]) -> None:
     of_anna = [memory for memory in kept.values() if triple_key(memory) == ("anna", "lives_in")]
     assert len(of_anna) == len(CITIES) + 1
     holds = [memory for memory in of_anna if memory.is_recalled]
@@ -148,7 +148,7 @@ def test_no_contradicted_memory_is_active(kept: dict[str, Memory]) -> None:
             assert loser.superseded_by in kept
 
 
-def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, Memory]) -> None:
+def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, DurableMemory]) -> None:
     snapshots = [memory for memory in kept.values() if memory.is_point_in_time]
     assert len(snapshots) == 12
     old = [memory for memory in snapshots if memory.updated_at.month < 12]
@@ -159,7 +159,7 @@ def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, M
     assert observed[0].id.startswith("memory:2024-05-02T09:")  # it keeps its identity
 
 
-def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, Memory]) -> None:
+def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, DurableMemory]) -> None:
     hot = [memory for memory in kept.values() if memory.temperature is Temperature.HOT]
     assert 0 < len(hot) <= 20
     assert sum(count_tokens(f"{line}\n") for line in hot_lines(kept.values())) <= 3_000
@@ -168,7 +168,9 @@ def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, Memo
     }
 
 
-def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(whole: Lake, kept: dict[str, Memory]) -> None:
+def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(
+    whole: Lake, kept: dict[str, DurableMemory]
+) -> None:
     base = rows_to_events(whole.tables.read(MEMORY_EVENTS, ["acme~support"]))
     nightly = rows_to_events(whole.tables.read(UPKEEP_EVENTS, ["acme~support"]))
     assert fold_events([*base, *nightly]).newest == kept

@@ -16,7 +16,7 @@ from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure import forget, verify
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
@@ -112,7 +112,7 @@ def test_day_by_day_all_holds(lake: Lake, models: Models) -> None:
             assert verify(lake, receipt).ok
         if number % LOOKS == LOOKS - 1 or day == days[-1]:
             operation.look(night)
-    for gone in (Kept.FACTS, Kept.DAILY):
+    for gone in (RetentionClass.FACTS, RetentionClass.DAILY):
         assert any(Marks.of(lake.tables).through(scope, gone) for scope in AGENTS[:2]), gone
     # What one workspace keeps, the other does not, and summaries reach further back than hours.
     old = f"{days[-1] - timedelta(days=4)}"

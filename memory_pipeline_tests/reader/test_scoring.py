@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Question, Weights, Window
+from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Query, Weights, Window
 from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
 from memory_pipeline.reader.segment import Segment
@@ -62,8 +62,8 @@ def memories(draw: st.DrawFn, most: int = 12) -> list[Row]:
     return rows
 
 
-def question(query: str, rows: list[Row]) -> Question:
-    return Question.of(query, dict.fromkeys(row["speaker"] for row in rows if row["speaker"]))
+def question(query: str, rows: list[Row]) -> Query:
+    return Query.of(query, dict.fromkeys(row["speaker"] for row in rows if row["speaker"]))
 
 
 def array(vector: list[float] | None) -> Any:
@@ -274,7 +274,7 @@ def test_a_time_that_the_question_names_lifts_what_was_said_then_or_speaks_of_it
     ]
     day = Window(date(2024, 1, 15), date(2024, 1, 15), NOON - timedelta(hours=12), NOON + timedelta(hours=11))
     part = segment(rows)
-    asked = Question.of("on 15 January", [], times=[Named(day, 3, 13)])
+    asked = Query.of("on 15 January", [], times=[Named(day, 3, 13)])
     assert (asked.terms, asked.windows) == ((), (day,))
     [found] = score(asked, [part], None, [None], 10)
     contents = part.rows["content"].take(found.rows).to_pylist()

@@ -13,7 +13,7 @@ import pytest
 from memory_pipeline.checks import Look, all_checks, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -130,7 +130,7 @@ def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake
     done = expire_at(kept, SOON)
     assert shown.expired == done.expired
     assert shown.rows == done.rows > 0
-    assert {(each.expiry.kept, each.rows) for each in done.expired if each.rows} >= {(Kept.FACTS, 5)}
+    assert {(each.expiry.kept, each.rows) for each in done.expired if each.rows} >= {(RetentionClass.FACTS, 5)}
     assert contents(kept, MESSAGES) == {"My cat is called Mila."}
     assert contents(kept) == {"Anna: My cat is called Mila."}
     assert summaries(kept) == before
@@ -138,8 +138,8 @@ def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake
     for scope, rows in (((ACME, 0)), (OTHER, 0), (KEEPER, 2)):
         assert kept.index.count(scope, Grain.WORKING) == rows
     assert kept.index.count(ACME, Grain.DAILY) == 2
-    assert Marks.of(kept.tables).through(ACME, Kept.FACTS) == "2024-02-03T07"
-    assert Marks.of(kept.tables).through(KEEPER, Kept.FACTS) is None
+    assert Marks.of(kept.tables).through(ACME, RetentionClass.FACTS) == "2024-02-03T07"
+    assert Marks.of(kept.tables).through(KEEPER, RetentionClass.FACTS) is None
     # Bytes leave the disk.
     assert done.files > 0
     assert done.bytes > 0
@@ -233,7 +233,7 @@ def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(
 
 def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: Lake, models: Models) -> None:
     kept = expired_later
-    assert Marks.of(kept.tables).through(ACME, Kept.DAILY) is not None
+    assert Marks.of(kept.tables).through(ACME, RetentionClass.DAILY) is not None
     before = table_rows(kept)
     write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
     [hour] = hours("2024-01-15T09")
@@ -360,7 +360,7 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_k
         assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
         before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
         expire_at(lake, _noon(day))
-        for kept in Kept:
+        for kept in RetentionClass:
             if kept.grain is None:
                 continue
             retention = lake.configuration().retention("acme")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
@@ -40,7 +40,7 @@ def id_in(text: str) -> str:
     return next(word.strip("(),;:.") for word in text.split() if word.strip("(").startswith("memory:"))
 
 
-def kept(root: str) -> list[Memory]:
+def kept(root: str) -> list[DurableMemory]:
     return MemoryReader(Lake(root), ACME, default_models().embedder).memories.list()
 
 

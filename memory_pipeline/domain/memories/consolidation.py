@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.draft import Curator, Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.fold import Memories
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
 
@@ -59,7 +59,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     if one says that the other holds no longer. How things stand at one moment does not end what lasts.
     """
     _end(draft)
-    groups: defaultdict[tuple[str, str, str], list[Memory]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str, str], list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.kind in RIVALS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
             groups[name_key(memory.subject), memory.predicate, RIVALS[memory.kind]].append(memory)
@@ -76,7 +76,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
 
 def _end(draft: Draft) -> None:
     """Supersede what was said to hold no more, and what said so of something that was said again since."""
-    said: defaultdict[tuple[str, str, str], list[tuple[Memory, bool]]] = defaultdict(list)
+    said: defaultdict[tuple[str, str, str], list[tuple[DurableMemory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled and memory.subject and memory.predicate and memory.object:
             predicate, holds = _stance(memory.predicate)
@@ -96,11 +96,11 @@ def _stance(predicate: str) -> tuple[str, bool]:
     return _LIKING.get(plain, plain), holds
 
 
-def _strength(memory: Memory) -> tuple[bool, datetime, str]:
+def _strength(memory: DurableMemory) -> tuple[bool, datetime, str]:
     return memory.kind is MemoryKind.FACT, memory.updated_at, memory.id
 
 
-def _reason(winner: Memory, loser: Memory, predicate: str) -> str:
+def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     if winner.kind is not loser.kind:
         why = "a fact counts more than an observation"
     elif winner.updated_at != loser.updated_at:
@@ -126,7 +126,7 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
     """
     confirms = curator.confirms(draft.scope)
     aged = [memory for memory in draft.memories.newest.values() if acts(memory, draft.at, settings, confirms=confirms)]
-    candidates: list[Memory] = []
+    candidates: list[DurableMemory] = []
     for memory in sorted(aged, key=lambda memory: memory.id):
         reason = _why_archive(memory, draft.at, settings)
         if reason is None:
@@ -143,14 +143,14 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
             draft.act(MemoryVerb.KEEP, memory, f"{curator.name(draft.scope)} does not find it stale")
 
 
-def acts(memory: Memory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
+def acts(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
     """Tell whether the pass would do something about a memory at an instant; once it would, it would ever after."""
-    if not memory.is_active or memory.kind.is_standing:
+    if not memory.is_active or memory.kind.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
 
-def _is_candidate(memory: Memory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
+def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
     """Tell whether a memory is old enough to be stale, and of those that may be."""
     if memory.temperature is not Temperature.WARM:
         return False
@@ -161,7 +161,7 @@ def _is_candidate(memory: Memory, at: datetime, settings: UpkeepSettings, *, con
     return at - seen > timedelta(days=days)
 
 
-def _why_archive(memory: Memory, at: datetime, settings: UpkeepSettings) -> str | None:
+def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) -> str | None:
     """Return why a memory is to be archived; None if it is not."""
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
@@ -196,7 +196,7 @@ def promote(draft: Draft, settings: UpkeepSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["PASSES", "Night", "UpkeepSettings", "due", "keep", "pass_of"]
+__all__ = ["PASSES", "Night", "UpkeepSettings", "consolidate", "due", "pass_of"]
 
 #: The passes, in their order; a pass that failed is named so.
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
@@ -213,7 +213,7 @@ _MOST_TOLD = 300
 _TICK = timedelta(microseconds=1)
 
 
-def keep(
+def consolidate(
     memories: Memories,
     scope: Scope,
     day: Period,
@@ -269,7 +269,7 @@ def keep(
     review = {
         memory.id: rotten
         for memory in memories.newest.values()
-        if memory.is_active and not memory.kind.is_standing and (rotten := rot_at(memory, at)) >= REVIEW
+        if memory.is_active and not memory.kind.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
     }
     return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 
 #: A rot from which a memory should be looked at, and from which it is archived.
@@ -55,18 +55,18 @@ def days_between(earlier: datetime, later: datetime) -> float:
     return (later - earlier) / _DAY
 
 
-def relevance_at(memory: Memory, at: datetime) -> float:
+def relevance_at(memory: DurableMemory, at: datetime) -> float:
     """Return a memory's relevance at an instant."""
     days = days_between(memory.last_used_at, at)
     return relevance(memory.importance, memory.confidence, memory.decay_rate, days)
 
 
-def faded_at(memory: Memory, at: datetime) -> float:
+def faded_at(memory: DurableMemory, at: datetime) -> float:
     """Return what is left of a memory's importance at an instant; it fades from when it was last used."""
     return faded(memory.importance, days_between(memory.last_used_at, at))
 
 
-def rot_at(memory: Memory, at: datetime) -> float:
+def rot_at(memory: DurableMemory, at: datetime) -> float:
     """Return how rotten a memory is at an instant."""
     accessed = memory.last_accessed_at
     since = None if accessed is None else days_between(accessed, at)
@@ -79,7 +79,7 @@ def rot_at(memory: Memory, at: datetime) -> float:
 _MINUTE, _HOUR, _FRESHNESS_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
-def warning(memory: Memory, now: datetime) -> str | None:
+def warning(memory: DurableMemory, now: datetime) -> str | None:
     """Return what to tell whoever is shown a memory; None if nothing.
 
     A snapshot of one moment is always warned of, everything else from the day after it was last said, updated or
@@ -92,7 +92,7 @@ def warning(memory: Memory, now: datetime) -> str | None:
     age = now - memory.updated_at
     if memory.is_point_in_time:
         return f"a snapshot of {_ago(age)}: it says how things stood then; query the source again before relying on it"
-    if memory.kind.is_standing or age < _FRESHNESS_DAY:
+    if memory.kind.is_permanent or age < _FRESHNESS_DAY:
         return None
     return f"last heard {_ago(age)}: it may have changed since; verify it before relying on it"
 

@@ -13,9 +13,9 @@ from memory_pipeline.domain.memories.draft import named
 from memory_pipeline.domain.memories.events import NOTHING_SAID, Changes, MemoryVerb
 from memory_pipeline.domain.memories.record import (
     MAX_CONTENT,
-    Memory,
-    hook_of,
+    DurableMemory,
     match_key,
+    one_line_summary,
     sentences,
     signs,
     title_of,
@@ -79,7 +79,7 @@ def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Cur
     them apart: another user or key, another subject or object, other numbers or dates, or what is denied. What was
     merged is compared as it then stands, so that chains end as one memory, whatever the order in which they were said.
     """
-    pool: defaultdict[MemoryKind, list[Memory]] = defaultdict(list)
+    pool: defaultdict[MemoryKind, list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled:
             pool[memory.kind].append(memory)
@@ -116,7 +116,7 @@ def union(newer: str, older: str) -> str:
     return f"{newer.rstrip()}{joint}{_joined(unseen.values())}"
 
 
-def may_say_the_same(one: Memory, other: Memory) -> bool:
+def may_say_the_same(one: DurableMemory, other: DurableMemory) -> bool:
     """Tell whether nothing tells two memories apart, however near their vectors are."""
     return _Looks().agree(one, other)
 
@@ -132,7 +132,7 @@ class _Looks:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Look] = {}
 
-    def at(self, memory: Memory) -> _Look:
+    def at(self, memory: DurableMemory) -> _Look:
         """Return what can tell a memory from others."""
         version = memory.id, memory.version
         look = self._known.get(version)
@@ -143,7 +143,7 @@ class _Looks:
             self._known[version] = look
         return look
 
-    def agree(self, one: Memory, other: Memory) -> bool:
+    def agree(self, one: DurableMemory, other: DurableMemory) -> bool:
         """Tell whether nothing tells two memories apart."""
         first, second = self.at(one), self.at(other)
         if first.setting != second.setting:
@@ -154,7 +154,7 @@ class _Looks:
             return False
         if not first.keys.isdisjoint(second.keys):
             return True
-        if one.kind.is_standing and not (_within(first.words, second.words) or _within(second.words, first.words)):
+        if one.kind.is_permanent and not (_within(first.words, second.words) or _within(second.words, first.words)):
             return False  # Who is to do what to whom: near vectors do not tell.
         return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
 
@@ -177,7 +177,7 @@ def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator
     draft.act(MemoryVerb.MERGE, newer, reason, other=older, changes=_changes(newer, content))
 
 
-def _merged(draft: Draft, newer: Memory, older: Memory, whole: str, curator: Curator) -> tuple[str, str]:
+def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, whole: str, curator: Curator) -> tuple[str, str]:
     """Return the content of both, and how it was made."""
     how = "the newer one stays, with what only the older one said" if whole != newer.content else "the newer one stays"
     try:
@@ -192,24 +192,26 @@ def _merged(draft: Draft, newer: Memory, older: Memory, whole: str, curator: Cur
     return content, f"the newer one stays, and {curator.name(draft.scope)} has put both into one text"
 
 
-def _changes(newer: Memory, content: str) -> Changes:
+def _changes(newer: DurableMemory, content: str) -> Changes:
     """Return what becomes of the newer one; a title and a hook that somebody gave it stay."""
     if content == newer.content:
         return NOTHING_SAID
     return Changes(
         content=content,
         title=None if newer.title == title_of(newer.content) else newer.title,
-        hook=None if newer.hook == hook_of(newer.content) else newer.hook,
+        hook=None if newer.hook == one_line_summary(newer.content) else newer.hook,
     )
 
 
-def _alike(changed: Iterable[Memory], memories: Iterable[Memory], looks: _Looks) -> Iterator[tuple[str, str]]:
+def _alike(
+    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], looks: _Looks
+) -> Iterator[tuple[str, str]]:
     """Yield pairs that share a triple, all words, or a user's name of a preference, one of which changed.
 
     Of those that could be merged, each is paired with the newest alone: in the end all of them are one.
     """
     since = {memory.id for memory in changed}
-    groups: dict[Hashable, list[Memory]] = {key: [] for memory in changed for key in _keys(memory)}
+    groups: dict[Hashable, list[DurableMemory]] = {key: [] for memory in changed for key in _keys(memory)}
     for memory in memories:
         for key in _keys(memory):
             if key in groups:
@@ -217,7 +219,7 @@ def _alike(changed: Iterable[Memory], memories: Iterable[Memory], looks: _Looks)
     for group in groups.values():
         if len(group) < 2:
             continue
-        parts: defaultdict[Hashable, list[Memory]] = defaultdict(list)
+        parts: defaultdict[Hashable, list[DurableMemory]] = defaultdict(list)
         for memory in group:
             look = looks.at(memory)
             parts[look.setting if None not in look.setting else (look.setting, look.tells)].append(memory)
@@ -228,7 +230,7 @@ def _alike(changed: Iterable[Memory], memories: Iterable[Memory], looks: _Looks)
                     yield memory.id, newest.id
 
 
-def _keys(memory: Memory) -> Iterator[Hashable]:
+def _keys(memory: DurableMemory) -> Iterator[Hashable]:
     if memory.user_id is not None and memory.key is not None:
         yield "preference", memory.user_id, memory.key
         return
@@ -240,7 +242,7 @@ def _keys(memory: Memory) -> Iterator[Hashable]:
         yield name_key(memory.subject), memory.predicate, name_key(memory.object)
 
 
-def _recency(memory: Memory) -> tuple[datetime, datetime, str]:
+def _recency(memory: DurableMemory) -> tuple[datetime, datetime, str]:
     return memory.updated_at, memory.created_at, memory.id
 
 
@@ -248,7 +250,7 @@ def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
-def _own_words(memory: Memory) -> tuple[str, ...]:
+def _own_words(memory: DurableMemory) -> tuple[str, ...]:
     return tuple(stem(word) for word in spaced(plain(memory.content)).split() if word not in STOP_WORDS)
 
 

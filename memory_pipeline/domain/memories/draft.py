@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
 
@@ -91,10 +91,10 @@ class Draft:
     def act(
         self,
         verb: MemoryVerb,
-        memory: Memory,
+        memory: DurableMemory,
         reason: str,
         *,
-        other: Memory | None = None,
+        other: DurableMemory | None = None,
         changes: Changes = NOTHING_SAID,
     ) -> None:
         """Do something to a memory.
@@ -122,7 +122,7 @@ class Draft:
         self.events.append(event)
 
 
-def named(memory: Memory) -> str:
+def named(memory: DurableMemory) -> str:
     """Return a memory as a reason names it: its title, in quotes."""
     return f"“{shortened(memory.title, _NAMED)}”"
 
@@ -131,7 +131,7 @@ class Similar(Protocol):
     """Finds durable memories whose contents have near vectors."""
 
     def __call__(
-        self, changed: Sequence[Memory], others: Sequence[Memory], least: float
+        self, changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
     ) -> Sequence[tuple[str, str, float]]:
         """Return pairs whose cosine is at least `least`: id of one of `changed`, id of one of `others`, the cosine.
 
@@ -174,7 +174,7 @@ class Curator(Protocol):
         """
         ...
 
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> Mapping[str, str]:
+    def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
         """Return the ids of those memories that are stale, each with the reason in words.
 
         Args:

@@ -92,8 +92,8 @@ _OPEN = frozenset(list(MemoryVerb)[:7])
 class Changes:
     """What an event says of a memory; None leaves it as it is, or, of a new memory, to its default.
 
-    Attributes are those of :class:`~memory_pipeline.domain.memories.record.Memory`; `amount` is of BOOST and REDUCE,
-    and `value` is JSON.
+    Attributes are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is of BOOST and
+    REDUCE, and `value` is JSON.
     """
 
     kind: MemoryKind | None = None

@@ -31,12 +31,12 @@ from memory_pipeline.domain.memories.record import (
     DECAY_RATE,
     IMPORTANCE,
     MAX_SOURCES,
-    Memory,
+    DurableMemory,
     MemoryKind,
     Status,
     Temperature,
-    hook_of,
     match_key,
+    one_line_summary,
     preference_key,
     title_of,
 )
@@ -62,8 +62,8 @@ class Memories:
         last: :attr:`MemoryEvent.order` of the last event.
     """
 
-    newest: dict[str, Memory] = field(default_factory=dict)
-    earlier: dict[str, tuple[Memory, ...]] = field(default_factory=dict)
+    newest: dict[str, DurableMemory] = field(default_factory=dict)
+    earlier: dict[str, tuple[DurableMemory, ...]] = field(default_factory=dict)
     matches: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Memories:
             memory_id = into
         return memory_id
 
-    def find(self, changes: Changes) -> Memory | None:
+    def find(self, changes: Changes) -> DurableMemory | None:
         """Return the memory that is known by the words of what is to be remembered."""
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
@@ -104,7 +104,7 @@ class Memories:
         # It was said in this hour before, and changed to say something else, which goes on to be kept.
         return make_id(MEMORY, event.hour, event.memory_id, event.id)
 
-    def history(self, memory_id: str) -> tuple[Memory, ...]:
+    def history(self, memory_id: str) -> tuple[DurableMemory, ...]:
         """Return all versions of a memory, oldest first; none if there is no such memory."""
         newest = self.newest.get(memory_id)
         return () if newest is None else (*self.earlier.get(memory_id, ()), newest)
@@ -146,12 +146,12 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         _say_again(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
-    memory = Memory(
+    memory = DurableMemory(
         id=memory_id,
         version=1,
         kind=changes.kind or MemoryKind.FACT,
         title=changes.title or title_of(content),
-        hook=changes.hook or hook_of(content),
+        hook=changes.hook or one_line_summary(content),
         content=content,
         subject=changes.subject,
         predicate=changes.predicate,
@@ -189,7 +189,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     _put(memories, memory)
 
 
-def _say_again(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _say_again(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     """Make a version that says what the event does, if that is all that the memory says, and rests on it too."""
     changes = event.changes
     is_all = _own_key(memory) == key_of(changes)
@@ -206,7 +206,7 @@ def _say_again(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     _next_version(memories, memory, _revived(said), event)
 
 
-def _restated(memory: Memory, changes: Changes) -> Memory:
+def _restated(memory: DurableMemory, changes: Changes) -> DurableMemory:
     content = changes.content or memory.content
     is_new = content != memory.content
     terms = {name: value for name in _TERMS if (value := getattr(changes, name)) is not None}
@@ -214,12 +214,12 @@ def _restated(memory: Memory, changes: Changes) -> Memory:
         memory,
         content=content,
         title=changes.title or (title_of(content) if is_new else memory.title),
-        hook=changes.hook or (hook_of(content) if is_new else memory.hook),
+        hook=changes.hook or (one_line_summary(content) if is_new else memory.hook),
         **terms,
     )
 
 
-def _update(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     changes = event.changes
     said = _restated(memory, changes)
     if changes.content is not None and changes.content != memory.content:
@@ -243,18 +243,18 @@ def _update(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     _next_version(memories, memory, _revived(said), event)
 
 
-def _forget(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _forget(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     reason = event.reason or f"forgotten by {event.editor}"
     _stand(memories, memory, event, Status.DEPRECATED, Temperature.COLD, reason)
 
 
-def _boost(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _boost(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     amount = STEP if event.changes.amount is None else event.changes.amount
     amount = -amount if event.verb is MemoryVerb.REDUCE else amount
     _put(memories, replace(memory, importance=_share(memory.importance + amount)))
 
 
-def _confirm(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _confirm(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     sure = replace(_revived(memory), confidence=_share(memory.confidence + STEP))
     if memory.kind is MemoryKind.OBSERVATION:
         _promoted(memories, sure, event, updated_at=event.event_at)
@@ -263,17 +263,17 @@ def _confirm(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
         _put(memories, replace(sure, updated_at=event.event_at, changed_at=changed))
 
 
-def _access(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _access(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     _put(memories, replace(memory, access_count=memory.access_count + 1, last_accessed_at=event.event_at))
 
 
-def _promote(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     if memory.kind is not MemoryKind.OBSERVATION or not _counts(memories, memory, event):
         return
     _promoted(memories, memory, event, updated_at=memory.updated_at)
 
 
-def _promoted(memories: Memories, memory: Memory, event: MemoryEvent, updated_at: datetime) -> None:
+def _promoted(memories: Memories, memory: DurableMemory, event: MemoryEvent, updated_at: datetime) -> None:
     """Make an observation a fact; what it was known by as the one, it is known by still."""
     fact = replace(memory, kind=MemoryKind.FACT, updated_at=updated_at)
     fact = replace(fact, match_keys=_with(memory.match_keys, [_own_key(fact)]), status_reason=event.reason)
@@ -281,7 +281,7 @@ def _promoted(memories: Memories, memory: Memory, event: MemoryEvent, updated_at
     _next_version(memories, before, fact, event, updated_at=updated_at)
 
 
-def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _merge(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     other = _other(memories, memory, event)
     if other is None or not (_counts(memories, memory, event) and _counts(memories, other, event)):
         return
@@ -310,7 +310,7 @@ def _merge(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     _next_version(memories, memory, whole, event, updated_at=max(memory.updated_at, other.updated_at))
 
 
-def _supersede(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _supersede(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     winner = _other(memories, memory, event)
     if winner is None or not _counts(memories, memory, event):
         return
@@ -318,34 +318,34 @@ def _supersede(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
     _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
 
 
-def _cool(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _cool(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     if _counts(memories, memory, event):
         _stand(memories, memory, event, memory.status, Temperature.COLD, event.reason)
 
 
-def _archive(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _archive(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     if _counts(memories, memory, event):
         _stand(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
 
 
-def _keep(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _keep(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     _put(memories, replace(memory, reviewed_at=event.event_at))
 
 
-def _heat(memories: Memories, memory: Memory, event: MemoryEvent) -> None:
+def _heat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     temperature = Temperature.HOT if event.verb is MemoryVerb.HEAT else Temperature.WARM
     if memory.is_recalled:
         _put(memories, replace(memory, temperature=temperature))
 
 
-def _counts(memories: Memories, memory: Memory, event: MemoryEvent) -> bool:
+def _counts(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> bool:
     """Tell whether the upkeep may change how a memory stands: what was revoked, say, stays revoked."""
     if not memory.is_active:
         memories.ignored[event.id] = f"{memory.id} is {memory.status} already"
     return memory.is_active
 
 
-def _other(memories: Memories, memory: Memory, event: MemoryEvent) -> Memory | None:
+def _other(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> DurableMemory | None:
     """Return the other memory of an event; None if there is none, or it is the same by now."""
     other = memories.newest.get(memories.resolved(event.other_id or ""))
     if other is None:
@@ -357,7 +357,12 @@ def _other(memories: Memories, memory: Memory, event: MemoryEvent) -> Memory | N
 
 
 def _stand(
-    memories: Memories, memory: Memory, event: MemoryEvent, status: Status, temperature: Temperature, reason: str | None
+    memories: Memories,
+    memory: DurableMemory,
+    event: MemoryEvent,
+    status: Status,
+    temperature: Temperature,
+    reason: str | None,
 ) -> None:
     """Change how a memory stands, not what it says."""
     _put(
@@ -366,7 +371,7 @@ def _stand(
     )
 
 
-def _revived(memory: Memory) -> Memory:
+def _revived(memory: DurableMemory) -> DurableMemory:
     """Return a memory that counts, and is not cold."""
     if memory.is_recalled:
         return memory
@@ -374,7 +379,11 @@ def _revived(memory: Memory) -> Memory:
 
 
 def _next_version(
-    memories: Memories, before: Memory, after: Memory, event: MemoryEvent, updated_at: datetime | None = None
+    memories: Memories,
+    before: DurableMemory,
+    after: DurableMemory,
+    event: MemoryEvent,
+    updated_at: datetime | None = None,
 ) -> None:
     memories.earlier[before.id] = (*memories.earlier.get(before.id, ()), before)
     _put(
@@ -390,19 +399,19 @@ def _next_version(
     )
 
 
-def _put(memories: Memories, memory: Memory) -> None:
+def _put(memories: Memories, memory: DurableMemory) -> None:
     # Of two memories that say the same since one was updated, what is said again is said of the older one.
     own = tuple(key for key in memory.match_keys if memories.matches.setdefault(key, memory.id) == memory.id)
     memories.newest[memory.id] = memory if own == memory.match_keys else replace(memory, match_keys=own)
 
 
-def _unmatch(memories: Memories, memory: Memory) -> None:
+def _unmatch(memories: Memories, memory: DurableMemory) -> None:
     for key in memory.match_keys:
         if memories.matches.get(key) == memory.id:
             del memories.matches[key]
 
 
-def _own_key(memory: Memory) -> str:
+def _own_key(memory: DurableMemory) -> str:
     """Return the match key of all that a memory says."""
     if memory.user_id is not None and memory.key is not None:
         return preference_key(memory.user_id, memory.key)
@@ -422,7 +431,7 @@ def _newest(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
     return _with(known, new)[-MAX_SOURCES:]
 
 
-_APPLIED: dict[MemoryVerb, Callable[[Memories, Memory, MemoryEvent], None]] = {
+_APPLIED: dict[MemoryVerb, Callable[[Memories, DurableMemory, MemoryEvent], None]] = {
     MemoryVerb.UPDATE: _update,
     MemoryVerb.FORGET: _forget,
     MemoryVerb.BOOST: _boost,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.draft import Draft, UpkeepSettings
     from memory_pipeline.domain.memories.fold import Memories
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 #: How much more a kind counts than a fact: what holds until it is revoked outlasts months without use. Other kinds
 #: have no place in the index: what a tool said, and what nobody has confirmed, which else could never grow stale.
@@ -62,7 +62,7 @@ class HotEntry:
     tokens: int
 
     @classmethod
-    def of(cls, memory: Memory) -> HotEntry:
+    def of(cls, memory: DurableMemory) -> HotEntry:
         """Return the line of a memory."""
         title, hook = " ".join(memory.title.split()), shortened(memory.hook, MAX_HOOK)
         return cls(memory.id, memory.kind, title, hook, count_tokens(f"{_line(title, memory.kind, hook)}\n"))
@@ -72,7 +72,7 @@ class HotEntry:
         return _line(self.title, self.kind, self.hook)
 
 
-def hot_entries(memories: Iterable[Memory]) -> list[HotEntry]:
+def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
     """Return the entries of those memories that are hot, in an order that does not change from night to night.
 
     What holds until it is revoked comes first, then the rest; in each, the oldest first.
@@ -82,12 +82,12 @@ def hot_entries(memories: Iterable[Memory]) -> list[HotEntry]:
     return [HotEntry.of(memory) for memory in hot]
 
 
-def hot_lines(memories: Iterable[Memory]) -> list[str]:
+def hot_lines(memories: Iterable[DurableMemory]) -> list[str]:
     """Return the lines of the hot index: ``⁍ Anna (fact): She lives in Porto.``, without titles that hooks tell."""
     return [str(entry) for entry in hot_entries(memories)]
 
 
-def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[Memory]:
+def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemory]:
     """Return the memories that belong into the hot index, best first; within both caps.
 
     One whose line is too long for what is left is passed over for the next ones that fit. Chosen again from what was
@@ -95,7 +95,7 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[Memory]:
     """
     eligible = [memory for memory in memories.newest.values() if is_eligible(memory, settings)]
     eligible.sort(key=lambda memory: (-_score(memory), memory.id))
-    chosen: list[Memory] = []
+    chosen: list[DurableMemory] = []
     left = settings.hot_tokens
     for memory in eligible:
         if len(chosen) == settings.hot_entries or left <= 0:
@@ -107,12 +107,12 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[Memory]:
     return chosen
 
 
-def is_eligible(memory: Memory, settings: UpkeepSettings) -> bool:
+def is_eligible(memory: DurableMemory, settings: UpkeepSettings) -> bool:
     """Tell whether a memory may be in the hot index: it is recalled, lasts for longer than a moment, and matters.
 
     What would be archived for its importance as soon as it is old enough does not matter.
     """
-    matters = memory.importance > 0 if memory.kind.is_standing else memory.importance >= settings.archive_below
+    matters = memory.importance > 0 if memory.kind.is_permanent else memory.importance >= settings.archive_below
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 
 
@@ -133,7 +133,7 @@ def heat(draft: Draft, settings: UpkeepSettings) -> None:
             draft.act(MemoryVerb.HEAT, memory, f"it is among what matters most ({figures})")
 
 
-def _score(memory: Memory) -> float:
+def _score(memory: DurableMemory) -> float:
     """Return the logarithm of kind × importance × confidence × 0.99^days, with the bonus of what is in the index.
 
     Days are counted from a fixed one instead of to the present: that is the same order, on any day.

@@ -62,7 +62,7 @@ class MemoryKind(StrEnum):
             raise InputError(f"kind {shown(text)} is unknown; accepted: {', '.join(cls)}") from None
 
     @property
-    def is_standing(self) -> bool:
+    def is_permanent(self) -> bool:
         """Tell whether it holds until it is revoked or superseded: no passage of time makes it stale."""
         return self in {MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE}
 
@@ -88,7 +88,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DurableMemory:
     """One version of a durable memory; of the newest version, how it stands.
 
     Attributes:
@@ -203,7 +203,7 @@ def preference_key(user_id: str, key: str) -> str:
     return digest(MemoryKind.PREFERENCE.value, "of", user_id, "named", key)
 
 
-def triple_key(memory: Memory) -> tuple[str, str] | None:
+def triple_key(memory: DurableMemory) -> tuple[str, str] | None:
     """Return subject and predicate as they are compared; None of a memory that has none."""
     return (name_key(memory.subject), memory.predicate) if memory.subject and memory.predicate else None
 
@@ -218,7 +218,7 @@ def title_of(content: str) -> str:
     return shortened(next(iter(sentences(content)), content.strip()), 80)
 
 
-def hook_of(content: str) -> str:
+def one_line_summary(content: str) -> str:
     """Return a hook for a content that has none: its beginning, on one line, at most 120 characters."""
     return shortened(content, MAX_HOOK)
 

@@ -238,7 +238,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """What a query asks for.
 
     Attributes:
@@ -267,7 +267,7 @@ class Question:
         *,
         times: Sequence[Named] = (),
         is_known: Callable[[str], bool] = lambda _: True,
-    ) -> Question:
+    ) -> Query:
         """Read a query, put to an agent to whom `speakers` have spoken.
 
         Args:

@@ -14,7 +14,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
-from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
@@ -33,7 +33,7 @@ _EVENT_COLUMNS = (
 #: Columns of a version that have another name, or another form, than the attribute of the record.
 _FORMS: dict[str, type] = {"kind": MemoryKind, "temperature": Temperature, "status": Status}
 _LISTS = ("merged_ids", "source_ids", "conversation_ids", "tags", "match_keys")
-_MEMORY_COLUMNS = tuple("memory_id" if name == "id" else name for name in Memory.__dataclass_fields__)
+_MEMORY_COLUMNS = tuple("memory_id" if name == "id" else name for name in DurableMemory.__dataclass_fields__)
 
 
 def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
@@ -187,7 +187,7 @@ def rows_to_memories(rows: pa.Table) -> Memories:
     """
     memories = Memories()
     columns = [_column(rows, name) for name in _MEMORY_COLUMNS]
-    versions = [Memory(*values) for values in zip(*columns, strict=True)]
+    versions = [DurableMemory(*values) for values in zip(*columns, strict=True)]
     for version in sorted(versions, key=lambda version: (version.id, version.version)):
         before = memories.newest.get(version.id)
         if before is not None:
@@ -197,12 +197,12 @@ def rows_to_memories(rows: pa.Table) -> Memories:
     return memories
 
 
-def row_to_memory(row: Mapping[str, Any]) -> Memory:
+def row_to_memory(row: Mapping[str, Any]) -> DurableMemory:
     """Return a row of ``memories``, as a mapping with all columns of the record, as a version of a memory."""
     values = {("id" if name == "memory_id" else name): row[name] for name in _MEMORY_COLUMNS}
     values |= {name: form(values[name]) for name, form in _FORMS.items()}
     values |= {name: tuple(values[name]) for name in _LISTS}
-    return Memory(**values)
+    return DurableMemory(**values)
 
 
 def _column(rows: pa.Table, name: str) -> list[Any]:

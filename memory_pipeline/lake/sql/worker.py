@@ -32,7 +32,7 @@ from typing import Any, BinaryIO
 import duckdb
 import pyarrow as pa
 
-from memory_pipeline.domain.sql_guard import Rules
+from memory_pipeline.domain.sql_guard import SqlGuard
 from memory_pipeline.errors import InputError
 
 #: What DuckDB may hold for a query, in bytes. What its scalar functions build is not counted by it, hence the second
@@ -83,7 +83,9 @@ class Desk:
             view.filter(duckdb.ColumnExpression(view.columns[0]).isnull()).limit(1).fetchall()
         self._connection.execute("SELECT TIMESTAMPTZ '2024-01-01', uuid(), 1.5::DECIMAL(3, 1)").fetchall()
         views = self._connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
-        self._rules = Rules({name: table.column_names for name, table in tables.items()}, [view for (view,) in views])
+        self._rules = SqlGuard(
+            {name: table.column_names for name, table in tables.items()}, [view for (view,) in views]
+        )
         for setting, value in _SETTINGS.items():
             self._connection.execute(f"SET {setting} = {value}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.retention import Kept
+    from memory_pipeline.domain.retention import RetentionClass
     from memory_pipeline.lake.tables.tables import Tables
 
 
@@ -116,15 +116,15 @@ class Marks:
             for scope, key in keys.items():
                 yield scope, kept, key
 
-    def through(self, scope: Scope, kept: Kept) -> str | None:
+    def through(self, scope: Scope, kept: RetentionClass) -> str | None:
         """Return the key of the last period that expired; None where nothing did."""
         return self._through.get(kept, {}).get(scope)
 
-    def latest(self, classes: Iterable[Kept]) -> str:
+    def latest(self, classes: Iterable[RetentionClass]) -> str:
         """Return the key of the last period up to which anybody's memory of some classes expired; empty for none."""
         return max((self._latest.get(kept, "") for kept in classes), default="")
 
-    def mask(self, rows: pa.Table, kept: Kept) -> NDArray[np.bool_]:
+    def mask(self, rows: pa.Table, kept: RetentionClass) -> NDArray[np.bool_]:
         """Tell of each row whether it has expired, were it of the class `kept`.
 
         Args:
@@ -142,7 +142,7 @@ class Marks:
         return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def raise_marks(tables: Tables, through: Mapping[tuple[str, str, Kept], str], at: datetime) -> int:
+def raise_marks(tables: Tables, through: Mapping[tuple[str, str, RetentionClass], str], at: datetime) -> int:
     """Raise marks, in one commit; one that is as high already is left alone.
 
     Args:

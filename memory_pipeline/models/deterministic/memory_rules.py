@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
 
@@ -315,12 +315,12 @@ class RuleCurator:
         del scope, day
         return union(newer, older)
 
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> dict[str, str]:
+    def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> dict[str, str]:
         """Return all of them: what is shown to it is old, and was never sure to last."""
         del scope, day
         return {memory.id: _reason(memory, at) for memory in memories}
 
 
-def _reason(memory: Memory, at: datetime) -> str:
+def _reason(memory: DurableMemory, at: datetime) -> str:
     what = "a snapshot of one moment" if memory.is_point_in_time else f"{memory.kind} that nobody confirmed"
     return f"{what}, last heard {floor(days_between(memory.updated_at, at)):,} days ago"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.configuration.model_settings import Completion, TextModel
+from memory_pipeline.configuration.model_settings import Completion, TextModelSettings
 from memory_pipeline.domain.memories.deduplication import figures
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
@@ -18,7 +18,7 @@ from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question, identity_of
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 _Value = TypeVar("_Value")
 
@@ -47,7 +47,7 @@ class HostedCurator:
         timezone: the zone of the lake's days.
     """
 
-    def __init__(self, asker: Asker, timezone: str) -> None:
+    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
         self._asker = asker
         self._zone = ZoneInfo(timezone)
         self._rules = RuleCurator()
@@ -78,7 +78,7 @@ class HostedCurator:
             raise ModelError(Trouble.TOO_LONG, f"two memories are too long for {asking.model.model}")
         return asking.ask(text, tag, (), partial(_read_merge, newer, older))
 
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> Mapping[str, str]:
+    def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
         """Return those that a model finds stale, each with its reason; one question is asked, if they fit into one.
 
         Raises:
@@ -111,7 +111,7 @@ class HostedCurator:
             found |= answer
         return {memories[number - 1].id: reason for number, reason in found.items()}
 
-    def _day(self, memory: Memory) -> str:
+    def _day(self, memory: DurableMemory) -> str:
         return f"{memory.updated_at.astimezone(self._zone):%Y-%m-%d}"
 
 
@@ -125,7 +125,7 @@ class _Asking:
 
     def __init__(
         self,
-        asker: Asker,
+        asker: LlmExecutor,
         scope: Scope,
         day: Period,
         name: str,
@@ -143,7 +143,7 @@ class _Asking:
         self._schema = schema_of(answer)
         settings = asker.configuration.curation(scope)
         # A completion without instructions of its own: these are the built-in ones.
-        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModel.model_fields})
+        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, tag: str, numbers: tuple[int, ...], read: Callable[[str], _Value]) -> _Value:
@@ -152,7 +152,7 @@ class _Asking:
         Raises:
             ModelError: the model did not help.
         """
-        question = Question(
+        question = LlmRequest(
             use=self._use,
             purpose=Purpose.UPKEEP,
             endpoint=self.model,

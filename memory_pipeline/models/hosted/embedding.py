@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 #: Most tokens of one request; providers limit what they take at once.
 _MOST_TOKENS = 100_000
@@ -32,7 +32,7 @@ class HostedEmbedder:
     longer than the model takes is embedded by its beginning: it is found by the rest of its words as well.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: LlmExecutor) -> None:
         self._asker = asker
         self._endpoint = asker.configuration.embedding
         if self._endpoint.dimension is None:

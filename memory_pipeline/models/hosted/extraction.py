@@ -28,16 +28,16 @@ from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_extraction, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.transport.requests import Question, identity_of
+from memory_pipeline.models.hosted.transport.requests import LlmRequest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.configuration.model_settings import Extraction as Settings
+    from memory_pipeline.configuration.model_settings import ExtractionSettings as Settings
     from memory_pipeline.domain.conversations import Message, Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 #: How old an operation may be that a question shows as known.
 LOOK_BACK = timedelta(days=31)
@@ -70,7 +70,7 @@ class HostedExtractor:
         timezone: the zone of the lake's days, in which "yesterday" is meant.
     """
 
-    def __init__(self, asker: Asker, timezone: str) -> None:
+    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
         self._asker = asker
         self._zone = ZoneInfo(timezone)
         self._calendar = Calendar(timezone)
@@ -107,7 +107,7 @@ class HostedExtractor:
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
         return [found[place] for place in range(len(passages))]
 
-    def _questions(self, passage: Passage, known: Sequence[Triple]) -> Iterator[Question]:
+    def _questions(self, passage: Passage, known: Sequence[Triple]) -> Iterator[LlmRequest]:
         """Yield what is asked about a passage: one question, or several of a long one."""
         settings = self._settings(passage.scope)
         days = sorted(self._day(message) for message in passage.messages)
@@ -126,7 +126,9 @@ class HostedExtractor:
             numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)
             if numbers:
                 use = Use(passage.scope, passage.hour)
-                yield Question(use, Purpose.EXTRACTION, settings, version, system, user, schema, "extraction", numbers)
+                yield LlmRequest(
+                    use, Purpose.EXTRACTION, settings, version, system, user, schema, "extraction", numbers
+                )
 
     def _settings(self, scope: Scope) -> Settings:
         return self._asker.configuration.extraction(scope)
@@ -187,7 +189,7 @@ class HostedExtractor:
         facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
         yield from facts.values()
 
-    def _read(self, question: Question, passage: Passage, text: str) -> _Found:
+    def _read(self, question: LlmRequest, passage: Passage, text: str) -> _Found:
         """Return what an answer says, without what cites messages that are not there."""
         summary, facts, operations, refused = read_extraction(text)
         by_number = {number: passage.messages[number - 1] for number in question.numbers}
@@ -207,7 +209,7 @@ class HostedExtractor:
             made.append(self._fact(question, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
         return _Found(question.numbers, tuple(made), tuple(changes), refused)
 
-    def _stated(self, question: Question, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+    def _stated(self, question: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # What the model left relative is resolved by the rules, against the message.
@@ -231,7 +233,7 @@ class HostedExtractor:
 
     def _fact(
         self,
-        question: Question,
+        question: LlmRequest,
         cited: Sequence[Message],
         kind: FactKind,
         content: str,

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memory_pipeline.configuration.model_settings import Completion, TextModel
+from memory_pipeline.configuration.model_settings import Completion, TextModelSettings
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import ModelError
@@ -34,7 +34,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
 )
 from memory_pipeline.models.hosted.prompts import room_for
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.requests import Question
+from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 _Value = TypeVar("_Value")
 
@@ -66,7 +66,7 @@ class HostedEntityFinder:
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: Asker, scope: Scope) -> None:
+    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
         self._reading = _Reading(
             asker, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
         )
@@ -93,7 +93,7 @@ class HostedReranker:
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: Asker, scope: Scope) -> None:
+    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
         self._reading = _Reading(asker, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
@@ -127,7 +127,7 @@ class HostedSelector:
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: Asker, scope: Scope) -> None:
+    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
         self._asker = asker
         self._scope = scope
 
@@ -161,7 +161,7 @@ class HostedImaginer:
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: Asker, scope: Scope) -> None:
+    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
         self._asker = asker
         self._scope = scope
 
@@ -199,7 +199,7 @@ class _Reading:
 
     def __init__(
         self,
-        asker: Asker,
+        asker: LlmExecutor,
         scope: Scope,
         name: str,
         version: str,
@@ -216,7 +216,7 @@ class _Reading:
         self._schema: Mapping[str, Any] = schema_of(answer)
         settings = asker.configuration.injection(scope)
         # A completion without instructions of its own: these are the built-in ones.
-        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModel.model_fields})
+        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
@@ -226,7 +226,7 @@ class _Reading:
             ModelError: the model did not help.
         """
         tag = prompts.tag_for(*stored)
-        question = Question(
+        question = LlmRequest(
             # The hour names no partition here: nothing is kept of what is asked.
             use=Use(self._scope, Calendar().hour(self._asker.clock())),
             purpose=Purpose.READING,

@@ -20,7 +20,7 @@ from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_points, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question, identity_of
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.summaries import Assignment, Material
-    from memory_pipeline.models.hosted.transport.executor import Asker
+    from memory_pipeline.models.hosted.transport.executor import LlmExecutor
     from memory_pipeline.models.hosted.transport.requests import Answered
 
 #: A summary that is so much longer than asked for is not taken.
@@ -74,7 +74,7 @@ class HostedSummarizer:
         timezone: the zone of the lake's days.
     """
 
-    def __init__(self, asker: Asker, timezone: str) -> None:
+    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
         self._asker = asker
         self._zone = ZoneInfo(timezone)
         self._rules = ExtractiveSummarizer()
@@ -158,13 +158,13 @@ class HostedSummarizer:
             refused=one.refused,
         )
 
-    def _answer(self, one: _Progress, question: Question) -> _Answer:
+    def _answer(self, one: _Progress, question: LlmRequest) -> _Answer:
         try:
             return self._asker.complete(question, partial(self._read, one, question))
         except ModelError as error:
             return error
 
-    def _questions(self, one: _Progress) -> Iterator[Question]:
+    def _questions(self, one: _Progress) -> Iterator[LlmRequest]:
         assignment = one.assignment
         scope, period = assignment.scope, assignment.period
         settings = self._settings(scope, period.grain)
@@ -193,11 +193,11 @@ class HostedSummarizer:
             system = prompts.framed(instructions, words, tag, schema)
             user = f"<{tag}>\n{chunk.text}\n</{tag}>"
             use = Use(scope, period)
-            yield Question(
+            yield LlmRequest(
                 use, Purpose.SUMMARY, settings, version, system, user, schema, "summary", chunk.numbers, length
             )
 
-    def _read(self, one: _Progress, question: Question, text: str) -> tuple[list[KeyPoint], int]:
+    def _read(self, one: _Progress, question: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
         """Return the points of an answer, each with the ids that it rests on, and how many were refused."""
         found, refused = read_points(text)
         numbers = set(question.numbers)

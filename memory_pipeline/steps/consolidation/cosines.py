@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
 
@@ -77,7 +77,13 @@ class Vectors:
         return sum(content in self._missing for content in contents) if self._missing else 0
 
     def similar(
-        self, changed: Sequence[Memory], others: Sequence[Memory], least: float, *, scope: Scope, day: Period
+        self,
+        changed: Sequence[DurableMemory],
+        others: Sequence[DurableMemory],
+        least: float,
+        *,
+        scope: Scope,
+        day: Period,
     ) -> list[tuple[str, str, float]]:
         """Return pairs that are alike; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
@@ -119,8 +125,8 @@ class Vectors:
     @staticmethod
     def _exact(
         pairs: Sequence[tuple[int, int]],
-        rows: Sequence[Memory],
-        columns: Sequence[Memory],
+        rows: Sequence[DurableMemory],
+        columns: Sequence[DurableMemory],
         both: set[str],
         left: NDArray[np.float32],
         right: NDArray[np.float32],
@@ -139,7 +145,7 @@ class Vectors:
                     found[ids] = cosine
         return [(one, other, cosine) for (one, other), cosine in found.items()]
 
-    def _matrix(self, memories: Sequence[Memory]) -> tuple[list[Memory], NDArray[np.float32]]:
+    def _matrix(self, memories: Sequence[DurableMemory]) -> tuple[list[DurableMemory], NDArray[np.float32]]:
         """Return those memories that have vectors, in the order of their ids, and the vectors."""
         with_vectors = sorted((each for each in memories if each.content in self._known), key=lambda each: each.id)
         if not with_vectors:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.consolidation import due, keep
+from memory_pipeline.domain.memories.consolidation import consolidate, due
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
@@ -127,7 +127,7 @@ class Course:
         bounds = self.calendar.bounds(night)
         has_cause = night == self._chain
         unlike = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
-        done, self.memories = keep(
+        done, self.memories = consolidate(
             self.memories, self.scope, night, bounds, self.rules.settings, self.rules.vocabulary,
             partial(vectors.similar, scope=self.scope, day=night), self.rules.curator,
         )  # fmt: skip

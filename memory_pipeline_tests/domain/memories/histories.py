@@ -14,7 +14,7 @@ from memory_pipeline.domain.memories.fold import Memories, fold_events
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 ACME = Scope("acme", "support")
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
@@ -54,12 +54,12 @@ def do(
     )  # fmt: skip
 
 
-def newest(*events: MemoryEvent) -> dict[str, Memory]:
+def newest(*events: MemoryEvent) -> dict[str, DurableMemory]:
     """Return how the memories stand that events make."""
     return fold_events(events).newest
 
 
-def only(*events: MemoryEvent) -> Memory:
+def only(*events: MemoryEvent) -> DurableMemory:
     """Return the one memory that events make."""
     [memory] = fold_events(events).newest.values()
     return memory

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import Vocabulary
-from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, keep
+from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, consolidate
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.text.words import plain, spaced
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.draft import Curator, Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 DAY = Period.parse("daily", "2024-01-15")
 SETTINGS, VOCABULARY, CALENDAR, RULES = UpkeepSettings(), Vocabulary(), Calendar(), RuleCurator()
@@ -35,7 +35,9 @@ def end_of(day: Period) -> datetime:
     return CALENDAR.bounds(day)[1]
 
 
-def words_alike(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+def words_alike(
+    changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
+) -> list[tuple[str, str, float]]:
     """Compare contents by the words that they share: a cosine of sets, which tests can work out by hand."""
     found = []
     for one in changed:
@@ -48,7 +50,9 @@ def words_alike(changed: Sequence[Memory], others: Sequence[Memory], least: floa
     return found
 
 
-def nothing_alike(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+def nothing_alike(
+    changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
+) -> list[tuple[str, str, float]]:
     """Find no memories alike."""
     return []
 
@@ -56,7 +60,9 @@ def nothing_alike(changed: Sequence[Memory], others: Sequence[Memory], least: fl
 def as_near_as(cosines: Mapping[tuple[str, str], float]) -> Similar:
     """Return what finds pairs of contents as near as it is told; of others, the same ones only."""
 
-    def similar(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+    def similar(
+        changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
+    ) -> list[tuple[str, str, float]]:
         return [
             (one.id, other.id, cosine)
             for one in changed
@@ -74,7 +80,7 @@ def kept(
 ) -> tuple[Night, Memories]:  # fmt: skip
     """Make one night of what is remembered, or of what some events make."""
     memories = known if isinstance(known, Memories) else fold_events(known)
-    return keep(memories, scope, day, CALENDAR.bounds(day), settings, vocabulary, similar, curator)
+    return consolidate(memories, scope, day, CALENDAR.bounds(day), settings, vocabulary, similar, curator)
 
 
 def did(night: Night) -> list[tuple[str, str, str | None]]:
@@ -82,5 +88,5 @@ def did(night: Night) -> list[tuple[str, str, str | None]]:
     return [(event.verb.value, event.memory_id, event.other_id) for event in night.events]
 
 
-def _words(memory: Memory) -> frozenset[str]:
+def _words(memory: DurableMemory) -> frozenset[str]:
     return frozenset(spaced(plain(memory.content)).split())

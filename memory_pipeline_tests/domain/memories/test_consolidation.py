@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
 #: Small enough for much to happen within weeks.
@@ -56,7 +56,7 @@ class Doubting(RuleCurator):
     def confirms(self, scope: Scope) -> bool:
         return True
 
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> dict[str, str]:
+    def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> dict[str, str]:
         return {memory.id: "it is" for memory in memories if memory.created_at.hour % 2 == 0}
 
 
@@ -170,11 +170,11 @@ def check(memories: Memories) -> None:
     assert len(hot) <= SMALL.hot_entries
     assert sum(len(line.encode()) + 1 for line in hot_lines(hot)) <= 4 * SMALL.hot_tokens
     for memory in memories.newest.values():
-        if memory.kind.is_standing:
+        if memory.kind.is_permanent:
             assert memory.is_recalled or memory.status in {"superseded", "deprecated"}
 
 
-def _triple(memory: Memory) -> tuple[str | None, str | None, str | None]:
+def _triple(memory: DurableMemory) -> tuple[str | None, str | None, str | None]:
     if not (memory.subject and memory.predicate and memory.object):
         return None, None, None
     return name_key(memory.subject), memory.predicate, name_key(memory.object)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.draft import Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
 OFFICE = remember("The office is in Lisbon. It has a garden.", 0)
@@ -158,7 +158,9 @@ def merges_of(events: list[MemoryEvent]) -> bool:
 def test_only_what_changed_on_the_day_is_compared() -> None:
     asked: list[tuple[int, int]] = []
 
-    def similar(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+    def similar(
+        changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
+    ) -> list[tuple[str, str, float]]:
         asked.append((len(changed), len(others)))
         return []
 
@@ -246,7 +248,9 @@ def test_a_chain_of_three_becomes_one_whatever_the_order(order: list[int], hours
 def _at(cosine: float) -> Similar:
     """Return what finds those near whose words have such a cosine, which counts as more."""
 
-    def similar(changed: Sequence[Memory], others: Sequence[Memory], least: float) -> list[tuple[str, str, float]]:
+    def similar(
+        changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
+    ) -> list[tuple[str, str, float]]:
         assert least == 0.92
         pairs = words_alike(changed, others, cosine)
         return [(one, other, 0.92 + found / 20) for one, other, found in pairs]

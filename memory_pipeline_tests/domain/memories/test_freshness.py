@@ -56,7 +56,7 @@ def test_f6_a_snapshot_is_warned_of_at_once(age: timedelta, said: str) -> None:
 @pytest.mark.parametrize("kind", MemoryKind)
 def test_what_holds_until_it_is_revoked_does_not_grow_old(kind: MemoryKind) -> None:
     later = NOON + timedelta(days=400)
-    assert (warning(only(remember("Be brief.", kind=kind)), later) is None) is kind.is_standing
+    assert (warning(only(remember("Be brief.", kind=kind)), later) is None) is kind.is_permanent
     assert warning(only(remember("Be brief.", kind=kind, is_point_in_time=True)), later)
 
 

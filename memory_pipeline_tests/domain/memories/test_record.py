@@ -14,8 +14,8 @@ from memory_pipeline.domain.memories.record import (
     MemoryKind,
     Status,
     Temperature,
-    hook_of,
     match_key,
+    one_line_summary,
     preference_key,
     sentences,
     shortened,
@@ -68,8 +68,8 @@ def test_titles_and_hooks_of_what_has_none() -> None:
     assert (TEA.title, TEA.hook) == ("Anna likes tea.", "Anna likes tea. She drinks it cold.")
     long = "word " * 100
     assert len(title_of(long)) <= 80
-    assert len(hook_of(long)) <= MAX_HOOK
-    assert hook_of(long).endswith("word…")
+    assert len(one_line_summary(long)) <= MAX_HOOK
+    assert one_line_summary(long).endswith("word…")
     assert title_of("\n\n Tea \n time") == "Tea"
     assert len(shortened("x" * 200, 20)) == 20
 
@@ -87,7 +87,7 @@ def test_sentences_are_told_by_their_ends_and_by_lines() -> None:
 
 def test_kinds_are_read() -> None:
     assert MemoryKind.parse("tool_output") is MemoryKind.TOOL_OUTPUT
-    assert [kind for kind in MemoryKind if kind.is_standing] == [
+    assert [kind for kind in MemoryKind if kind.is_permanent] == [
         MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE
     ]  # fmt: skip
     wrong: list[Any] = ["FACT", "", None, 5, ["fact"], {}]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.domain.memories.record import Memory, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline_tests.domain.memories.histories import do, only, remember
@@ -44,7 +44,7 @@ class Model(RuleCurator):
     def confirms(self, scope: Scope) -> bool:
         return True
 
-    def stale(self, scope: Scope, memories: Sequence[Memory], at: datetime, day: Period) -> dict[str, str]:
+    def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> dict[str, str]:
         self.shown.append([memory.id for memory in memories])
         if self.found is None:
             raise ModelError("unavailable", "it is down")
@@ -206,7 +206,7 @@ def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> No
     assert hot.temperature is Temperature.HOT
     assert did(kept(fold_events([FACT, do("HEAT", FACT, 13)]), night(400))[0]) == []
     for kind in MemoryKind:
-        if kind.is_standing:
+        if kind.is_permanent:
             assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
 
 

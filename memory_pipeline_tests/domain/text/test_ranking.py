@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.text.ranking import WEIGHTS, Question, date_terms, kin, terms, weights_for
+from memory_pipeline.domain.text.ranking import WEIGHTS, Query, date_terms, kin, terms, weights_for
 from memory_pipeline.domain.text.words import STOP_WORDS
 
 names = st.text(alphabet="abnö.*+?()[]\\^$|'’ 日", min_size=1, max_size=8)
@@ -164,7 +164,7 @@ def test_nobody_has_kin_in_an_empty_vocabulary() -> None:
 
 
 def test_a_question_has_each_word_once_in_order() -> None:
-    assert Question.of("tea, milk, tea and sugar", []).terms == ("tea", "milk", "sugar")
+    assert Query.of("tea, milk, tea and sugar", []).terms == ("tea", "milk", "sugar")
 
 
 @pytest.mark.parametrize(
@@ -184,29 +184,29 @@ def test_a_question_has_each_word_once_in_order() -> None:
     ],
 )
 def test_speakers_are_named_by_a_part_of_their_name_in_the_order_of_naming(query: str, about: tuple[str, ...]) -> None:
-    assert Question.of(query, ["Zoë", "Bruce Lee", "Anna Lee", "Ben"]).about == about
+    assert Query.of(query, ["Zoë", "Bruce Lee", "Anna Lee", "Ben"]).about == about
 
 
 def test_speakers_named_by_the_same_word_are_in_the_order_of_their_names() -> None:
-    assert Question.of("Lee", ["B Lee", "C Lee", "A Lee"]).about == ("A Lee", "B Lee", "C Lee")
+    assert Query.of("Lee", ["B Lee", "C Lee", "A Lee"]).about == ("A Lee", "B Lee", "C Lee")
 
 
 def test_a_speaker_written_without_blanks_is_named_by_pairs() -> None:
-    assert Question.of("田中さんはどこ", ["田中", "鈴木"]).about == ("田中",)
+    assert Query.of("田中さんはどこ", ["田中", "鈴木"]).about == ("田中",)
 
 
 @pytest.mark.parametrize("query", ["What is O'Brien's dog called?", "What is O’Brien’s dog called?"])
 def test_a_name_with_an_apostrophe_is_named_in_the_possessive(query: str) -> None:
-    assert Question.of(query, ["O'Brien", "Ann"]).about == ("O'Brien",)
+    assert Query.of(query, ["O'Brien", "Ann"]).about == ("O'Brien",)
 
 
 def test_a_name_with_an_apostrophe_is_named() -> None:
-    assert Question.of("What does O’Brien drink?", ["O'Brien", "Ann"]).about == ("O'Brien",)
+    assert Query.of("What does O’Brien drink?", ["O'Brien", "Ann"]).about == ("O'Brien",)
 
 
 @pytest.mark.parametrize("name", ["Will", "May"])
 def test_a_speaker_whose_name_is_a_common_word_is_named(name: str) -> None:
-    assert Question.of(f"What did {name} drink?", [name, "Ann"]).about == (name,)
+    assert Query.of(f"What did {name} drink?", [name, "Ann"]).about == (name,)
 
 
 @pytest.mark.parametrize(
@@ -222,26 +222,26 @@ def test_a_speaker_whose_name_is_a_common_word_is_named(name: str) -> None:
     ],
 )
 def test_names_are_cut_from_what_is_embedded(query: str, bare: str) -> None:
-    found = Question.of(query, ["Anna Lee", "Ben"]).bare
+    found = Query.of(query, ["Anna Lee", "Ben"]).bare
     assert found == (bare if terms(bare) else query)
 
 
 def test_only_names_are_cut() -> None:
-    assert Question.of("Which film does Anna like?", ["Anna", "Ben"]).bare == "Which film does like?"
+    assert Query.of("Which film does Anna like?", ["Anna", "Ben"]).bare == "Which film does like?"
 
 
 @pytest.mark.parametrize("query", ["Anna", "Anna Lee?", "Who is Anna?", "Anna and Ben", "anna's"])
 def test_a_question_of_names_alone_keeps_its_text(query: str) -> None:
-    assert Question.of(query, ["Anna Lee", "Ben"]).bare == query
+    assert Query.of(query, ["Anna Lee", "Ben"]).bare == query
 
 
 def test_a_name_whose_accent_is_a_character_of_its_own_is_cut_too() -> None:
-    assert Question.of("Where does Ze\u0301lia live?", ["Zélia", "Ann"]).bare == "Where does live?"
+    assert Query.of("Where does Ze\u0301lia live?", ["Zélia", "Ann"]).bare == "Where does live?"
 
 
 @given(query=st.text(max_size=30) | names, speakers=st.lists(names | st.text(max_size=6), max_size=4))
 def test_any_text_can_be_a_question_and_any_text_a_name(query: str, speakers: list[str]) -> None:
-    asked = Question.of(query, speakers)
+    asked = Query.of(query, speakers)
     assert set(asked.about) <= set(speakers)
     assert len(set(asked.about)) == len(asked.about)
     assert asked.terms == tuple(dict.fromkeys(terms(query)))
@@ -252,7 +252,7 @@ def test_any_text_can_be_a_question_and_any_text_a_name(query: str, speakers: li
 
 @given(name=names)
 def test_characters_of_regular_expressions_in_names_mean_nothing(name: str) -> None:
-    asked = Question.of(f"tea {name} milk", [name, "(.*)+$", "[", "\\"])
+    asked = Query.of(f"tea {name} milk", [name, "(.*)+$", "[", "\\"])
     assert asked.bare.startswith("tea")
     assert asked.bare.endswith("milk")
 
@@ -269,12 +269,12 @@ def test_characters_of_regular_expressions_in_names_mean_nothing(name: str) -> N
     ],
 )
 def test_a_question_about_the_assistants_words_is_told(query: str) -> None:
-    assert Question.of(query, []).asks_the_assistant
+    assert Query.of(query, []).asks_the_assistant
 
 
 @pytest.mark.parametrize("query", ["What would you suggest?", "Can you recommend a book?", "What did Anna say?", ""])
 def test_a_request_for_advice_is_none_about_the_past(query: str) -> None:
-    asked = Question.of(query, [])
+    asked = Query.of(query, [])
     assert not asked.asks_the_assistant
     assert asked.seeks_advice == ("you" in query)
 
@@ -287,19 +287,19 @@ def test_a_request_for_advice_is_none_about_the_past(query: str) -> None:
     ],
 )  # fmt: skip
 def test_a_speaker_is_known_by_another_spelling_and_a_short_form(name: str, meant: str) -> None:
-    asked = Question.of(f"Where does {name} live?", ["Muhammad Ali", "Fahim Khan", "Melanie", "John"], is_known=never)
+    asked = Query.of(f"Where does {name} live?", ["Muhammad Ali", "Fahim Khan", "Melanie", "John"], is_known=never)
     assert asked.about == (meant,)
     assert asked.bare == "Where does live?"
 
 
 @pytest.mark.parametrize("name", ["Peter", "Joan", "melanie's", "Mia", "Can"])
 def test_another_name_is_nobodys(name: str) -> None:
-    assert Question.of(f"{name} lives where?", ["Muhammad", "Candice B", "Candy", "John"], is_known=never).about == ()
+    assert Query.of(f"{name} lives where?", ["Muhammad", "Candice B", "Candy", "John"], is_known=never).about == ()
 
 
 def test_a_name_that_memory_holds_is_not_taken_for_another() -> None:
-    assert Question.of("Where does Hannah live?", ["Hanna"], is_known=lambda word: word == "hannah").about == ()
-    assert Question.of("Where does Hannah live?", ["Hanna"], is_known=never).about == ("Hanna",)
+    assert Query.of("Where does Hannah live?", ["Hanna"], is_known=lambda word: word == "hannah").about == ()
+    assert Query.of("Where does Hannah live?", ["Hanna"], is_known=never).about == ("Hanna",)
 
 
 def never(word: str) -> bool:
@@ -309,25 +309,25 @@ def never(word: str) -> bool:
 
 @pytest.mark.parametrize("query", ["How many?", "how much tea", "HOW OLD is she", "How often?", "Well, how far is it?"])
 def test_a_question_for_a_number_is_told(query: str) -> None:
-    assert Question.of(query, []).asks_how_many
+    assert Query.of(query, []).asks_how_many
 
 
 @pytest.mark.parametrize("query", ["How are you?", "many", "show many", "how manyfold", "how", ""])
 def test_another_question_does_not_ask_for_a_number(query: str) -> None:
-    assert not Question.of(query, []).asks_how_many
+    assert not Query.of(query, []).asks_how_many
 
 
 def test_alternatives_are_related_words_and_kin_without_those_that_were_asked_for() -> None:
     vocabulary = sorted(["adopt", "adoption", "movi"])
-    assert Question.of("film", []).alternatives("film", vocabulary)[:1] != []
-    assert "movi" in Question.of("film", []).alternatives("film", vocabulary)
-    assert "movi" not in Question.of("film or movie", []).alternatives("film", vocabulary)
-    assert Question.of("zadopt adopt", []).alternatives("adopt", vocabulary).count("adoption") == 1
-    assert "adopt" not in Question.of("adopt", []).alternatives("adopt", vocabulary)
+    assert Query.of("film", []).alternatives("film", vocabulary)[:1] != []
+    assert "movi" in Query.of("film", []).alternatives("film", vocabulary)
+    assert "movi" not in Query.of("film or movie", []).alternatives("film", vocabulary)
+    assert Query.of("zadopt adopt", []).alternatives("adopt", vocabulary).count("adoption") == 1
+    assert "adopt" not in Query.of("adopt", []).alternatives("adopt", vocabulary)
 
 
 def test_alternatives_are_sorted_and_each_is_there_once() -> None:
-    found = Question.of("buy a home", []).alternatives("buy", sorted(["buyer", "buyers", "bought"]))
+    found = Query.of("buy a home", []).alternatives("buy", sorted(["buyer", "buyers", "bought"]))
     assert found == sorted(set(found))
     assert "bought" in found
 

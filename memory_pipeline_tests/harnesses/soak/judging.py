@@ -13,7 +13,7 @@ from memory_pipeline.checks import Look, checks_of, run_checks
 from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import Receipt, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
@@ -125,7 +125,7 @@ class Judge:
     def _has_expired(self, record: Record) -> bool:
         if isinstance(record, MemoryEvent):
             return False
-        kept = Kept.CONVERSATIONS if isinstance(record, Message) else Kept.GRAPH
+        kept = RetentionClass.CONVERSATIONS if isinstance(record, Message) else RetentionClass.GRAPH
         return record.hour.key <= (self._marks.through(record.scope, kept) or "")
 
     def _nothing_else(self) -> Verdict:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.retention import Kept
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import EXPIRATIONS
 from memory_pipeline.lake.tables.tombstones import Marks, raise_marks
@@ -29,8 +29,8 @@ def test_a_lake_in_which_nothing_expired_has_no_marks(lake: Lake) -> None:
     marks = Marks.of(lake.tables)
     assert not marks
     assert list(marks) == []
-    assert marks.through(ACME, Kept.FACTS) is None
-    assert marks.mask(rows(("acme", "support", HOURS[0])), Kept.FACTS).tolist() == [False]
+    assert marks.through(ACME, RetentionClass.FACTS) is None
+    assert marks.mask(rows(("acme", "support", HOURS[0])), RetentionClass.FACTS).tolist() == [False]
     assert lake.tables.version(EXPIRATIONS) == -1
     assert raise_marks(lake.tables, {}, NOON) == 0
     assert lake.tables.version(EXPIRATIONS) == -1
@@ -39,13 +39,13 @@ def test_a_lake_in_which_nothing_expired_has_no_marks(lake: Lake) -> None:
 @pytest.mark.on_s3
 def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
     first = {
-        ("acme", "support", Kept.FACTS): HOURS[5],
-        ("acme", "support", Kept.DAILY): "2024-01-14",
-        ("beta", "support", Kept.FACTS): HOURS[3],
+        ("acme", "support", RetentionClass.FACTS): HOURS[5],
+        ("acme", "support", RetentionClass.DAILY): "2024-01-14",
+        ("beta", "support", RetentionClass.FACTS): HOURS[3],
     }
     assert raise_marks(lake.tables, first, NOON) == 3
     version = lake.tables.version(EXPIRATIONS)
-    second = {("acme", "support", Kept.FACTS): HOURS[4], ("beta", "support", Kept.FACTS): HOURS[6]}
+    second = {("acme", "support", RetentionClass.FACTS): HOURS[4], ("beta", "support", RetentionClass.FACTS): HOURS[6]}
     assert raise_marks(lake.tables, second, LATER) == 1
     assert lake.tables.version(EXPIRATIONS) == version + 1
     assert raise_marks(lake.tables, {**first, **second}, LATER) == 0
@@ -57,16 +57,16 @@ def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
         (ACME, "daily", "2024-01-14"),
         (Scope("beta", "support"), "facts", HOURS[6]),
     }
-    assert marks.through(ACME, Kept.DAILY) == "2024-01-14"
-    assert marks.through(ACME, Kept.WEEKLY) is None
-    assert marks.through(Scope("beta", "sales"), Kept.FACTS) is None
+    assert marks.through(ACME, RetentionClass.DAILY) == "2024-01-14"
+    assert marks.through(ACME, RetentionClass.WEEKLY) is None
+    assert marks.through(Scope("beta", "sales"), RetentionClass.FACTS) is None
     times = {(row["workspace_id"], row["kept"]): row["at"] for row in lake.tables.read(EXPIRATIONS).to_pylist()}
     assert times == {("acme", "facts"): NOON, ("acme", "daily"): NOON, ("beta", "facts"): LATER}
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_rows_up_to_their_agents_mark_have_expired(chunks: int) -> None:
-    marks = Marks({(ACME, Kept.FACTS): HOURS[5], (Scope("acme", "sales"), Kept.FACTS): HOURS[7]})
+    marks = Marks({(ACME, RetentionClass.FACTS): HOURS[5], (Scope("acme", "sales"), RetentionClass.FACTS): HOURS[7]})
     table = rows(
         ("acme", "support", HOURS[5]),
         ("acme", "support", HOURS[6]),
@@ -77,16 +77,18 @@ def test_rows_up_to_their_agents_mark_have_expired(chunks: int) -> None:
     )
     size = table.num_rows // chunks
     table = pa.concat_tables(table.slice(start, size) for start in range(0, table.num_rows, size))
-    assert marks.mask(table, Kept.FACTS).tolist() == [True, False, True, False, False, False]
-    assert not marks.mask(table, Kept.CONVERSATIONS).any()
-    assert not marks.mask(rows(), Kept.FACTS).any()
+    assert marks.mask(table, RetentionClass.FACTS).tolist() == [True, False, True, False, False, False]
+    assert not marks.mask(table, RetentionClass.CONVERSATIONS).any()
+    assert not marks.mask(rows(), RetentionClass.FACTS).any()
 
 
 _agents = st.sampled_from([ACME, Scope("acme", "sales"), Scope("acme.support", "a"), Scope("acme", "support.a")])
 
 
 @given(
-    st.dictionaries(st.tuples(_agents, st.sampled_from([Kept.FACTS, Kept.GRAPH])), st.sampled_from(HOURS)),
+    st.dictionaries(
+        st.tuples(_agents, st.sampled_from([RetentionClass.FACTS, RetentionClass.GRAPH])), st.sampled_from(HOURS)
+    ),
     st.lists(st.tuples(_agents, st.sampled_from(HOURS)), min_size=1),
 )
 def test_a_mask_says_of_each_row_what_its_agents_mark_does(
@@ -94,6 +96,6 @@ def test_a_mask_says_of_each_row_what_its_agents_mark_does(
 ) -> None:
     marks = Marks(through)
     table = rows(*((scope.workspace_id, scope.agent_id, key) for scope, key in found))
-    for kept in (Kept.FACTS, Kept.GRAPH):
+    for kept in (RetentionClass.FACTS, RetentionClass.GRAPH):
         expected = [(mark := marks.through(scope, kept)) is not None and key <= mark for scope, key in found]
         assert marks.mask(table, kept).tolist() == expected

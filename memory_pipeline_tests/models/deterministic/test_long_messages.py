@@ -14,10 +14,10 @@ import pytest
 from memory_pipeline.domain.graph.operations import snake_case
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.deduplication import figures, union
-from memory_pipeline.domain.memories.record import MemoryKind, hook_of, match_key, signs, title_of
+from memory_pipeline.domain.memories.record import MemoryKind, match_key, one_line_summary, signs, title_of
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import Material
-from memory_pipeline.domain.text.ranking import Question, terms
+from memory_pipeline.domain.text.ranking import Query, terms
 from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.domain.text.words import parts_of, plain, spaced, words_of
 from memory_pipeline.graph.entities import _names
@@ -60,13 +60,13 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "summarization": _summarized,
     "curation": lambda text: union(text, f"{text[::-1]} {text}"),
     "duplicates": lambda text: (figures(text), match_key(MemoryKind.FACT, text), signs(text)),
-    "titles": lambda text: (title_of(text), hook_of(text)),
+    "titles": lambda text: (title_of(text), one_line_summary(text)),
     "recalled": without_recalled,
     "returned": _returned,
     "words": lambda text: (plain(text), spaced(text), parts_of.__wrapped__(text)),
     "mentions": words_of,
     "terms": terms,
-    "questions": lambda text: Question.of(text, ["Anna", "Will", "Bob Smith", "A", "Now"]),
+    "questions": lambda text: Query.of(text, ["Anna", "Will", "Bob Smith", "A", "Now"]),
     "entities": _names,
     "keys": lambda text: (name_key.__wrapped__(text), snake_case(text)),
 }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration.model_settings import Extraction
+from memory_pipeline.configuration.model_settings import ExtractionSettings
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
 
@@ -90,7 +90,7 @@ def test_a_line_stands_once_in_a_chunks_numbers_though_its_parts_are_many() -> N
 
 
 def test_room_is_what_instructions_and_answer_leave() -> None:
-    endpoint = Extraction(model="openai/m", context_tokens=10_000, max_output_tokens=2_000)
+    endpoint = ExtractionSettings(model="openai/m", context_tokens=10_000, max_output_tokens=2_000)
     assert room_for(endpoint, "") == 6_400
     assert room_for(endpoint, "x" * 4_000) == 5_600
     assert room_for(endpoint, "x" * 400_000) == 400  # a question must be possible at all

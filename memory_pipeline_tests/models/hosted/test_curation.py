@@ -23,8 +23,8 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.factory import configured_models
 from memory_pipeline.models.hosted.answer_schemas import read_merge, read_stale
 from memory_pipeline.models.hosted.curation import HostedCurator
-from memory_pipeline.models.hosted.transport.dry_run import RehearsingAsker
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.domain.memories.histories import ACME, only, remember
@@ -35,7 +35,7 @@ from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.lake import Lake
 
 Json = dict[str, Any]
@@ -66,7 +66,7 @@ def server() -> Iterator[OpenAIServer]:
 
 def curator_of(lake: Lake, server: OpenAIServer, **numbers: int) -> HostedCurator:
     lake.ensure()
-    return HostedCurator(Asker(configuration(server, **numbers), lake.calls, lambda: NOW), "Europe/Lisbon")
+    return HostedCurator(LlmExecutor(configuration(server, **numbers), lake.calls, lambda: NOW), "Europe/Lisbon")
 
 
 def configuration(server: OpenAIServer, **numbers: int) -> Configuration:
@@ -78,7 +78,7 @@ def saying(server: OpenAIServer, answer: object) -> None:
     server.answer = lambda body: answer  # type: ignore[assignment,return-value]  # hostile ones too
 
 
-def old(*contents: str, **changes: Any) -> list[Memory]:
+def old(*contents: str, **changes: Any) -> list[DurableMemory]:
     return [only(remember(content, n, **changes)) for n, content in enumerate(contents)]
 
 
@@ -308,7 +308,7 @@ def test_what_the_month_has_no_money_for_is_not_asked(lake: Lake, server: OpenAI
 
 def test_a_rehearsal_counts_the_questions_and_asks_none(lake: Lake, server: OpenAIServer) -> None:
     lake.ensure()
-    asker = RehearsingAsker(configuration(server), lake.calls, lambda: NOW)
+    asker = DryRunExecutor(configuration(server), lake.calls, lambda: NOW)
     done, _ = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=HostedCurator(asker, "UTC"))
     assert not done.troubles
     [(expected, usage)] = asker.expected.items()
@@ -319,6 +319,6 @@ def test_a_rehearsal_counts_the_questions_and_asks_none(lake: Lake, server: Open
 def test_days_are_those_of_the_lake(lake: Lake, server: OpenAIServer) -> None:
     saying(server, {"stale": []})
     late = remember("Tea.", -12 - 1 / 2)  # 23:30 UTC on the 14th
-    curator = HostedCurator(Asker(configuration(server), None, lambda: NOW), "Europe/Berlin")
+    curator = HostedCurator(LlmExecutor(configuration(server), None, lambda: NOW), "Europe/Berlin")
     assert curator.stale(ACME, [only(late)], NOW + timedelta(days=9), DAY) == {}
     assert "2024-01-15: Tea." in server.requests[0].body["messages"][1]["content"]

@@ -14,7 +14,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Use, count_tokens
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.models.hosted.embedding import HostedEmbedder
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.openai_answers import embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -45,7 +45,7 @@ def embedder_of(
     store: Lake | None, url: str, batch: int = 64, context: int = 8_000, workspaces: str = ""
 ) -> HostedEmbedder:
     text = CONFIG.format(url=url, batch=batch, context=context, workspaces=workspaces)
-    return HostedEmbedder(Asker(Configuration.parse(text, "test"), store.calls if store else None, lambda: NOW))
+    return HostedEmbedder(LlmExecutor(Configuration.parse(text, "test"), store.calls if store else None, lambda: NOW))
 
 
 def uses(*scopes: Scope) -> list[Use]:
@@ -86,7 +86,7 @@ def test_the_name_tells_model_and_dimension_and_where_it_is() -> None:
     assert len(names) == 2
     assert all(name.startswith("openai/v-") and name.endswith(" (16)") for name in names)
     plain = Configuration.parse("defaults: {embedding: {model: openai/v, dimension: 32}}", "test")
-    assert HostedEmbedder(Asker(plain, None, lambda: NOW)).name == "openai/v (32)"
+    assert HostedEmbedder(LlmExecutor(plain, None, lambda: NOW)).name == "openai/v (32)"
 
 
 @settings(deadline=None)

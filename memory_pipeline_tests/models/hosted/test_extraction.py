@@ -23,7 +23,7 @@ from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.hosted.extraction import HostedExtractor
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 Json = dict[str, Any]
 _Value = TypeVar("_Value")
@@ -66,18 +66,18 @@ def configuration(url: str = "http://127.0.0.1:9/v1", rest: str = "", **changes:
 def extractor_of(
     lake: Lake, server: OpenAIServer, rest: str = "", zone: str = "UTC", **changes: int
 ) -> HostedExtractor:
-    return HostedExtractor(Asker(configuration(server.base_url, rest, **changes), lake.calls, lambda: NOW), zone)
+    return HostedExtractor(LlmExecutor(configuration(server.base_url, rest, **changes), lake.calls, lambda: NOW), zone)
 
 
-class Scripted(Asker):
+class Scripted(LlmExecutor):
     """Answers by a function of the question, without a server; each question is noted."""
 
-    def __init__(self, answer: Callable[[Question], object], configuration: Configuration) -> None:
+    def __init__(self, answer: Callable[[LlmRequest], object], configuration: Configuration) -> None:
         super().__init__(configuration, None, lambda: NOW)
         self._answer = answer
-        self.questions: list[Question] = []
+        self.questions: list[LlmRequest] = []
 
-    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         self.questions.append(question)
         given = self._answer(question)
         try:
@@ -130,7 +130,7 @@ def extract(
 
 def scripted(
     given: object, *passages: Passage, zone: str = "UTC", **changes: Any
-) -> tuple[list[Extraction], list[Question]]:
+) -> tuple[list[Extraction], list[LlmRequest]]:
     """Return what is found when every answer is `given`, and what was asked."""
     asker = Scripted(given if callable(given) else lambda question: given, configuration(**changes))
     return extract(HostedExtractor(asker, zone), *passages), asker.questions
@@ -141,7 +141,7 @@ def found(extraction: Extraction) -> list[Fact]:
     return [fact for fact in extraction.facts if fact.kind not in (FactKind.TURN, FactKind.GIST)]
 
 
-def shown(question: Question) -> str:
+def shown(question: LlmRequest) -> str:
     """Return the stored text of a question, without the tags around it."""
     match = _TAGGED.match(question.user)
     assert match
@@ -577,7 +577,7 @@ def test_of_one_message_model_and_rules_may_say_the_same() -> None:
     text = f"I moved to Porto. {'Indeed. ' * 3_000}"
     asked: list[int] = []
 
-    def given(question: Question) -> Json:
+    def given(question: LlmRequest) -> Json:
         asked.append(1)
         if len(asked) > 1:
             raise ModelError(Trouble.UNAVAILABLE, "gone")
@@ -598,7 +598,7 @@ def known(text: str, at: str, verb: str = "UPDATE") -> Operation:
     return Operation.of(verb, subject, predicate, value, confidence=1, message_ids=[at], event_at=when)
 
 
-def facts_shown(question: Question) -> list[str]:
+def facts_shown(question: LlmRequest) -> list[str]:
     """Return the known facts that a question shows."""
     return [line.removeprefix("- ") for line in shown(question).split("\n") if line.startswith("- ")]
 
@@ -796,7 +796,7 @@ def test_what_an_hour_teaches_is_known_in_the_next_though_another_thread_learnt_
     """Rounds end before the next begins: no question is made while an earlier one is still open."""
     lock, open_ = threading.Lock(), [0, 0]
 
-    def given(question: Question) -> Json:
+    def given(question: LlmRequest) -> Json:
         with lock:
             open_[0] += 1
         hour = question.use.period.number

@@ -25,7 +25,7 @@ from memory_pipeline.models.hosted.query_models import (
     HostedSelector,
 )
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import Answered
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.ports import EntityFinder, Reranker
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 PROMPT = "Where does Nadia live, and who is with Tom in Porto?"
 TEXTS = ("The weather was fine.", "Tom is in Porto with Ada.", "Nadia does live in Rome.", "Rent is due.")
@@ -68,22 +68,22 @@ def configuration(url: str, changes: Mapping[str, float]) -> Configuration:
 
 
 def finder_at(server: OpenAIServer, **changes: float) -> HostedEntityFinder:
-    return HostedEntityFinder(Asker(configuration(server.base_url, changes), None, lambda: NOW), ACME)
+    return HostedEntityFinder(LlmExecutor(configuration(server.base_url, changes), None, lambda: NOW), ACME)
 
 
 def reranker_at(server: OpenAIServer, **changes: float) -> HostedReranker:
-    return HostedReranker(Asker(configuration(server.base_url, changes), None, lambda: NOW), ACME)
+    return HostedReranker(LlmExecutor(configuration(server.base_url, changes), None, lambda: NOW), ACME)
 
 
-class Scripted(Asker):
+class Scripted(LlmExecutor):
     """Answers what it is given, without a server; the questions are noted."""
 
     def __init__(self, answer: object, **changes: float) -> None:
         super().__init__(configuration("http://127.0.0.1:9/v1", changes), None, lambda: NOW)
         self._answer = answer
-        self.questions: list[Question] = []
+        self.questions: list[LlmRequest] = []
 
-    def complete(self, question: Question, read: Callable[[str], Any]) -> Answered[Any]:
+    def complete(self, question: LlmRequest, read: Callable[[str], Any]) -> Answered[Any]:
         self.questions.append(question)
         return Answered(read(json.dumps(self._answer)), question.tokens, 10, None)
 
@@ -492,7 +492,7 @@ def imagined(answer: object, most: int = 5) -> list[str]:
 
 def test_memories_are_chosen_by_their_headers(server: OpenAIServer) -> None:
     server.answer = lambda body: {"chosen": [2, 99, 1, 2, 0]}
-    selector = HostedSelector(Asker(configuration(server.base_url, {}), None, lambda: NOW), ACME)
+    selector = HostedSelector(LlmExecutor(configuration(server.base_url, {}), None, lambda: NOW), ACME)
     assert selector.select(PROMPT, HEADERS, 5) == [1, 0]
     [request] = server.requests
     assert oracle.name_of(request.body) == "selection"
@@ -524,7 +524,7 @@ def test_no_more_are_chosen_or_imagined_than_were_asked_for() -> None:
 @pytest.mark.parametrize("answer", [None, "1", {"1": 2}, [None, [], 1]])
 def test_a_choice_that_is_none_is_an_error(server: OpenAIServer, answer: Any) -> None:
     server.answer = lambda body: {"chosen": answer, "queries": answer if isinstance(answer, list) else [None]}
-    asker = Asker(configuration(server.base_url, {}), None, lambda: NOW)
+    asker = LlmExecutor(configuration(server.base_url, {}), None, lambda: NOW)
     assert trouble_of(lambda: HostedSelector(asker, ACME).select(PROMPT, HEADERS, 5)) == Trouble.INVALID
     assert trouble_of(lambda: HostedImaginer(asker, ACME).imagine(TALK, 5)) == Trouble.INVALID
 
@@ -533,7 +533,7 @@ def test_queries_are_imagined_of_a_conversation(server: OpenAIServer) -> None:
     server.answer = lambda body: {
         "queries": ["How Tom is to be greeted", "how tom is to be GREETED", " Nadia\n trips "]
     }
-    imaginer = HostedImaginer(Asker(configuration(server.base_url, {}), None, lambda: NOW), ACME)
+    imaginer = HostedImaginer(LlmExecutor(configuration(server.base_url, {}), None, lambda: NOW), ACME)
     assert imaginer.imagine(TALK, 5) == ["How Tom is to be greeted", "Nadia trips"]
     [request] = server.requests
     assert oracle.name_of(request.body) == "imagining"

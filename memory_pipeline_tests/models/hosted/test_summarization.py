@@ -22,7 +22,7 @@ from memory_pipeline.domain.summaries import Assignment, Condensation, Material
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 Json = dict[str, Any]
 _Value = TypeVar("_Value")
@@ -64,18 +64,20 @@ def configuration(url: str = "http://127.0.0.1:9/v1", rest: str = "", **changes:
 
 
 def summarizer_of(lake: Lake, server: OpenAIServer, rest: str = "", **changes: int) -> HostedSummarizer:
-    return HostedSummarizer(Asker(configuration(server.base_url, rest, **changes), lake.calls, lambda: NOW), "UTC")
+    return HostedSummarizer(
+        LlmExecutor(configuration(server.base_url, rest, **changes), lake.calls, lambda: NOW), "UTC"
+    )
 
 
-class Scripted(Asker):
+class Scripted(LlmExecutor):
     """Answers by a function of the question, without a server; each question is noted."""
 
-    def __init__(self, answer: Callable[[Question], object], configuration: Configuration) -> None:
+    def __init__(self, answer: Callable[[LlmRequest], object], configuration: Configuration) -> None:
         super().__init__(configuration, None, lambda: NOW)
         self._answer = answer
-        self.questions: list[Question] = []
+        self.questions: list[LlmRequest] = []
 
-    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         self.questions.append(question)
         try:
             return Answered(read(json.dumps(self._answer(question))), question.tokens, 10, 0.5)
@@ -85,7 +87,7 @@ class Scripted(Asker):
 
 def scripted(
     given: object, *assignments: Assignment, zone: str = "UTC", **changes: Any
-) -> tuple[list[Condensation | None], list[Question]]:
+) -> tuple[list[Condensation | None], list[LlmRequest]]:
     """Return what is made when every answer is `given`, and what was asked."""
     asker = Scripted(given if callable(given) else lambda question: given, configuration(**changes))
     return HostedSummarizer(asker, zone).summarize(assignments), asker.questions
@@ -114,7 +116,7 @@ def points(*listed: Json) -> Json:
     return {"points": list(listed)}
 
 
-def numbers_in(question: Question) -> list[int]:
+def numbers_in(question: LlmRequest) -> list[int]:
     return [int(number) for number in _NUMBER.findall(question.user)]
 
 
@@ -338,7 +340,7 @@ def test_the_order_of_material_does_not_matter(rng: random.Random) -> None:
 # --- more than a model can read --------------------------------------------------------------------------------------
 
 
-def condensing(question: Question) -> Json:
+def condensing(question: LlmRequest) -> Json:
     """Answer as a dutiful model: half as much as is allowed, every line cited by some point."""
     numbers = list(question.numbers)
     count = max(1, (question.length or 0) // 2 // 100)
@@ -439,7 +441,7 @@ def test_a_part_that_fails_makes_the_whole_fall_back_and_the_others_are_remember
 
 
 def test_a_model_that_never_condenses_is_given_up_on() -> None:
-    def wordy(question: Question) -> Json:
+    def wordy(question: LlmRequest) -> Json:
         """Write twice as much as is allowed, which is tolerated."""
         count = 2 * (question.length or 0) // 100
         return points(
@@ -453,7 +455,7 @@ def test_a_model_that_never_condenses_is_given_up_on() -> None:
 
 
 def test_a_model_that_gives_each_line_back_is_given_up_on() -> None:
-    def parrot(question: Question) -> Json:
+    def parrot(question: LlmRequest) -> Json:
         return points(*(point("x", number) for number in question.numbers))
 
     [made], questions = scripted(parrot, big(8_000, size=20), context=8_000, output=2_000)

@@ -18,7 +18,7 @@ from memory_pipeline_tests.lifecycle.durable_year import FIRST, at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.memories.record import Memory
+    from memory_pipeline.domain.memories.record import DurableMemory
 
 DAY = night("2024-01-15")
 
@@ -39,7 +39,7 @@ class Made:
         return np.array([self.vectors.get(text, [np.nan] * 4) for text in texts], np.float32)
 
 
-def memories(*texts: str) -> list[Memory]:
+def memories(*texts: str) -> list[DurableMemory]:
     events = [MemoryEvent.of(ACME, MemoryVerb.REMEMBER, at(FIRST), Changes(content=text)) for text in texts]
     return list(fold_events(events).newest.values())
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.triples import Vocabulary
-from memory_pipeline.domain.memories.consolidation import UpkeepSettings, keep
+from memory_pipeline.domain.memories.consolidation import UpkeepSettings, consolidate
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar
@@ -128,7 +128,7 @@ def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[Memory
     for day in nights(*range(-1, LAST + 1)):
         memories = fold_events(course.happened.get(day, ()), memories)
         similar = partial(VECTORS.similar, scope=ACME, day=day)
-        done, memories = keep(
+        done, memories = consolidate(
             memories, ACME, day, CALENDAR.bounds(day), RULES.settings, RULES.vocabulary, similar, RULES.curator
         )
         every += done.events

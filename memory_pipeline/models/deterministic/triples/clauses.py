@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.deterministic.triples.phrases import Phrases, Token
 
 
-class Triple(NamedTuple):
+class SpokenTriple(NamedTuple):
     """What is said of whom."""
 
     verb: Verb
@@ -23,7 +23,7 @@ class Triple(NamedTuple):
     object: str
 
 
-class Subject(NamedTuple):
+class ClauseSubject(NamedTuple):
     """Of whom a clause speaks.
 
     Attributes:
@@ -43,7 +43,7 @@ class Subject(NamedTuple):
     is_named: bool = False
     is_thing: bool = False
     relation: tuple[str, str] | None = None
-    found: tuple[Triple, ...] = ()
+    found: tuple[SpokenTriple, ...] = ()
     has_aside: bool = False
 
 
@@ -69,13 +69,13 @@ class Subjects:
         self._speaker = speaker
         self._names = names
 
-    def subject(self, place: int) -> Subject | None:
+    def subject(self, place: int) -> ClauseSubject | None:
         """Read the subject that begins at a word."""
         if place >= len(self._tokens):
             return None
         word = self._words[place]
         if word == "i":
-            return Subject(self._speaker, "i", place + 1)
+            return ClauseSubject(self._speaker, "i", place + 1)
         if word in ("my", "the", "our"):
             relation = self.relation(self._speaker, place + 1) if word == "my" else None
             return relation or self._thing(place + 1)
@@ -84,7 +84,7 @@ class Subjects:
             return None
         name = self._phrases.span(place, end)
         relation = self.relation(name, end + 1) if self._words[end : end + 1] == ["'s"] else None
-        return relation or self._aside(Subject(name, "s", end, is_named=True))
+        return relation or self._aside(ClauseSubject(name, "s", end, is_named=True))
 
     def name_end(self, place: int) -> int:
         """Return where the name that begins at a word ends; the word itself if there is none."""
@@ -105,7 +105,7 @@ class Subjects:
             end += 1
         return end
 
-    def relation(self, owner: str, place: int) -> Subject | None:
+    def relation(self, owner: str, place: int) -> ClauseSubject | None:
         """Read what follows "my" or "Nadia's": "sister", "older sister Maria", "sister's name is"."""
         begin = place
         while place < len(self._tokens) and self._words[place] in nouns.RELATION_ADJECTIVES:
@@ -119,7 +119,7 @@ class Subjects:
         kept = [token.raw for token in self._tokens[begin:place] if token.word in nouns.TELLING_ADJECTIVES]
         name = f"{owner}'s {' '.join([*kept, word])}"
         if is_plural:
-            return self._aside(Subject(name, "p", place + 1))
+            return self._aside(ClauseSubject(name, "p", place + 1))
         relation = relation_of(word)
         end = place + 1
         is_apposition = end < len(self._tokens) and self._tokens[end].gap.strip() == ","
@@ -128,11 +128,11 @@ class Subjects:
             closes = named < len(self._tokens) and self._tokens[named].gap.strip() == ","
             if named > end and self._words[named : named + 1] != ["'s"] and (closes or not is_apposition):
                 who = self._phrases.span(end, named)
-                found = (Triple(Verb.INSERT, owner, relation, who),)
-                return self._aside(Subject(who, "s", named, is_named=True, found=found))
-        return self._aside(Subject(name, "s", end, relation=(owner, relation)))
+                found = (SpokenTriple(Verb.INSERT, owner, relation, who),)
+                return self._aside(ClauseSubject(who, "s", named, is_named=True, found=found))
+        return self._aside(ClauseSubject(name, "s", end, relation=(owner, relation)))
 
-    def _aside(self, subject: Subject) -> Subject:
+    def _aside(self, subject: ClauseSubject) -> ClauseSubject:
         """Skip ", who you met, " after a subject."""
         place = subject.end
         if not (place < len(self._tokens) and self._tokens[place].gap.strip() == ","):
@@ -144,7 +144,7 @@ class Subjects:
                 return subject._replace(end=later, has_aside=True)
         return subject
 
-    def _thing(self, place: int) -> Subject | None:
+    def _thing(self, place: int) -> ClauseSubject | None:
         """Read "rent" of "the rent costs": up to four words before the verb."""
         for end in range(place, min(place + 5, len(self._tokens))):
             if self._tokens[end].is_cut_off and self._tokens[end].gap.strip() not in ("-", "'"):
@@ -153,7 +153,7 @@ class Subjects:
             if word in patterns.THING_VERBS:
                 if end == place:
                     return None
-                return Subject(self._phrases.span(place, end), "s", end, is_thing=True)
+                return ClauseSubject(self._phrases.span(place, end), "s", end, is_thing=True)
             if word in patterns.OBJECT_ENDS or word in patterns.PREPOSITIONS - {"of"}:
                 return None
         return None
@@ -190,7 +190,7 @@ def _inflected() -> dict[str, list[tuple[str, str]]]:
 FORMS: Final = _inflected()
 
 
-#: By :attr:`Subject.person`.
+#: By :attr:`ClauseSubject.person`.
 _AM: Final = {"i": ("am", "'m"), "s": ("is", "'s"), "p": ("are", "'re")}
 _HAVE: Final = {"i": ("have", "'ve"), "s": ("has", "'s"), "p": ("have", "'ve")}
 
@@ -206,7 +206,7 @@ class Verbs:
         self._tokens = tokens
         self._words = [token.word for token in tokens]
 
-    def verbs(self, subject: Subject, place: int) -> list[Said]:
+    def verbs(self, subject: ClauseSubject, place: int) -> list[Said]:
         """Return how the verb of a subject that begins at a word may be read, best first."""
         person = subject.person
         if place < len(self._words) and self._tokens[place].is_cut_off and not subject.has_aside:

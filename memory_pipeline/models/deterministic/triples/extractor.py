@@ -24,7 +24,7 @@ from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.graph.operations import MAX_TERM, Operation, snake_case
 from memory_pipeline.models.deterministic.language.grammar import MAX_LENGTH
 from memory_pipeline.models.deterministic.triples import patterns
-from memory_pipeline.models.deterministic.triples.clauses import FORMS, Subject, Subjects, Triple, Verbs
+from memory_pipeline.models.deterministic.triples.clauses import FORMS, ClauseSubject, SpokenTriple, Subjects, Verbs
 from memory_pipeline.models.deterministic.triples.objects import Objects
 from memory_pipeline.models.deterministic.triples.patterns import CONFIDENCE
 from memory_pipeline.models.deterministic.triples.phrases import tokens_of
@@ -77,7 +77,7 @@ class Assertions:
         self._message = message
         self._said_on = message.sent_at.astimezone(UTC).date()
         self._names = frozenset(word.lower() for found in names for name in found for word in name.split())
-        self._read: dict[str, tuple[Triple, ...]] = {}
+        self._read: dict[str, tuple[SpokenTriple, ...]] = {}
 
     def operations(self) -> list[Operation]:
         """Return what the message asserts, in order, each once."""
@@ -104,7 +104,7 @@ class Assertions:
             if snake_case(triple.predicate) and all(term.strip() and len(term) <= MAX_TERM for term in triple[1:])
         ]
 
-    def _triples(self, sentence: Sentence) -> tuple[Triple, ...]:
+    def _triples(self, sentence: Sentence) -> tuple[SpokenTriple, ...]:
         if len(sentence.words) < 2 or len(sentence.text) > MAX_LENGTH or sentence.is_question:
             return ()
         found = self._read.get(sentence.text)
@@ -155,10 +155,10 @@ class _Reading:
         self._subjects = Subjects(self._tokens, objects, speaker, names)
         self._verbs = Verbs(self._tokens)
         self._predicates = Predicates(self._tokens, self._subjects, self._verbs, objects, speaker)
-        self._last: Subject | None = None
+        self._last: ClauseSubject | None = None
         self._in_quotes = self._quoted()
 
-    def triples(self) -> Iterator[Triple]:
+    def triples(self) -> Iterator[SpokenTriple]:
         """Yield what the sentence asserts."""
         if _VERBS.isdisjoint(self._words):
             return
@@ -219,7 +219,7 @@ class _Reading:
         is_last = end == len(self._tokens)
         return words[0] == "or" or (is_last and len(words) <= 4 and not patterns.HEDGES.isdisjoint(words))
 
-    def _clause(self, start: int) -> Iterator[Triple]:
+    def _clause(self, start: int) -> Iterator[SpokenTriple]:
         place = self._after_openers(start)
         before, self._last = self._last, None
         if place >= len(self._tokens):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from memory_pipeline.domain.graph.operations import Verb, snake_case
 from memory_pipeline.models.deterministic.triples import nouns
 from memory_pipeline.models.deterministic.triples import patterns as cues
-from memory_pipeline.models.deterministic.triples.clauses import Said, Subject, Triple, relation_of
+from memory_pipeline.models.deterministic.triples.clauses import ClauseSubject, Said, SpokenTriple, relation_of
 from memory_pipeline.models.deterministic.triples.patterns import OPPOSITES, PATTERNS, PROPERTIES, Form, Pattern, Takes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Predicates:
         self._objects = objects
         self._speaker = speaker
 
-    def predicates(self, subject: Subject) -> Iterator[Triple]:
+    def predicates(self, subject: ClauseSubject) -> Iterator[SpokenTriple]:
         """Yield what the verb after a subject says, and the particles after its first object."""
         found = self._is_relation(subject)
         if found:
@@ -80,7 +80,7 @@ class Predicates:
             if place > said.end:
                 return
 
-    def heads(self, subject: Subject, place: int) -> bool:
+    def heads(self, subject: ClauseSubject, place: int) -> bool:
         """Tell whether a verb of ours, with what must follow it, begins at a word."""
         return any(
             self._after(slots, said.end) is not None and said.form in pattern.forms
@@ -102,7 +102,7 @@ class Predicates:
                 return None
         return place
 
-    def _predicate(self, subject: Subject, said: Said, place: int) -> tuple[list[Triple], int]:
+    def _predicate(self, subject: ClauseSubject, said: Said, place: int) -> tuple[list[SpokenTriple], int]:
         """Return what a verb says with the words from a place on, and where that ends."""
         for slots, pattern in _BY_LEMMA[said.lemma]:
             first = self._after(slots, place)
@@ -123,7 +123,7 @@ class Predicates:
             return triples, end
         return [], place
 
-    def _is_sensible(self, subject: Subject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
+    def _is_sensible(self, subject: ClauseSubject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
         """Tell whether an object of the right kind suits its predicate."""
         words = value.lower().split()
         if pattern.predicate == "located_in":
@@ -135,12 +135,14 @@ class Predicates:
         return said.lemma != "leave" or self._objects.ends(end) or self._words[end] in cues.AFTER_NAMES
 
     @staticmethod
-    def _fits(subject: Subject, pattern: Pattern) -> bool:
+    def _fits(subject: ClauseSubject, pattern: Pattern) -> bool:
         if subject.is_thing:
             return pattern.of_things
         return pattern.of_persons or (subject.is_named and not subject.found and pattern.of_names)
 
-    def _asserted(self, subject: Subject, pattern: Pattern, said: Said, objects: Sequence[str]) -> list[Triple]:
+    def _asserted(
+        self, subject: ClauseSubject, pattern: Pattern, said: Said, objects: Sequence[str]
+    ) -> list[SpokenTriple]:
         predicate, verb, name = pattern.predicate, pattern.verb, subject.name
         if predicate == "is_called" and subject.relation:
             name, predicate = subject.relation
@@ -159,27 +161,27 @@ class Predicates:
         for value in objects:
             if value.casefold() == name.casefold():
                 continue
-            triples.append(Triple(verb, name, predicate, value))
+            triples.append(SpokenTriple(verb, name, predicate, value))
             if predicate in OPPOSITES and verb is Verb.INSERT:
-                triples.append(Triple(Verb.DELETE, name, OPPOSITES[predicate], value))
+                triples.append(SpokenTriple(Verb.DELETE, name, OPPOSITES[predicate], value))
         return triples
 
-    def _called(self, owner: str, owned: str, place: int) -> list[Triple]:
+    def _called(self, owner: str, owned: str, place: int) -> list[SpokenTriple]:
         """Return what "called Rex" says after "I have a dog"."""
         relation = owned.lower().rpartition(" ")[2]
         if relation not in nouns.RELATIONS or self._words[place : place + 1] not in (["called"], ["named"]):
             return []
         names, _ = self._objects.read(Takes.NAMED, place + 1)
-        return [Triple(Verb.INSERT, owner, relation_of(relation), name) for name in names]
+        return [SpokenTriple(Verb.INSERT, owner, relation_of(relation), name) for name in names]
 
-    def _is_relation(self, subject: Subject) -> list[Triple]:
+    def _is_relation(self, subject: ClauseSubject) -> list[SpokenTriple]:
         """Return what "Maria is my sister" and "my dentist is Dr. Meyer" say."""
         place = subject.end
         if subject.relation and self._words[place : place + 1] == ["is"] and self._words[place + 1 : place + 2]:
             end = self._subjects.name_end(place + 1)
             if end > place + 1 and self._words[place + 1] in nouns.TITLES and not self._tokens[place].is_cut_off:
                 owner, predicate = subject.relation
-                return [Triple(Verb.INSERT, owner, predicate, self._objects.span(place + 1, end))]
+                return [SpokenTriple(Verb.INSERT, owner, predicate, self._objects.span(place + 1, end))]
         if not subject.is_named or subject.found or self._words[subject.end : subject.end + 1] not in (["is"], ["'s"]):
             return []
         denied, place = self._verbs.denied(subject.end + 1)
@@ -196,20 +198,20 @@ class Predicates:
             relation = self._subjects.relation(owner, end + 1)
         if relation is None or relation.relation is None or not self._objects.closes(relation.end):
             return []
-        return [Triple(Verb.DELETE if denied else Verb.INSERT, owner, relation.relation[1], subject.name)]
+        return [SpokenTriple(Verb.DELETE if denied else Verb.INSERT, owner, relation.relation[1], subject.name)]
 
-    def property(self, place: int) -> list[Triple]:
+    def property(self, place: int) -> list[SpokenTriple]:
         """Return what "my favourite colour is blue", "Tom's birthday is …", "my sister's name is …" say."""
-        owner: Subject | None = None
+        owner: ClauseSubject | None = None
         if self._words[place] == "my":
-            owner, place = Subject(self._speaker, "i", place + 1), place + 1
+            owner, place = ClauseSubject(self._speaker, "i", place + 1), place + 1
             relation = self._subjects.relation(self._speaker, place)
             if relation and self._words[relation.end : relation.end + 1] == ["'s"]:
                 owner, place = relation, relation.end + 1
         else:
             end = self._subjects.name_end(place)
             if end > place and self._words[end : end + 1] == ["'s"]:
-                owner, place = Subject(self._objects.span(place, end), "s", end, is_named=True), end + 1
+                owner, place = ClauseSubject(self._objects.span(place, end), "s", end, is_named=True), end + 1
         if owner is None:
             return []
         verb = next((at for at in range(place + 1, min(place + 5, len(self._words))) if self._words[at] in _IS), None)
@@ -232,7 +234,7 @@ class Predicates:
         triples = self._asserted(owner, pattern, Said("be", Form.PRESENT, denied, first), objects)
         return [*owner.found, *triples]
 
-    def calling(self, place: int) -> list[Triple]:
+    def calling(self, place: int) -> list[SpokenTriple]:
         """Return what "call me Annie" and "people call me Annie" say."""
         words = self._words[place : place + 6]
         by_others = words[0] in cues.CALLERS
@@ -244,9 +246,9 @@ class Predicates:
             return []
         predicate = "also_known_as" if by_others else "is_called"
         names, _ = self._objects.read(Takes.NAMED, place + 2)
-        return [Triple(Verb.INSERT, self._speaker, predicate, name) for name in names if name != self._speaker]
+        return [SpokenTriple(Verb.INSERT, self._speaker, predicate, name) for name in names if name != self._speaker]
 
-    def deadline(self, place: int) -> list[Triple]:
+    def deadline(self, place: int) -> list[SpokenTriple]:
         """Return what "the deadline for Atlas is 3 May" says."""
         place += self._words[place] in ("the", "our", "my")
         if self._words[place : place + 1] != ["deadline"] or self._words[place + 1 : place + 2] not in (
@@ -262,4 +264,4 @@ class Predicates:
         if self._words[first : first + 1] == ["on"]:
             first += 1
         dates, _ = self._objects.read(Takes.DATE, first)
-        return [Triple(Verb.UPDATE, self._objects.span(begin, end), "due_on", day) for day in dates if not denied]
+        return [SpokenTriple(Verb.UPDATE, self._objects.span(begin, end), "due_on", day) for day in dates if not denied]

@@ -254,7 +254,7 @@ def _turn_of(workspace_id: str) -> str:
     return digest("budget", workspace_id)
 
 
-class Breaker:
+class CircuitBreaker:
     """Stops asking a server that answers nobody, so that a run without it takes seconds rather than hours."""
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class Breaker:
         self._failures: dict[str, int] = {}
         self._closed_until: dict[str, float] = {}
 
-    def is_open(self, server: str) -> bool:
+    def allows(self, server: str) -> bool:
         """Tell whether to ask; while a server is taken for down, one question in each cool-down is let through."""
         with self._lock:
             if self._failures.get(server, 0) < _FAILURES:

@@ -14,7 +14,7 @@ import numpy as np
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use, count_tokens
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import Answered, embedding_key, shares_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.model_settings import Embedding, Endpoint
     from memory_pipeline.domain.periods import Grain
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _Value = TypeVar("_Value")
 
@@ -51,7 +51,7 @@ class Expected:
         return self.grain.rank, self.purpose, self.workspace_id, self.model
 
 
-class RehearsingAsker(Asker):
+class DryRunExecutor(LlmExecutor):
     """An asker that answers what is remembered, counts the rest, and sends nothing.
 
     The number of questions is exact where it does not depend on how long answers are. Tokens and cost are estimates.
@@ -63,7 +63,7 @@ class RehearsingAsker(Asker):
         self._counted: set[str] = set()
         self._lock = threading.Lock()
 
-    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the remembered answer, or count the question and return a stand-in."""
         if known := self.known(question.key, question.use.period, read):
             return known
@@ -104,7 +104,7 @@ class RehearsingAsker(Asker):
                 self.expected[Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)] += usage
 
 
-def _extraction(question: Question) -> str:
+def _extraction(question: LlmRequest) -> str:
     """Return an answer with as many facts as a model would find, of the length that they have."""
     numbers = _numbers(question)
     facts = [
@@ -122,7 +122,7 @@ def _extraction(question: Question) -> str:
     return json.dumps({"summary": _filler(question, 0), "facts": facts, "operations": []})
 
 
-def _summary(question: Question) -> str:
+def _summary(question: LlmRequest) -> str:
     """Return an answer as long as it may be, or as its material is."""
     room = min(question.length or _POINT, len(question.user))
     points = [
@@ -132,7 +132,7 @@ def _summary(question: Question) -> str:
     return json.dumps({"points": points})
 
 
-def _upkeep(question: Question) -> str:
+def _upkeep(question: LlmRequest) -> str:
     """Return both contents where two are to be merged, and that nothing is stale."""
     return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(question.user)), "stale": []})
 
@@ -140,10 +140,10 @@ def _upkeep(question: Question) -> str:
 _STAND_INS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
 
 
-def _numbers(question: Question) -> list[int]:
+def _numbers(question: LlmRequest) -> list[int]:
     return list(question.numbers) or [1]
 
 
-def _filler(question: Question, number: int) -> str:
+def _filler(question: LlmRequest, number: int) -> str:
     """Return a text that no other question has, so that whatever is made from it counts as changed."""
     return f"{number} {digest(question.key, number)}".ljust(_POINT, ".")

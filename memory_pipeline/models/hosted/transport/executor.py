@@ -22,14 +22,14 @@ import tenacity
 from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.budgets import Breaker, Budgets
+from memory_pipeline.models.hosted.transport.budgets import Budgets, CircuitBreaker
 from memory_pipeline.models.hosted.transport.call_errors import CallError
 from memory_pipeline.models.hosted.transport.requests import (
     Answered,
     InvalidAnswerError,
     Requests,
     Sent,
-    Share,
+    UsageShare,
     embedding_key,
     shares_of,
 )
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.models.hosted.transport.requests import Question
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _log = logging.getLogger(__name__)
 
 _Value = TypeVar("_Value")
-_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.Vectors)
+_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.EmbeddingReply)
 
 #: A server that asks for a longer wait than this is not waited for.
 _LONGEST_WAIT = 120.0
@@ -72,7 +72,7 @@ _CORRECTION = """That answer could not be used: {error}
 Answer again, with the corrected JSON object and nothing else."""
 
 
-class Asker:
+class LlmExecutor:
     """Asks questions for everything that a configuration sets. Safe to use from many threads.
 
     Args:
@@ -86,7 +86,7 @@ class Asker:
         self.store = store
         self.budgets = Budgets(configuration, store, clock, self._pause) if store else None
         self.clock = clock
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
         self._stopped = threading.Event()
         self._keys: dict[str | None, str | None] = {None: None}
         self._secrets = secrets_in_environment()
@@ -109,7 +109,7 @@ class Asker:
                 self._stopped.clear()
                 raise
 
-    def complete(self, question: Question, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the answer to a question, from memory if it was asked before.
 
         Args:
@@ -121,7 +121,7 @@ class Asker:
             ModelError: the model did not help.
         """
         requests = Requests(self.store, question.key, question.purpose, question.endpoint, question.prompt_version)
-        requests.shares = [Share(question.use, 1, 1.0)]
+        requests.shares = [UsageShare(question.use, 1, 1.0)]
         return self._once(requests, read, lambda: self._ask(question, requests, read))
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
@@ -183,7 +183,7 @@ class Asker:
             store.release(key)
             self._report()
 
-    def _ask(self, question: Question, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def _ask(self, question: LlmRequest, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
         endpoint = question.endpoint
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
         key, secrets = self._key(endpoint.api_key)
@@ -236,7 +236,7 @@ class Asker:
             def reserve() -> None:
                 reserve_for(sum(map(count_tokens, texts)))
 
-            def send() -> litellm_client.Vectors:
+            def send() -> litellm_client.EmbeddingReply:
                 return litellm_client.embed(endpoint, texts, api_key=key, secrets=secrets)
 
             try:  # as above
@@ -295,7 +295,7 @@ class Asker:
             for attempt in retrying:
                 with attempt:
                     reserve()
-                    if not self._breaker.is_open(server):
+                    if not self._breaker.allows(server):
                         raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
                     sent = Sent(self.clock())
                     try:

@@ -80,7 +80,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class EmbeddingReply:
     """Embeddings: a row of unit length for each text, in the order of the texts."""
 
     values: NDArray[np.float32]
@@ -134,7 +134,9 @@ def complete(
     raise CallError(trouble, message, is_passing=False, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
-def embed(endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]) -> Vectors:
+def embed(
+    endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]
+) -> EmbeddingReply:
     """Turn texts into vectors, in one request.
 
     Args:
@@ -147,7 +149,7 @@ def embed(endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, sec
         CallError: there are no vectors, or not those that were asked for.
     """
     if not texts:
-        return Vectors(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
+        return EmbeddingReply(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
     wishes: dict[str, Any] = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
     if endpoint.provider == "openai":
         # Else LiteLLM drops the parameter for all models but two of OpenAI's own.
@@ -157,7 +159,7 @@ def embed(endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, sec
         raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_passing=True)
     tokens_in, _, cost = _spent(endpoint, response, texts, None)
     try:
-        return Vectors(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
+        return EmbeddingReply(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
     except ValueError as error:
         raise CallError(Trouble.INVALID, str(error), is_passing=True, tokens_in=tokens_in, cost=cost) from None
 

@@ -28,7 +28,7 @@ class InvalidAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LlmRequest:
     """One question to a model that writes.
 
     Attributes:
@@ -95,7 +95,7 @@ def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class UsageShare:
     """What part of a request was for one use."""
 
     use: Use
@@ -125,7 +125,7 @@ class Requests:
     purpose: Purpose
     endpoint: Endpoint
     prompt_version: str | None
-    shares: list[Share] = field(default_factory=list)
+    shares: list[UsageShare] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     on_spent: Callable[[int, int, float | None], None] | None = None
 
@@ -178,7 +178,7 @@ class Requests:
         return Answered(value, tokens_in, tokens_out, cost)
 
 
-def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
+def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[UsageShare]:
     """Divide a batch among its uses, by the lengths of their texts."""
     if not uses:
         return []
@@ -187,4 +187,4 @@ def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[Share]:
         lengths[use] += max(1, count_tokens(text))
     counts = Counter(uses)
     whole = lengths.total()
-    return [Share(use, counts[use], length / whole) for use, length in lengths.items()]
+    return [UsageShare(use, counts[use], length / whole) for use, length in lengths.items()]

@@ -22,9 +22,9 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models
 from memory_pipeline.models.hosted.transport import budgets as limits
-from memory_pipeline.models.hosted.transport.budgets import Breaker, Budgets, Hold
-from memory_pipeline.models.hosted.transport.executor import Asker
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, Question
+from memory_pipeline.models.hosted.transport.budgets import Budgets, CircuitBreaker, Hold
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest
 from memory_pipeline.models.local import LocalEmbedder
 from memory_pipeline_tests.building import ACME, NOW, START, conversation
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -57,13 +57,13 @@ def configuration(budget: str, *, url: str = "http://127.0.0.1:9/v1", price: str
     return Configuration.parse(MODEL.format(url=url, price=price, budget=budget), "test")
 
 
-def question(asker: Asker, number: int, scope: Scope = ACME) -> Question:
+def question(asker: LlmExecutor, number: int, scope: Scope = ACME) -> LlmRequest:
     settings = asker.configuration.extraction(scope)
     system = f"Is {number} a number?".ljust(320)  # 80 tokens, and a margin of a quarter
-    return Question(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", system, "", {}, "test", (1,))
+    return LlmRequest(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", system, "", {}, "test", (1,))
 
 
-def ask(asker: Asker, number: int, scope: Scope = ACME) -> str:
+def ask(asker: LlmExecutor, number: int, scope: Scope = ACME) -> str:
     """Ask a question; return what came of it."""
     try:
         return asker.complete(question(asker, number, scope), lambda text: "answered").value
@@ -132,7 +132,7 @@ def reserved(
 def test_32_threads_do_not_overspend(lake: Lake, server: OpenAIServer, budget: str, cost: float | None) -> None:
     server.cost_per_call = cost
     server.latency = 0.02
-    asker = Asker(configuration(budget, url=server.base_url), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration(budget, url=server.base_url), lake.calls, lambda: NOW)
     with ThreadPoolExecutor(32) as pool:
         outcomes = list(pool.map(lambda number: ask(asker, number), range(96)))
     assert set(outcomes) == {"answered", "budget"}
@@ -155,7 +155,7 @@ def test_short_answers_use_a_budget_up_however_many_threads_ask(lake: Lake, serv
     """The longest answer that is allowed has 1,000 tokens, and these have 20 to 60."""
     server.answer = lambda body: "x" * (80 + len(body["messages"][0]["content"].partition("?")[0]) % 5 * 40)
     server.latency = 0.01
-    asker = Asker(configuration(f"tokens_per_month: {limit}", url=server.base_url), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration(f"tokens_per_month: {limit}", url=server.base_url), lake.calls, lambda: NOW)
     with ThreadPoolExecutor(32) as pool:
         outcomes = list(pool.map(lambda number: ask(asker, 10**number), range(250)))
     spent = lake.calls.spent("acme", "2026-01")
@@ -169,7 +169,7 @@ def test_askers_of_two_processes_share_a_budget(lake: Lake, server: OpenAIServer
     server.answer = lambda body: "x" * 200
     server.latency = 0.01
     limit = configuration("tokens_per_month: 4000", url=server.base_url)
-    askers = [Asker(limit, Lake(lake.storage.uri).calls, lambda: NOW) for _ in range(2)]
+    askers = [LlmExecutor(limit, Lake(lake.storage.uri).calls, lambda: NOW) for _ in range(2)]
     with ThreadPoolExecutor(16) as pool:
         outcomes = set(pool.map(lambda number: ask(askers[number % 2], number), range(80)))
     assert outcomes == {"answered", "budget"}
@@ -181,7 +181,7 @@ def test_askers_of_two_processes_share_a_budget(lake: Lake, server: OpenAIServer
 def test_requests_that_fail_leave_their_share_to_others(lake: Lake, server: OpenAIServer) -> None:
     server.answer = lambda body: "x" * 200
     server.faults = [Fault("500", times=20)]
-    asker = Asker(configuration("tokens_per_month: 1300", url=server.base_url), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration("tokens_per_month: 1300", url=server.base_url), lake.calls, lambda: NOW)
     outcomes = [ask(asker, number) for number in range(3)]
     server.reset()
     assert outcomes == ["unavailable"] * 3
@@ -193,7 +193,7 @@ def test_answers_that_are_of_no_use_are_paid_for_and_count(lake: Lake, server: O
     server.cost_per_call = 0.001
     server.faults = [Fault("wrong_dims", times=None)]
     # 10 tokens and a margin: 1.2 thousandths each.
-    asker = Asker(configuration("usd_per_month: 0.0029", url=server.base_url), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration("usd_per_month: 0.0029", url=server.base_url), lake.calls, lambda: NOW)
     with pytest.raises(ModelError) as caught:
         asker.embed(asker.configuration.embedding, ["x" * 40], [Use(ACME, HOUR)])
     assert caught.value.trouble == Trouble.BUDGET
@@ -205,7 +205,7 @@ def test_a_correction_is_paid_for_too(lake: Lake, server: OpenAIServer) -> None:
     def read(text: str) -> str:
         raise InvalidAnswerError("it is wrong")
 
-    asker = Asker(configuration("tokens_per_month: 2000", url=server.base_url), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration("tokens_per_month: 2000", url=server.base_url), lake.calls, lambda: NOW)
     with pytest.raises(ModelError) as caught:
         asker.complete(question(asker, 1), read)
     # It took 1,080; one more would go beyond.
@@ -330,10 +330,10 @@ def test_what_is_done_without_money_is_told(when_spent: str, waits: bool) -> Non
 
 
 def test_only_a_spent_budget_waits(lake: Lake) -> None:
-    asker = Asker(configuration("tokens_per_month: 1, when_spent: wait"), lake.calls, lambda: NOW)
+    asker = LlmExecutor(configuration("tokens_per_month: 1, when_spent: wait"), lake.calls, lambda: NOW)
     assert asker.waits(ModelError(Trouble.BUDGET, "spent"), ACME)
     assert not any(asker.waits(ModelError(trouble, "x"), ACME) for trouble in Trouble if trouble != Trouble.BUDGET)
-    assert not Asker(asker.configuration, None, lambda: NOW).waits(ModelError(Trouble.BUDGET, "spent"), ACME)
+    assert not LlmExecutor(asker.configuration, None, lambda: NOW).waits(ModelError(Trouble.BUDGET, "spent"), ACME)
 
 
 def test_what_calls_no_model_needs_no_money(lake: Lake) -> None:
@@ -371,36 +371,36 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_after_four_failures_in_a_row_one_question_in_each_cool_down_is_let_through(now: SimpleNamespace) -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     for _ in range(3):
         breaker.failed("one")
-    assert breaker.is_open("one")
+    assert breaker.allows("one")
     breaker.failed("one")
-    assert [breaker.is_open("one") for _ in range(3)] == [False] * 3
-    assert breaker.is_open("another")
+    assert [breaker.allows("one") for _ in range(3)] == [False] * 3
+    assert breaker.allows("another")
     now.value += 29.9
-    assert not breaker.is_open("one")
+    assert not breaker.allows("one")
     now.value += 0.2
-    assert [breaker.is_open("one") for _ in range(3)] == [True, False, False]
+    assert [breaker.allows("one") for _ in range(3)] == [True, False, False]
     breaker.failed("one")  # that one too
-    assert not breaker.is_open("one")
+    assert not breaker.allows("one")
     now.value += 30.1
-    assert [breaker.is_open("one") for _ in range(3)] == [True, False, False]
+    assert [breaker.allows("one") for _ in range(3)] == [True, False, False]
     breaker.succeeded("one")
-    assert [breaker.is_open("one") for _ in range(3)] == [True] * 3
+    assert [breaker.allows("one") for _ in range(3)] == [True] * 3
 
 
 def test_a_success_in_between_forgets_the_failures(now: SimpleNamespace) -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     for _ in range(10):
         for _ in range(3):
             breaker.failed("one")
         breaker.succeeded("one")
-    assert breaker.is_open("one")
+    assert breaker.allows("one")
 
 
 def test_of_many_threads_one_is_let_through(now: SimpleNamespace) -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     for _ in range(9):
         breaker.failed("one")
     now.value += 31
@@ -408,7 +408,7 @@ def test_of_many_threads_one_is_let_through(now: SimpleNamespace) -> None:
 
     def look(_: int) -> bool:
         barrier.wait()
-        return breaker.is_open("one")
+        return breaker.allows("one")
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(look, range(16))) == 1

@@ -18,8 +18,8 @@ from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.models.hosted.embedding import HostedEmbedder
 from memory_pipeline.models.hosted.extraction import HostedExtractor
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
-from memory_pipeline.models.hosted.transport.dry_run import Expected, RehearsingAsker
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor, Expected
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START, conversation
 from memory_pipeline_tests.openai_server import OpenAIServer
@@ -54,15 +54,15 @@ def configuration(server: OpenAIServer, price: str = PRICE) -> Configuration:
     return Configuration.parse(CONFIG.format(url=server.base_url, price=price), "test")
 
 
-def asker(lake: Lake, server: OpenAIServer) -> Asker:
-    return Asker(configuration(server), lake.calls, lambda: NOW)
+def asker(lake: Lake, server: OpenAIServer) -> LlmExecutor:
+    return LlmExecutor(configuration(server), lake.calls, lambda: NOW)
 
 
-def rehearsing(lake: Lake, server: OpenAIServer, price: str = PRICE) -> RehearsingAsker:
-    return RehearsingAsker(configuration(server, price), lake.calls, lambda: NOW)
+def rehearsing(lake: Lake, server: OpenAIServer, price: str = PRICE) -> DryRunExecutor:
+    return DryRunExecutor(configuration(server, price), lake.calls, lambda: NOW)
 
 
-def expected(asker: RehearsingAsker) -> int:
+def expected(asker: DryRunExecutor) -> int:
     """Return how many questions were counted."""
     return sum(usage.calls for usage in asker.expected.values())
 
@@ -107,7 +107,7 @@ def test_as_many_questions_are_counted_as_are_then_asked(lake: Lake, server: Ope
     said, periods, (texts, uses) = passages(rng, "a"), assignments(rng, "a"), texts_of(rng, "a")
     more, later, (words, whose) = passages(rng, "b"), assignments(rng, "b"), texts_of(rng, "b")
 
-    def do(asker: Asker, said: Sequence[Passage], periods: Sequence[Assignment]) -> None:
+    def do(asker: LlmExecutor, said: Sequence[Passage], periods: Sequence[Assignment]) -> None:
         HostedExtractor(asker, "UTC").extract(said, dict)
         HostedSummarizer(asker, "UTC").summarize(periods)
 

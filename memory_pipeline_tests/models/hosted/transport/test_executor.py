@@ -27,10 +27,10 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.models.hosted.transport import budgets, litellm_client
-from memory_pipeline.models.hosted.transport.executor import Asker
+from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import (
     InvalidAnswerError,
-    Question,
+    LlmRequest,
     embedding_key,
     identity_of,
     shares_of,
@@ -67,28 +67,28 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-def asker_of(store: Lake | None, server: OpenAIServer, rest: str = "", **changes: float) -> Asker:
+def asker_of(store: Lake | None, server: OpenAIServer, rest: str = "", **changes: float) -> LlmExecutor:
     """Return what asks the server; `changes` are of the settings of completions, `rest` is the file's."""
     settings = {"attempts": 3, "backoff_seconds": 0.01, "timeout_seconds": 5} | changes
     text = CONFIG.format(url=server.base_url, rest=rest, **settings)
-    return Asker(Configuration.parse(text, "test"), store.calls if store else None, lambda: NOW)
+    return LlmExecutor(Configuration.parse(text, "test"), store.calls if store else None, lambda: NOW)
 
 
 @pytest.fixture
-def asker(lake: Lake, server: OpenAIServer) -> Asker:
+def asker(lake: Lake, server: OpenAIServer) -> LlmExecutor:
     return asker_of(lake, server)
 
 
-def question(asker: Asker, text: str = "hello", scope: Scope = ACME) -> Question:
+def question(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> LlmRequest:
     settings = asker.configuration.extraction(scope)
-    return Question(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", "Echo.", text, {}, "test", (1,))
+    return LlmRequest(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", "Echo.", text, {}, "test", (1,))
 
 
-def ask(asker: Asker, text: str = "hello", scope: Scope = ACME) -> str:
+def ask(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
     return asker.complete(question(asker, text, scope), str).value
 
 
-def trouble(asker: Asker, text: str = "hello", scope: Scope = ACME) -> str:
+def trouble(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
     """Ask a question that no model helps with; return why."""
     with pytest.raises(ModelError) as caught:
         ask(asker, text, scope)
@@ -104,7 +104,7 @@ def calls_of(lake: Lake) -> list[dict[str, Any]]:
 # --- once ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_is_asked_once_by_whomever(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_a_question_is_asked_once_by_whomever(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
     first = asker.complete(question(asker), str)
     assert first.value == "you said hello"
     assert asker.complete(question(asker), str) == first
@@ -117,14 +117,16 @@ def test_a_question_is_asked_once_by_whomever(lake: Lake, server: OpenAIServer, 
     assert first.cost == pytest.approx((first.tokens_in + 2 * first.tokens_out) / 1e6)
 
 
-def test_threads_with_one_question_send_one_request(server: OpenAIServer, asker: Asker) -> None:
+def test_threads_with_one_question_send_one_request(server: OpenAIServer, asker: LlmExecutor) -> None:
     server.latency = 0.2
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: ask(asker), range(8))) == {"you said hello"}
     assert len(server.requests) == 1
 
 
-def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(server: OpenAIServer, asker: Asker) -> None:
+def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(
+    server: OpenAIServer, asker: LlmExecutor
+) -> None:
     server.latency = 0.05
     server.faults = [Fault("401", times=2)]
 
@@ -139,7 +141,7 @@ def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(serv
     assert len(server.requests) == 3
 
 
-def test_an_answer_that_comes_in_between_is_found(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_an_answer_that_comes_in_between_is_found(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
     """Another may be done after one has looked for its answer, and before one has the right to ask."""
     other = Lake(lake.storage.uri)
     claim = lake.calls.claim
@@ -154,17 +156,17 @@ def test_an_answer_that_comes_in_between_is_found(lake: Lake, server: OpenAIServ
     assert len(server.requests) == 1
 
 
-def test_agents_do_not_share_answers(server: OpenAIServer, asker: Asker) -> None:
+def test_agents_do_not_share_answers(server: OpenAIServer, asker: LlmExecutor) -> None:
     for scope in (ACME, replace(ACME, agent_id="sales"), GLOBEX):
         assert ask(asker, scope=scope) == "you said hello"
     assert len(server.requests) == 3
 
 
-def test_whatever_decides_an_answer_decides_its_key(asker: Asker) -> None:
+def test_whatever_decides_an_answer_decides_its_key(asker: LlmExecutor) -> None:
     base = question(asker)
     endpoint = base.endpoint
 
-    def at(**changes: Any) -> Question:
+    def at(**changes: Any) -> LlmRequest:
         return replace(base, endpoint=endpoint.model_copy(update=changes))
 
     others = [
@@ -187,7 +189,7 @@ def test_whatever_decides_an_answer_decides_its_key(asker: Asker) -> None:
     assert {other.key for other in same} == {base.key}
 
 
-def test_an_answer_that_fails_todays_checks_is_asked_for_again(server: OpenAIServer, asker: Asker) -> None:
+def test_an_answer_that_fails_todays_checks_is_asked_for_again(server: OpenAIServer, asker: LlmExecutor) -> None:
     ask(asker)
 
     def read(text: str) -> str:
@@ -206,7 +208,7 @@ def test_without_a_store_nothing_is_remembered(server: OpenAIServer) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_model_is_named_by_what_decides_its_answers(asker: Asker) -> None:
+def test_a_model_is_named_by_what_decides_its_answers(asker: LlmExecutor) -> None:
     endpoint = asker.configuration.embedding
     assert identity_of(endpoint.model_copy(update={"api_base": None})) == "openai/v"
     names = {
@@ -220,7 +222,9 @@ def test_a_model_is_named_by_what_decides_its_answers(asker: Asker) -> None:
 # --- again -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_names_a_time_is_asked_again_no_sooner(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_a_server_that_names_a_time_is_asked_again_no_sooner(
+    lake: Lake, server: OpenAIServer, asker: LlmExecutor
+) -> None:
     server.faults = [Fault("429", retry_after=0.5), Fault("503", retry_after=0.3)]
     assert ask(asker) == "you said hello"
     first, second, third = (request.received_at for request in server.requests)
@@ -229,7 +233,7 @@ def test_a_server_that_names_a_time_is_asked_again_no_sooner(lake: Lake, server:
     assert [call["outcome"] for call in calls_of(lake)] == ["rate_limited", "unavailable", "ok"]
 
 
-def test_a_server_that_wants_a_long_rest_is_not_waited_for(server: OpenAIServer, asker: Asker) -> None:
+def test_a_server_that_wants_a_long_rest_is_not_waited_for(server: OpenAIServer, asker: LlmExecutor) -> None:
     server.faults = [Fault("429", retry_after=600)]
     started = time.monotonic()
     assert trouble(asker) == Trouble.RATE_LIMITED
@@ -272,7 +276,7 @@ def test_the_waits_between_tries_grow_within_bounds(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(Asker, "_pause", lambda self, seconds: waits.append(seconds))
+    monkeypatch.setattr(LlmExecutor, "_pause", lambda self, seconds: waits.append(seconds))
     server.faults = [Fault("408", times=None)]
     asker = asker_of(lake, server, attempts=10, backoff_seconds=2.0)
     for number in range(3):
@@ -296,7 +300,7 @@ def good(text: str) -> str:
 
 
 def test_an_invalid_answer_is_corrected_once_with_the_error_told(
-    lake: Lake, server: OpenAIServer, asker: Asker
+    lake: Lake, server: OpenAIServer, asker: LlmExecutor
 ) -> None:
     replies = iter(["bad {0}", "good"])
     server.answer = lambda body: next(replies)
@@ -318,7 +322,9 @@ def test_an_invalid_answer_is_corrected_once_with_the_error_told(
     assert asker.complete(question(asker), good) == answered
 
 
-def test_a_second_invalid_answer_is_the_last_and_is_paid_for(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_a_second_invalid_answer_is_the_last_and_is_paid_for(
+    lake: Lake, server: OpenAIServer, asker: LlmExecutor
+) -> None:
     server.answer = lambda body: "bad"
     with pytest.raises(ModelError, match="openai/m gave no valid answer: it is bad") as caught:
         asker.complete(question(asker), good)
@@ -331,7 +337,7 @@ def test_a_second_invalid_answer_is_the_last_and_is_paid_for(lake: Lake, server:
     assert asker.complete(question(asker), good).value == "good"
 
 
-def test_a_correction_is_tried_again_like_any_request(server: OpenAIServer, asker: Asker) -> None:
+def test_a_correction_is_tried_again_like_any_request(server: OpenAIServer, asker: LlmExecutor) -> None:
     server.answer = lambda body: "good" if len(body["messages"]) == 4 else "bad"
     server.faults = [Fault("500", match="could not be used", times=2)]
     assert asker.complete(question(asker), good).value == "good"
@@ -339,7 +345,7 @@ def test_a_correction_is_tried_again_like_any_request(server: OpenAIServer, aske
 
 
 def test_an_answer_that_was_cut_off_is_corrected_without_being_sent_back_whole(
-    server: OpenAIServer, asker: Asker
+    server: OpenAIServer, asker: LlmExecutor
 ) -> None:
     server.faults = [Fault("length")]
     server.answer = lambda body: "x" * 9_000 if len(body["messages"]) == 2 else "good"
@@ -350,7 +356,7 @@ def test_an_answer_that_was_cut_off_is_corrected_without_being_sent_back_whole(
 
 
 def test_halves_of_characters_are_neither_kept_nor_sent_back(
-    lake: Lake, asker: Asker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, asker: LlmExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Sequence[Any]] = []
 
@@ -380,7 +386,7 @@ def test_halves_of_characters_are_neither_kept_nor_sent_back(
 USES = [Use(scope, hour) for scope in (ACME, GLOBEX) for hour in (HOUR, HOUR.next())]
 
 
-def test_a_batch_is_asked_for_once_and_keeps_its_order(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_a_batch_is_asked_for_once_and_keeps_its_order(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
     texts, uses = [f"text {number}" for number in range(8)], USES * 2
     server.faults = [Fault("reorder")]
     vectors = asker.embed(asker.configuration.embedding, texts, uses)
@@ -393,7 +399,7 @@ def test_a_batch_is_asked_for_once_and_keeps_its_order(lake: Lake, server: OpenA
     assert np.allclose(single[0], vectors[5], atol=1e-6)
 
 
-def test_what_several_share_adds_up_to_the_whole(lake: Lake, server: OpenAIServer, asker: Asker) -> None:
+def test_what_several_share_adds_up_to_the_whole(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
     rng = np.random.default_rng(0)
     wanted: dict[str, int] = {}
     for number in range(12):
@@ -425,7 +431,7 @@ def test_shares_are_by_length_and_lose_nobody(batch: list[tuple[str, Use]]) -> N
     assert shares_of(texts, ()) == []
 
 
-def test_vectors_have_keys_by_model_dimension_and_texts(asker: Asker) -> None:
+def test_vectors_have_keys_by_model_dimension_and_texts(asker: LlmExecutor) -> None:
     endpoint = asker.configuration.embedding
     other = endpoint.model_copy(update={"dimension": 32})
     keys = [embedding_key(endpoint, texts) for texts in (["a", "b"], ["b", "a"], ["ab"], ["a"])]
@@ -487,7 +493,9 @@ def test_whoever_asks_with_another_key_is_not_held_up(
 # --- many at a time --------------------------------------------------------------------------------------------------
 
 
-def test_tasks_run_as_many_at_a_time_as_are_allowed_and_keep_their_order(server: OpenAIServer, asker: Asker) -> None:
+def test_tasks_run_as_many_at_a_time_as_are_allowed_and_keep_their_order(
+    server: OpenAIServer, asker: LlmExecutor
+) -> None:
     barrier = threading.Barrier(8, timeout=20)
 
     def answer(body: dict[str, Any]) -> str:
@@ -501,7 +509,7 @@ def test_tasks_run_as_many_at_a_time_as_are_allowed_and_keep_their_order(server:
 
 
 @pytest.mark.parametrize("error", [KeyError("mine"), KeyboardInterrupt(), SystemExit(3)])
-def test_what_a_task_raises_comes_through_and_cancels_the_rest(asker: Asker, error: BaseException) -> None:
+def test_what_a_task_raises_comes_through_and_cancels_the_rest(asker: LlmExecutor, error: BaseException) -> None:
     begun: list[int] = []
 
     def task(number: int) -> int:
@@ -520,7 +528,7 @@ def test_what_a_task_raises_comes_through_and_cancels_the_rest(asker: Asker, err
     assert len(begun) == count  # nothing goes on behind one's back
 
 
-def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, asker: Asker) -> None:
+def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, asker: LlmExecutor) -> None:
     server.faults = [Fault("429", match="wait", times=None, retry_after=60)]
     outcomes: list[str] = []
 
@@ -572,7 +580,7 @@ def test_a_key_that_is_missing_is_trouble_and_is_named(
     assert server.requests[-1].headers["Authorization"] == "Bearer sk-now-it-is-there"
 
 
-def test_the_same_trouble_is_told_once(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_trouble_is_told_once(asker: LlmExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         for text in ("down", "down", "odd", "down"):
             asker.tell(ModelError(Trouble.UNAVAILABLE, text))
@@ -585,7 +593,7 @@ def test_the_same_trouble_is_told_once(asker: Asker, caplog: pytest.LogCaptureFi
 
 
 def test_nothing_but_what_is_told_is_logged(
-    server: OpenAIServer, asker: Asker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    server: OpenAIServer, asker: LlmExecutor, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.faults = [Fault("500"), Fault("429", retry_after=0.01), Fault("401", after=1)]
     with caplog.at_level(logging.INFO):

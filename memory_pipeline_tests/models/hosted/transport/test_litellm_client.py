@@ -26,7 +26,7 @@ from memory_pipeline.configuration.model_settings import Completion, Embedding, 
 from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.call_errors import CallError, plain
-from memory_pipeline.models.hosted.transport.litellm_client import Reply, Vectors
+from memory_pipeline.models.hosted.transport.litellm_client import EmbeddingReply, Reply
 from memory_pipeline_tests.openai_answers import CHAT_FAULTS, EMBEDDING_FAULTS, embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -72,7 +72,7 @@ def complete(
 
 def embed(
     server: OpenAIServer | None, *texts: str, provider: str = "openai", key: str | None = KEY, **settings: Any
-) -> Vectors:
+) -> EmbeddingReply:
     """Ask for vectors."""
     address = server.base_url if server else None
     settings = {"model": f"{provider}/m", "dimension": 16, "api_base": address, **settings}
