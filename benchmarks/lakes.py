@@ -24,7 +24,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Peri
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.results import content_digest
 
@@ -233,10 +233,10 @@ def _enter(lake: Lake, grain: Grain, rows: pa.Table, periods: list[Period], fine
     for period, part in by_period(rows, periods).items():
         made, agents = content_digest(part), len(set(part["agent_id"].to_pylist()))
         entries.append(
-            Entry(table_asset(grain), period.key, digest_of_all(inputs[period]), made, part.num_rows, agents)
+            LedgerEntry(table_asset(grain), period.key, digest_of_all(inputs[period]), made, part.num_rows, agents)
         )
-        entries.append(Entry(index_asset(grain), period.key, made, made, part.num_rows, agents))
+        entries.append(LedgerEntry(index_asset(grain), period.key, made, made, part.num_rows, agents))
         if grain is Grain.WORKING:
-            entries.append(Entry(MESSAGES_ASSET, period.key, "", made, agents, agents))
-            entries.append(Entry(GRAPH_ASSET, period.key, made, "", 0, 0))
+            entries.append(LedgerEntry(MESSAGES_ASSET, period.key, "", made, agents, agents))
+            entries.append(LedgerEntry(GRAPH_ASSET, period.key, made, "", 0, 0))
     lake.ledger.record(entries)

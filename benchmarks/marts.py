@@ -23,7 +23,7 @@ from memory_pipeline.analytics import Warehouse, models_of, stale_marts
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
-from memory_pipeline.lake.tables.ledger import Entry, table_asset
+from memory_pipeline.lake.tables.ledger import LedgerEntry, table_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,7 +112,9 @@ def fill(lake: Lake, agents: int, weeks: int) -> None:
                 messages.append(message)
                 facts += found
                 material[agent, day].append(found[1]["id"])
-            entries.append(Entry(table_asset("working"), hour, hour, hour, 2 * len(spoken[hour]), len(spoken[hour])))
+            entries.append(
+                LedgerEntry(table_asset("working"), hour, hour, hour, 2 * len(spoken[hour]), len(spoken[hour]))
+            )
         _write(lake, MESSAGES, hours, messages)
         _write(lake, FACTS, hours, facts)
     for grain in SUMMARY_GRAINS:
@@ -122,7 +124,7 @@ def fill(lake: Lake, agents: int, weeks: int) -> None:
             by_period[row["period"]].append(row)
         for keys in _chunks(sorted(by_period), 60):
             _write(lake, SUMMARIES, keys, [row for key in keys for row in by_period[key]], grain=grain.value)
-        entries += [Entry(table_asset(grain), key, key, key, len(of), len(of)) for key, of in by_period.items()]
+        entries += [LedgerEntry(table_asset(grain), key, key, key, len(of), len(of)) for key, of in by_period.items()]
         above: dict[tuple[str, Period], list[str]] = defaultdict(list)
         for row in rows:
             if grain is not Grain.YEARLY:
@@ -143,7 +145,7 @@ def change_day(lake: Lake, moment: datetime) -> None:
             return rows.set_column(rows.schema.names.index("content"), rows.schema.field("content"), content)
 
         made = lake.tables.transform(spec, [period.key], change, **fixed).rows
-        entries.append(Entry(table_asset(period.grain), period.key, "late", "late", made.num_rows, made.num_rows))
+        entries.append(LedgerEntry(table_asset(period.grain), period.key, "late", "late", made.num_rows, made.num_rows))
         period = lake.calendar.parent(period)
         spec, fixed = SUMMARIES, {"grain": period.grain.value if period else ""}
     lake.ledger.record(entries)

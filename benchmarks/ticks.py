@@ -28,7 +28,7 @@ from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, Entry, index_asset, table_asset
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 
@@ -107,7 +107,7 @@ class _Sensors:
         }
 
 
-def _entries(lake: Lake, hours: list[Period], mark: str) -> Iterator[Entry]:
+def _entries(lake: Lake, hours: list[Period], mark: str) -> Iterator[LedgerEntry]:
     """Yield the entries of hours and of all that is made from them, each level with what is below it."""
     yield from _hour_entries(hours, mark)
     outputs = {hour: digest(hour.key, mark) for hour in hours}
@@ -118,17 +118,17 @@ def _entries(lake: Lake, hours: list[Period], mark: str) -> Iterator[Entry]:
         outputs = {period: digest(period.key, mark) for period in sources}
         for period, output in outputs.items():
             made_from = digest_of_all(sources[period])
-            yield Entry(table_asset(grain), period.key, made_from, output, 100, 100)
-            yield Entry(index_asset(grain), period.key, output, output, 100, 100)
+            yield LedgerEntry(table_asset(grain), period.key, made_from, output, 100, 100)
+            yield LedgerEntry(index_asset(grain), period.key, output, output, 100, 100)
 
 
-def _hour_entries(hours: list[Period], mark: str) -> Iterator[Entry]:
+def _hour_entries(hours: list[Period], mark: str) -> Iterator[LedgerEntry]:
     for hour in hours:
         output = digest(hour.key, mark)
-        yield Entry(MESSAGES_ASSET, hour.key, "journal", output, 30, 10)
-        yield Entry(table_asset(Grain.WORKING), hour.key, output, output, 60, 10)
+        yield LedgerEntry(MESSAGES_ASSET, hour.key, "journal", output, 30, 10)
+        yield LedgerEntry(table_asset(Grain.WORKING), hour.key, output, output, 60, 10)
         for asset in (index_asset(Grain.WORKING), GRAPH_ASSET):
-            yield Entry(asset, hour.key, output, output, 60, 10)
+            yield LedgerEntry(asset, hour.key, output, output, 60, 10)
 
 
 def _write(lake: Lake, files: int, now: datetime) -> None:

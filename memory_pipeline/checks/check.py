@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.tables.tombstones import Marks
+    from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
 
 # Where the rows of an asset lie, and how checks read them: whole partitions, as many at a time as fit in memory.
@@ -185,11 +185,11 @@ class Look:
         return self.lake.configuration()
 
     @cached_property
-    def marks(self) -> Marks:
+    def marks(self) -> ExpirationMarks:
         """Up to where memory has expired."""
-        from memory_pipeline.lake.tables.tombstones import Marks
+        from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
-        return Marks.of(self.lake.tables)
+        return ExpirationMarks.of(self.lake.tables)
 
     @cached_property
     def warehouse(self) -> Warehouse:

@@ -2,6 +2,6 @@
 
 from memory_pipeline.durable.memories import DurableMemories, HotIndex
 from memory_pipeline.durable.snapshot import Header
-from memory_pipeline.durable.state import DurableState
+from memory_pipeline.durable.state import MemoryOverlay
 
-__all__ = ["DurableMemories", "DurableState", "Header", "HotIndex"]
+__all__ = ["DurableMemories", "Header", "HotIndex", "MemoryOverlay"]

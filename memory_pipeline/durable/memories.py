@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.durable.snapshot import Header, Rows
-    from memory_pipeline.durable.state import DurableState
+    from memory_pipeline.durable.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
     Found = list[DurableMemory]
@@ -68,7 +68,7 @@ class DurableMemories:
         state: the newest memories of the agent.
     """
 
-    def __init__(self, state: DurableState) -> None:
+    def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
 
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so

@@ -208,7 +208,7 @@ class Rows:
         return self._names[column]
 
 
-class Snapshot:
+class MemorySnapshot:
     """All memories of an agent, by their newest versions.
 
     Args:

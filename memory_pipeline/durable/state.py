@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.durable.snapshot import HEADER_COLUMNS, Rows, Snapshot
+from memory_pipeline.durable.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
 from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -74,10 +74,10 @@ class _Past:
 
     key: tuple[tuple[frozenset[str], ...], frozenset[str] | None]
     events: list[MemoryEvent]
-    held: tuple[int, Snapshot] | None = None
+    held: tuple[int, MemorySnapshot] | None = None
 
 
-class DurableState:
+class MemoryOverlay:
     """The newest memories of an agent. Safe to use from several threads.
 
     Args:
@@ -86,7 +86,7 @@ class DurableState:
         pending: the journal's tail.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, pending: Pending) -> None:
+    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         self._lake = lake
         self._scope = scope
         self._pending = pending
@@ -94,7 +94,7 @@ class DurableState:
         self._lock = threading.RLock()
         self._base: _Base | None = None
         self._tail: frozenset[str] | None = None
-        self._top: Snapshot | None = None
+        self._top: MemorySnapshot | None = None
         self._matches: tuple[frozenset[str], dict[str, str]] | None = None
         self._aliases: tuple[tuple[frozenset[str], ...], dict[str, str]] | None = None
         self._past: _Past | None = None
@@ -105,7 +105,7 @@ class DurableState:
         """The lake's."""
         return self._lake.calendar
 
-    def snapshot(self, until: datetime | None = None) -> Snapshot:
+    def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
         """Return the memories as they stand. The tail is read first: what lands in between is in both, and counts once.
 
         Args:
@@ -131,7 +131,7 @@ class DurableState:
                 self._base = self._top = None
         raise RuntimeError(f"the durable memories of {self._scope} changed {_LOOKS} times while they were read")
 
-    def is_of(self, top: Snapshot) -> bool:
+    def is_of(self, top: MemorySnapshot) -> bool:
         """Tell whether the tables are still those that a state was made from: rows that are read now fit to it."""
         return top.files == self._files()
 
@@ -214,20 +214,20 @@ class DurableState:
             is_level,
         )
 
-    def _above(self, base: _Base, tail: list[MemoryEvent]) -> Snapshot:
+    def _above(self, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
         """Return the memories with what events of the tail make of them."""
         new = self._new(base, tail)
         if not base.is_level or any(base.last is not None and event.order < base.last for event in new):
-            return Snapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
+            return MemorySnapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
         if not new:
-            return Snapshot(base.rows, Memories(), base.files)
-        return Snapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
+            return MemorySnapshot(base.rows, Memories(), base.files)
+        return MemorySnapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
 
     def _is_later(self, base: _Base, tail: Iterable[MemoryEvent], until: datetime) -> bool:
         """Tell whether anything happened after a time."""
         return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in tail)
 
-    def _at(self, until: datetime, base: _Base, tail: list[MemoryEvent]) -> Snapshot:
+    def _at(self, until: datetime, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
         """Return the memories as they stood at a time; the last that were asked for are held."""
         key = (base.files, self._tail)
         if self._past is None or self._past.key != key:
@@ -237,12 +237,12 @@ class DurableState:
         count = bisect_right(past.events, until, key=lambda event: event.event_at)
         if past.held is None or past.held[0] != count:
             memories = fold_events(past.events[:count])
-            past.held = count, Snapshot(_NOTHING, memories, base.files, is_whole=True)
+            past.held = count, MemorySnapshot(_NOTHING, memories, base.files, is_whole=True)
         return past.held[1]
 
     def _touched(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
         """Return all that some events may change of what has landed."""
-        below = Snapshot(base.rows, Memories(), base.files)
+        below = MemorySnapshot(base.rows, Memories(), base.files)
         matches = self._known_by()
         aliases: dict[str, str] = {}
         named = set[str]()
@@ -261,7 +261,7 @@ class DurableState:
                 named.add(at)
         return Memories(newest=base.rows.memories(named, alone=True), matches=dict(matches), aliases=aliases)
 
-    def _named(self, top: Snapshot, memory_id: str) -> str:
+    def _named(self, top: MemorySnapshot, memory_id: str) -> str:
         """Return the id of the memory that an id names: its own, or that of one which said the same before."""
         if memory_id in top or memory_id in top.above.aliases:
             return memory_id if memory_id in top else top.above.aliases[memory_id]

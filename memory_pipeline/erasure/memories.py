@@ -24,7 +24,7 @@ from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.consolidation.consolidate import keep_up
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, pending_nights
@@ -320,7 +320,7 @@ def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, froz
 def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], account: Account) -> None:
     """Drop events that rest on messages which are no more, though these have not expired."""
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     made_in = pa.array(hours, pa.string())
 
     def unfounded(events: pa.Table) -> pa.Array:

@@ -18,7 +18,7 @@ from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_i
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.materialize import make
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.erasure_log import Account
     from memory_pipeline.erasure.scanner import Looker
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.tables.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
 
 #: Periods whose index is written at a time.
@@ -125,7 +125,7 @@ def remark_expired(lake: Lake, looker: Looker, account: Account) -> None:
     """Say what cannot be told apart any more, because what it was made from has expired."""
     subject = looker.subject
     latest: dict[RetentionClass, str] = {}
-    for scope, kept, through in Marks.of(lake.tables):
+    for scope, kept, through in ExpirationMarks.of(lake.tables):
         if looker.sought.is_within_reach((scope.workspace_id, scope.agent_id)):
             latest[RetentionClass(kept)] = max(through, latest.get(RetentionClass(kept), through))
     for kept, through in latest.items():
@@ -198,7 +198,7 @@ def bring_level(
     hours = sorted(touched.get(Grain.WORKING, ()))
     owners = {owner_of(scope): scope for scope in scopes}
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
 
     def stale(operations: pa.Table) -> pa.ChunkedArray:
         gone = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
@@ -235,9 +235,9 @@ def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
 
     So they need not be made again. What was not level with its sources before is left so.
     """
-    changed: dict[tuple[str, str], Entry] = {}
-    before: dict[Grain, Mapping[str, Entry]] = {}
-    after: dict[Grain, dict[str, Entry]] = {}
+    changed: dict[tuple[str, str], LedgerEntry] = {}
+    before: dict[Grain, Mapping[str, LedgerEntry]] = {}
+    after: dict[Grain, dict[str, LedgerEntry]] = {}
     for grain in Grain:
         before[grain] = lake.ledger.entries(table_asset(grain))
         after[grain] = dict(before[grain])
@@ -255,9 +255,9 @@ def _count_again(
     lake: Lake,
     grain: Grain,
     periods: list[Period],
-    before: Mapping[str, Entry],
-    after: dict[str, Entry],
-    changed: dict[tuple[str, str], Entry],
+    before: Mapping[str, LedgerEntry],
+    after: dict[str, LedgerEntry],
+    changed: dict[tuple[str, str], LedgerEntry],
 ) -> None:
     """Enter the rows that periods hold now, and what is derived from them if it was level."""
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
@@ -286,10 +286,10 @@ def _count_again(
 def _link_again(
     calendar: Calendar,
     grain: Grain,
-    before_finer: Mapping[str, Entry],
-    after_finer: Mapping[str, Entry],
-    before: Mapping[str, Entry],
-    after: dict[str, Entry],
+    before_finer: Mapping[str, LedgerEntry],
+    after_finer: Mapping[str, LedgerEntry],
+    before: Mapping[str, LedgerEntry],
+    after: dict[str, LedgerEntry],
 ) -> None:
     """Give periods whose sources changed the digest of what these are now, if they had that of what they were."""
     changed = {

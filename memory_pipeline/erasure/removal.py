@@ -15,8 +15,8 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, persistent
-from memory_pipeline.lake.index.maintenance import renew
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
+from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -228,11 +228,11 @@ async def _forget(lake: Lake, databases: Databases, looker: Looker, workspace_id
     async def write_anew() -> None:
         table: Any = await databases.table(*where)
         if table is not None:
-            await renew(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
+            await rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _AT_ONCE):
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
-        await persistent(partial(delete, listed), lambda: databases.forget(*where))
+        await retry_lance_commit(partial(delete, listed), lambda: databases.forget(*where))
     if ids:
-        await persistent(write_anew, lambda: databases.forget(*where))
+        await retry_lance_commit(write_anew, lambda: databases.forget(*where))
     return len(ids)

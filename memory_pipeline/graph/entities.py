@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.graph.snapshot import Layer, Snapshot
+    from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
 
 #: Longest name that is looked for in a text, in words.
 _LONGEST: Final = 6
@@ -45,7 +45,7 @@ _YEAR: Final = 365.25 * 86_400e6  # microseconds
 
 
 def named_in(
-    graph: Snapshot, text: str, *, speaker: str | None = None, names: Iterable[str] | None = None
+    graph: GraphSnapshot, text: str, *, speaker: str | None = None, names: Iterable[str] | None = None
 ) -> list[int]:
     """Return the numbers of the entities that a text names, each once, in the text's order.
 
@@ -75,7 +75,7 @@ def named_in(
     return list(dict.fromkeys(found))
 
 
-def _known(graph: Snapshot, text: str, speaker: str | None) -> Iterator[int]:
+def _known(graph: GraphSnapshot, text: str, speaker: str | None) -> Iterator[int]:
     tokens = list(_TOKEN.finditer(text))
     place = 0
     while place < len(tokens):
@@ -92,14 +92,14 @@ def _known(graph: Snapshot, text: str, speaker: str | None) -> Iterator[int]:
             place += 1
 
 
-def _spoken_of(graph: Snapshot, word: str, speaker: str | None) -> int | None:
+def _spoken_of(graph: GraphSnapshot, word: str, speaker: str | None) -> int | None:
     """Return the entity that "I" or "you" stands for; None for any other word."""
     lower = word.lower().replace("’", "'")
     own = (speaker or "User") if lower in _FIRST_PERSON else "Agent" if lower in _SECOND_PERSON else None
     return None if own is None else graph.code(own)
 
 
-def _at(graph: Snapshot, text: str, start: int, end: int, length: int) -> int | None:
+def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> int | None:
     name = text[start:end].replace("’", "'")
     if length == 1 and name.lower() in STOP_WORDS | _FIRST_PERSON | _SECOND_PERSON:
         return None
@@ -117,7 +117,7 @@ def _names(text: str) -> list[str]:
     return [name for name in dict.fromkeys([*quoted, *named]) if name and name.lower() not in STOP_WORDS]
 
 
-def _holding(graph: Snapshot, name: str) -> list[int]:
+def _holding(graph: GraphSnapshot, name: str) -> list[int]:
     """Return the best known entities whose names hold a name as words."""
     key = name_key(name.encode(errors="replace").decode())
     if len(key) < 3:
@@ -131,7 +131,7 @@ def _holding(graph: Snapshot, name: str) -> list[int]:
 
 
 def ranked(
-    graph: Snapshot, codes: list[int], text: str, limit: int, hops: int, now: int, at: datetime | None = None
+    graph: GraphSnapshot, codes: list[int], text: str, limit: int, hops: int, now: int, at: datetime | None = None
 ) -> tuple[list[tuple[Layer, int, float]], int]:
     """Return the facts around entities that fit a text best, with their scores, and how many facts there are in all.
 

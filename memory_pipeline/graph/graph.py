@@ -18,7 +18,7 @@ from memory_pipeline.domain.graph.triples import Triple
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked
-from memory_pipeline.graph.state import State
+from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake.codec.graph import rows_to_triples
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.graph.pending import Pending
-    from memory_pipeline.graph.snapshot import Layer, Snapshot
+    from memory_pipeline.graph.pending import PendingJournal
+    from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.sql.session import Answer, Session
+    from memory_pipeline.lake.sql.session import QueryResult, Session
 
 
 # What the graph answers.
@@ -133,10 +133,10 @@ class Graph:
         pending: the journal's tail.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, pending: Pending) -> None:
+    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         self._calendar = lake.calendar
-        self._state = State(lake, scope, pending)
-        self._session: tuple[Snapshot, Session] | None = None
+        self._state = GraphOverlay(lake, scope, pending)
+        self._session: tuple[GraphSnapshot, Session] | None = None
 
     def entity(self, name: str) -> Entity | None:
         """Return what is known by a name or alias; None if nothing is, or nothing holds of it any more."""
@@ -305,7 +305,7 @@ class Graph:
             (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
         )
 
-    def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+    def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
         """Return what a SELECT over the graph returns. It can read nothing else and change nothing.
 
         Tables are ``facts`` (what holds), ``history`` (that, and what has ended) and ``entities``; their columns are

@@ -32,7 +32,7 @@ class PendingFile:
         return [*said, *(operation for edit in self.edits for operation in edit.operations)]
 
 
-class Pending:
+class PendingJournal:
     """Reads and extracts each of an agent's pending files once, and again when some of its hours are acknowledged.
 
     No model is asked. Safe to use from several threads.

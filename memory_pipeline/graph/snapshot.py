@@ -190,7 +190,7 @@ _SPELLINGS = ("source", "target")
 _TIME = pa.timestamp("us", tz="UTC")
 
 
-class Snapshot:
+class GraphSnapshot:
     """All facts of a graph, those that have ended too.
 
     Args:
@@ -209,7 +209,7 @@ class Snapshot:
         self,
         rows: pa.Table,
         names: Names,
-        below: Snapshot | None = None,
+        below: GraphSnapshot | None = None,
         replaced: Collection[tuple[str, str]] = (),
     ) -> None:
         self.codes: Codes = Codes(None if below is None else below.codes)

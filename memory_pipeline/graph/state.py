@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import ALIASES, Names, fold_operations
-from memory_pipeline.graph.snapshot import Snapshot
+from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
 
 
@@ -103,8 +103,8 @@ _LEFT_OUT = {"owner", "workspace_id", "agent_id", "source_digest"}
 _COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _LEFT_OUT]
 
 
-class State:
-    """The newest :class:`Snapshot` of an agent's graph. Safe to use from several threads.
+class GraphOverlay:
+    """The newest :class:`GraphSnapshot` of an agent's graph. Safe to use from several threads.
 
     Args:
         lake: where.
@@ -112,14 +112,14 @@ class State:
         pending: the journal's tail.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, pending: Pending) -> None:
+    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         self._lake = lake
         self._scope = scope
         self._pending = pending
         self._owners = [owner_of(scope)]
         self._lock = threading.Lock()
-        self._base: Snapshot | None = None
-        self._top: Snapshot | None = None
+        self._base: GraphSnapshot | None = None
+        self._top: GraphSnapshot | None = None
         self._table: frozenset[str] | None = None
         self._paths: frozenset[str] = frozenset()
         self._told: tuple[frozenset[str], list[Operation]] | None = None
@@ -129,14 +129,14 @@ class State:
         """What the configuration declares for this agent."""
         return self._lake.configuration().vocabulary(self._scope)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> GraphSnapshot:
         """Return the graph as it stands. The tail is read first: what lands in between is in both, and counts once."""
         files = self._pending.files()
         table = self._lake.tables.state(GRAPH_FACTS, self._owners)
         with self._lock:
             if self._base is None or table != self._table:
                 rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
-                self._base = Snapshot(rows, Names.of(self._aliases(), self.vocabulary))
+                self._base = GraphSnapshot(rows, Names.of(self._aliases(), self.vocabulary))
                 self._table, self._top = table, None
             paths = frozenset(path for path, file in files.items() if file.operations)
             if self._top is None or paths != self._paths:
@@ -144,7 +144,7 @@ class State:
                 self._top, self._paths = self._above(self._base, pending), paths
             return self._top
 
-    def _above(self, base: Snapshot, pending: Collection[Operation]) -> Snapshot:
+    def _above(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
         """Return what operations of the tail make of the graph."""
         if not pending:
             return base
@@ -160,7 +160,7 @@ class State:
         # Operations of the tail may have landed while the facts that follow from them have not.
         before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in mine), self.vocabulary)
         rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
-        return Snapshot(rows.select(_COLUMNS), names, base, replaced)
+        return GraphSnapshot(rows.select(_COLUMNS), names, base, replaced)
 
     def _aliases(self) -> list[Operation]:
         """Return the operations on aliases that have landed; they are few, and to find them all are looked at."""
@@ -173,7 +173,7 @@ class State:
         return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))
 
 
-def _touching(graph: Snapshot, identifiers: Collection[str]) -> Groups:
+def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:
     """Return the sources and labels of all facts that have some ids at either end."""
     codes = [code for code in map(graph.codes.get, identifiers) if code is not None]
     groups: Groups = set()

@@ -10,7 +10,7 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.graph.operations import Edit, Verb
 from memory_pipeline.domain.graph.triples import KIND
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import Moments
+from memory_pipeline.lake.journal import EventClock
 
 if TYPE_CHECKING:
     from datetime import date
@@ -42,7 +42,7 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        self._moments = Moments()
+        self._moments = EventClock()
 
     def insert(
         self,

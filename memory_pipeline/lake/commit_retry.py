@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_pipeline.lake.files.storage import Storage
-    from memory_pipeline.lake.leases import Claims
+    from memory_pipeline.lake.leases import Leases
 
 
 _Result = TypeVar("_Result")
@@ -39,11 +39,11 @@ _LEASE, _LEASES = timedelta(seconds=30), 4
 _PATIENCE, _LONGEST_LOOK = 120.0, 0.1
 
 
-class OvertakenError(Exception):
+class CommitLostError(Exception):
     """Others changed what an attempt was about. It had no effect, and can be made again on what they left."""
 
 
-class Turn:
+class FairnessLock:
     """The turn at one thing that is written, for one writer and one write.
 
     Args:
@@ -51,7 +51,7 @@ class Turn:
         key: of the thing; part of a file's name.
     """
 
-    def __init__(self, claims: Claims, key: str) -> None:
+    def __init__(self, claims: Leases, key: str) -> None:
         self._claims = claims
         self._key = key
         self._is_mine = False
@@ -82,11 +82,11 @@ class Turn:
             self._claims.release(self._key)
 
 
-def persistently(attempt: Callable[[], _Result], what: str, aim: str, turn: Turn) -> _Result:
+def retry_commit(attempt: Callable[[], _Result], what: str, aim: str, turn: FairnessLock) -> _Result:
     """Return what `attempt` does, made again whenever it was overtaken.
 
     Args:
-        attempt: what to do; it raises :class:`OvertakenError` where others were first.
+        attempt: what to do; it raises :class:`CommitLostError` where others were first.
         what: what it is done to, for the message.
         aim: what it is for, likewise: "replace …".
         turn: at what it is done to.
@@ -104,7 +104,7 @@ def persistently(attempt: Callable[[], _Result], what: str, aim: str, turn: Turn
             started = time.monotonic()
             try:
                 return attempt()
-            except OvertakenError as error:
+            except CommitLostError as error:
                 cause = error.__cause__
             longest = max(longest, time.monotonic() - started)
             _pause(number, _LONGEST_PAUSE)
@@ -128,7 +128,7 @@ def _pause(number: int, longest: float) -> None:
 # its commits, and looks for the mark in the log where one failed. On a local disk answers are not lost.
 
 
-class Mark(Generic[_Result]):
+class CommitToken(Generic[_Result]):
     """The mark of one call, which commits once, however often it tries.
 
     Args:

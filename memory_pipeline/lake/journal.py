@@ -40,7 +40,7 @@ from memory_pipeline.lake.files.strict_json import parse_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
 
 
 _TOP = "journal"
@@ -228,7 +228,7 @@ class Journal:
         stay = {_mark(path) for path in paths}
         self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
 
-    def _list(self, folder: str) -> list[Entry]:
+    def _list(self, folder: str) -> list[FileInfo]:
         """Return the files of a folder; none of one that is, or lies in, a symbolic link."""
         return [] if self._is_link(folder) else self._storage.list(folder)
 
@@ -290,7 +290,7 @@ class Journal:
                 continue  # not a file of the journal's
         return found
 
-    def set_aside_files(self) -> list[Entry]:
+    def set_aside_files(self) -> list[FileInfo]:
         """Return the files of the records that were set aside; reads none of them."""
         return self._list(_QUARANTINE)
 
@@ -318,7 +318,7 @@ def _mark_of(path: str) -> str | None:
     return match and match["mark"]
 
 
-def _acknowledged(entries: Iterable[Entry]) -> dict[str, list[tuple[str, str]]]:
+def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]]]:
     """Return the spans of hours, first and last, that marks say are acknowledged; by how their names begin."""
     spans: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
@@ -366,7 +366,7 @@ _MOMENT = timedelta(microseconds=1)
 _REMEMBERED = 100
 
 
-class Moments:
+class EventClock:
     """Gives what is written at one time times of its own, microseconds apart, so that its order is kept.
 
     Safe to use from several threads.

@@ -67,7 +67,7 @@ class _Claim:
         return cls(json.dumps(record).encode(), until, until - min(lease / 10, _SKEW))
 
 
-class Claims:
+class Leases:
     """Takes keys upon this process and gives them back. Safe to use from many threads.
 
     Args:

@@ -28,12 +28,12 @@ from urllib.parse import unquote
 
 from memory_pipeline.errors import CommitConflictError, DamagedError, InputError, shown
 from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_tables
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.handles import newest
 from memory_pipeline.lake.tables.vacuum import Purged
 
 if TYPE_CHECKING:
-    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
     from memory_pipeline.lake.tables.tables import Tables
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def last_vacuum(storage: Storage) -> datetime | None:
     return _noted(storage, "at")
 
 
-def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Entry]:
+def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[FileInfo]:
     """Return the files of tables, marts and the index that no table holds, however young, and unfinished ones.
 
     They are of processes that are at work, or were killed or overtaken; those go with :func:`vacuum`. Of a
@@ -129,7 +129,7 @@ def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Ent
     return found
 
 
-def _deleted(storage: Storage, entries: list[Entry], *, dry_run: bool) -> Purged:
+def _deleted(storage: Storage, entries: list[FileInfo], *, dry_run: bool) -> Purged:
     if not dry_run:
         storage.delete(entry.path for entry in entries)
     return Purged(len(entries), sum(entry.size for entry in entries))
@@ -147,7 +147,7 @@ def _of_index(storage: Storage, before: datetime, now: datetime, *, dry_run: boo
     return versions, unnamed
 
 
-def _partial(storage: Storage, before: datetime) -> list[Entry]:
+def _partial(storage: Storage, before: datetime) -> list[FileInfo]:
     entries = [*storage.partial(), *(entry for entry in storage.list("state") if entry.path.startswith(_LOOKS))]
     return [entry for entry in entries if entry.modified_at < before]
 
@@ -156,7 +156,7 @@ def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:
     """Take claims that are stale, and give them back: whoever deletes one of another may delete a new one instead."""
     found = Purged()
     for folder in _CLAIMS:
-        claims = Claims(storage, folder, lambda: now)
+        claims = Leases(storage, folder, lambda: now)
         for entry in storage.list(folder):
             key = entry.path.removeprefix(f"{folder}/").removesuffix(".json")
             if entry.modified_at >= now - AGE or claims.is_taken(key):

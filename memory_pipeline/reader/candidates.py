@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
 
@@ -50,7 +50,9 @@ class Candidates:
         resident_rows: how many rows of the index are held in memory.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: Pending, resident_rows: int) -> None:
+    def __init__(
+        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
+    ) -> None:
         self._index = lake.index
         self._scope = scope
         self._embedder = embedder

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.durable.snapshot import Rows, Snapshot
-    from memory_pipeline.durable.state import DurableState
+    from memory_pipeline.durable.snapshot import MemorySnapshot, Rows
+    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.reader.scoring import Scored
 
@@ -118,7 +118,7 @@ class Found(NamedTuple):
         read: what they say, by id, if it was read to choose them; None if it was not.
     """
 
-    top: Snapshot
+    top: MemorySnapshot
     memories: list[Ranked]
     read: dict[str, DurableMemory] | None = None
 
@@ -135,16 +135,16 @@ class Keeping:
         embedder: makes vectors of what the journal has brought.
     """
 
-    def __init__(self, state: DurableState, embedder: Embedder) -> None:
+    def __init__(self, state: MemoryOverlay, embedder: Embedder) -> None:
         self._state = state
         self._embedder = embedder
         self._weights = weights_for(embedder.name)
         self._sees_sense = self._weights.vector == weights_for("").vector
         self._lock = threading.Lock()
         self._below: dict[Pool, tuple[Rows, Segment]] = {}
-        self._above: dict[Pool, tuple[Snapshot, Segment]] = {}
+        self._above: dict[Pool, tuple[MemorySnapshot, Segment]] = {}
         self._headers_below: tuple[Rows, Segment] | None = None
-        self._headers_above: tuple[Snapshot, Segment] | None = None
+        self._headers_above: tuple[MemorySnapshot, Segment] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> Found:
@@ -176,7 +176,7 @@ class Keeping:
         best = {one.id: one for one in self._best(top, segments, wanted, now)[:most]}
         return Found(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
 
-    def _best(self, top: Snapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
+    def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
         """Return the memories that fit best, best first."""
         at = datetime.now(UTC) if now is None else now
         shown = _shown(top, wanted)
@@ -190,7 +190,7 @@ class Keeping:
         found.sort(key=lambda one: (-one.score, one.id))
         return found[: wanted.most]
 
-    def _newest(self, top: Snapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
+    def _newest(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
         """Return the memories that fulfil what is wanted, newest first, whatever is asked."""
         shown = _shown(top, wanted)
         found: list[tuple[int, str]] = []
@@ -236,7 +236,7 @@ class Keeping:
             mask &= mask if own is None else own
         return mask
 
-    def _headers(self, now: datetime | None) -> tuple[Snapshot, _Layouts]:
+    def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
         """Return the layouts of headers, as :meth:`_segments` does."""
         top = self._state.snapshot(until_of(now, self._state.calendar))
         with self._lock:
@@ -249,7 +249,7 @@ class Keeping:
                 below = self._headers_below = top.rows, _hooked(top.rows.table.filter(_ACTIVE & ~_COLD))
         return top, [(above[1], ()), (below[1], top.above.newest.keys())]
 
-    def _segments(self, pool: Pool, now: datetime | None) -> tuple[Snapshot, _Layouts]:
+    def _segments(self, pool: Pool, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
         """Return the layouts of a pool, each with the ids of what it holds and something else takes the place of."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
@@ -263,7 +263,7 @@ class Keeping:
                 self._below.pop(pool, None)
         raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
 
-    def _lower(self, pool: Pool, top: Snapshot) -> Segment:
+    def _lower(self, pool: Pool, top: MemorySnapshot) -> Segment:
         """Return what the table holds; laid out once for as long as it stays the same."""
         held = self._below.get(pool)
         if held is None or held[0] is not top.rows:
@@ -271,7 +271,7 @@ class Keeping:
             held = self._below[pool] = top.rows, _laid_out(rows, _vectors_by(rows, self._embedder))
         return held[1]
 
-    def _upper(self, pool: Pool, top: Snapshot) -> Segment:
+    def _upper(self, pool: Pool, top: MemorySnapshot) -> Segment:
         """Return what lies above the table."""
         held = self._above.get(pool)
         if held is None or held[0] is not top:
@@ -297,13 +297,13 @@ class Keeping:
         return np.array(vectors, np.float32).reshape(len(memories), self._embedder.dimension)
 
 
-def resolved_in(top: Snapshot, memory_id: str) -> str:
+def resolved_in(top: MemorySnapshot, memory_id: str) -> str:
     """Return the id under which a memory goes on that is named by its id, or by that of one of its versions."""
     own, _, _ = memory_id.partition("#")
     return top.resolved(top.above.aliases.get(own, own))
 
 
-def _shown(top: Snapshot, wanted: Wanted) -> set[str]:
+def _shown(top: MemorySnapshot, wanted: Wanted) -> set[str]:
     """Return the ids that are left out: what is named, and in what it goes on, for the archive holds both."""
     return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
-    from memory_pipeline.durable.snapshot import Snapshot
-    from memory_pipeline.durable.state import DurableState
+    from memory_pipeline.durable.snapshot import MemorySnapshot
+    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.graph import Graph, GraphFact
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class ReaderMemories(DurableMemories):
 
     def __init__(
         self,
-        state: DurableState,
+        state: MemoryOverlay,
         embedder: Embedder,
         graph: Graph,
         calendar: Calendar,
@@ -277,7 +277,7 @@ class ReaderMemories(DurableMemories):
         return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own)[:_FACTS]
 
 
-def _not_hidden(top: Snapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
+def _not_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
     """Leave out what says something that is left out."""
     if wanted.hides is None:
         return found

@@ -11,10 +11,10 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.durable.state import DurableState
+from memory_pipeline.durable.state import MemoryOverlay
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
-from memory_pipeline.graph.pending import Pending
+from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.models.factory import reading_embedder, reading_models
@@ -77,10 +77,10 @@ class MemoryReader:
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
-        pending = Pending(lake, scope)
+        pending = PendingJournal(lake, scope)
         self._graph = Graph(lake, scope, pending)
         self._searching = Searching(lake, scope, embedder, pending, resident_rows)
-        state = DurableState(lake, scope, pending)
+        state = MemoryOverlay(lake, scope, pending)
         self._retellings = Retellings(state)
         self._memories = ReaderMemories(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector

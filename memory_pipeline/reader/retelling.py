@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.durable.snapshot import Snapshot
-    from memory_pipeline.durable.state import DurableState
+    from memory_pipeline.durable.snapshot import MemorySnapshot
+    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader.recall import Recalled
 
@@ -152,10 +152,10 @@ class Retellings:
         state: the durable memories.
     """
 
-    def __init__(self, state: DurableState) -> None:
+    def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._held: tuple[Snapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
+        self._held: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
 
     def of(self, exclude: Collection[str], shown: Iterable[Form], now: datetime | None, at: datetime) -> Retelling:
         """Return what is not to be told, and what is to be warned of.
@@ -171,7 +171,9 @@ class Retellings:
         memories = top.load(shown_ids, alone=True)
         return Retelling((*shown, *map(Form.of_memory, memories.values())), revoked, snapshots, at)
 
-    def _known(self, now: datetime | None) -> tuple[Snapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
+    def _known(
+        self, now: datetime | None
+    ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
         """Return the state, what was revoked in it, and its snapshots of one moment."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
@@ -186,7 +188,7 @@ class Retellings:
                 return held
         raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
 
-    def _read(self, top: Snapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
+    def _read(self, top: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
         rows = top.rows
         found = list(top.above.newest.values())
         if len(rows):
@@ -204,7 +206,7 @@ class Retellings:
                 by_words.setdefault(words, []).append(form.sources)
         return by_words, sorted(snapshots, key=lambda memory: memory.id)
 
-    def _before(self, top: Snapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
+    def _before(self, top: MemorySnapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
         """Return what memories said before they were revoked, and what those said that they took in."""
         ids = {one for memory in revoked for one in (memory.id, *memory.merged_ids)}
         if not ids:

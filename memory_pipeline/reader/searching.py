@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph import GraphFact
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.reader.memories import RecalledMemory
@@ -64,7 +64,9 @@ class Searching:
         candidates: what is chosen from.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: Pending, resident_rows: int) -> None:
+    def __init__(
+        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
+    ) -> None:
         self._calendar = lake.calendar
         self._weights = weights_for(embedder.name)
         self._sees_sense = self._weights.vector == weights_for("").vector

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.graph.pending import PendingJournal
 
 
 class Tail:
@@ -28,7 +28,7 @@ class Tail:
     before the index: what is acknowledged in between is then found in both, never in neither.
     """
 
-    def __init__(self, pending: Pending, embedder: Embedder) -> None:
+    def __init__(self, pending: PendingJournal, embedder: Embedder) -> None:
         self._pending = pending
         self._embedder = embedder
         self._files: dict[str, pa.Table | None] = {}

@@ -21,7 +21,7 @@ from memory_pipeline.lake.codec.facts import facts_to_rows, message_digest, row_
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.damage import REMEDY
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.index import with_vectors
 from memory_pipeline.steps.results import Digests, Made, marks_of, together, unfinished_rows
@@ -81,12 +81,14 @@ def read_hours(
     """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
     messages = sorted(rows_to_messages(rows), key=_order)
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     _refuse_lost(lake, hours, messages, old, marks)
     return _reading(extractor, messages, old, marks)
 
 
-def _refuse_lost(lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: Marks) -> None:
+def _refuse_lost(
+    lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
+) -> None:
     """Raise if the messages of an hour are lost: its facts are all that is left of them, and are not to go too."""
     there = {message.hour.key for message in messages}
     expired = marks.latest([RetentionClass.CONVERSATIONS])
@@ -104,7 +106,7 @@ def _refuse_lost(lake: Lake, hours: Sequence[Period], messages: Sequence[Message
         )
 
 
-def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: Marks) -> Reading:
+def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks) -> Reading:
     said: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         scope = message.scope
@@ -138,7 +140,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
     return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old.filter(pa.array(carried)), old)
 
 
-def has_lost(facts: pa.Table, marks: Marks, messages: Collection[str]) -> NDArray[np.bool_]:
+def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
     """Tell of each fact whether what was said has expired, so that it cannot be found again.
 
     Args:
@@ -187,7 +189,7 @@ def extract_facts(
 
     keys = [hour.key for hour in hours]
     # Facts whose messages may have expired can be all that is left of them.
-    expired = Marks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
+    expired = ExpirationMarks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
     changed = replace_in_shares(lake, FACTS, keys, shares, extracted, {key for key in keys if key > expired})
     sizes = lake.tables.sizes(FACTS)
     return [

@@ -43,7 +43,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
 from memory_pipeline.steps.results import Digests, Made, marks_of
 from memory_pipeline.steps.shares import EVERYBODY
@@ -103,7 +103,7 @@ def land_events(
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *scopes_in(edited), *also, *waiting]}
     owners = pa.array(list(scopes), pa.string())
     made_in = pa.array(keys, pa.string())
-    configuration, marks = lake.configuration(), Marks.of(lake.tables)
+    configuration, marks = lake.configuration(), ExpirationMarks.of(lake.tables)
     all_facts = FACTS.schema.empty_table()
     facts = FACTS.schema.empty_table()
     before = MEMORY_EVENTS.schema.empty_table()
@@ -275,7 +275,7 @@ def _without_forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> pa.Tabl
     return pa.concat_tables([kept, noteless.filter(pc.invert(pc.is_in(noteless["id"], kept["id"].combine_chunks())))])
 
 
-def _has_lost_events(events: pa.Table, marks: Marks, messages: pa.ChunkedArray) -> pa.Array:
+def _has_lost_events(events: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.Array:
     """Tell of each event whether what it rests on has expired, so that it cannot be derived again."""
     lost = np.zeros(events.num_rows, np.bool_)
     for kept in WORKING_CLASSES:
@@ -325,7 +325,7 @@ def fold_hours(
     facts = FACTS.schema.empty_table().select(_COLUMNS)
     # By messages: what an hour said before may be no fact any more.
     spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"), where=share.where)
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *own, *also]}
 
     before = GRAPH_OPERATIONS.schema.empty_table()
@@ -431,7 +431,7 @@ def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before:
     return pa.concat_tables([graph.filter(pc.invert(pc.is_in(own, groups))), rows])
 
 
-def _has_lost_operations(operations: pa.Table, marks: Marks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
+def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
     """Tell of each operation whether what was said has expired, or the fact that was found in it."""
     lost = np.zeros(operations.num_rows, np.bool_)
     for kept in RetentionClass:

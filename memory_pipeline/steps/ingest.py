@@ -18,7 +18,7 @@ from memory_pipeline.lake.journal import Contents
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.results import Digests, Made, together
 from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
 
@@ -136,7 +136,7 @@ def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | 
         for file in (lake.journal.pending() if files is None else files)
         if (own := wanted.intersection(file.pending_hours))
     }
-    marks, forgotten = Marks.of(lake.tables), lake.tombstones.forgotten()
+    marks, forgotten = ExpirationMarks.of(lake.tables), lake.tombstones.forgotten()
     admitted = Admitted({}, Counter(), Counter())
 
     def taken_of(records: Iterable[_Record]) -> list[_Record]:
@@ -173,7 +173,7 @@ def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | 
     return admitted
 
 
-def _has_expired(lake: Lake, marks: Marks, record: Message | Edit | MemoryEvent) -> bool:
+def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | MemoryEvent) -> bool:
     if not marks or isinstance(record, MemoryEvent):
         return False
     if isinstance(record, Edit):

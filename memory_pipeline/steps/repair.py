@@ -48,7 +48,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps import fold
 from memory_pipeline.steps.consolidation.consolidate import keep_up
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
@@ -206,7 +206,7 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
     if damage.kind != "file":
         return damage
     loss = ""
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     if damage.name in _names(_RECORDS):
         loss = f"{damage.rows:,} rows of {damage.name}, {damage.key}"
     elif damage.name == FACTS.name and damage.key <= marks.latest(WORKING_CLASSES):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Usage
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -83,14 +83,14 @@ class Made:
     Attributes:
         asset: the asset's name, as in Dagster.
         period: the partition.
-        input_digest, output_digest: see :class:`memory_pipeline.lake.tables.ledger.Entry`.
+        input_digest, output_digest: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
         rows, agents: how much it holds.
         messages: messages read for it (working memory only).
         bytes: size of its files.
         changed: whether anything had to be written.
         seconds: its share of the time that its batch took.
         fallbacks: rows that rules made because the model did not help.
-        unfinished: see :class:`memory_pipeline.lake.tables.ledger.Entry`.
+        unfinished: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
         refused: parts of models' answers that were not taken.
         expired: messages that came when their day had expired, and were dropped.
         forgotten: messages that had been forgotten before they were taken, and were dropped.
@@ -123,9 +123,9 @@ class Made:
     before: Digests | None = field(default=None, compare=False, repr=False)
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> LedgerEntry:
         """The line that the ledger keeps of it."""
-        return Entry(
+        return LedgerEntry(
             self.asset,
             self.period.key,
             self.input_digest,

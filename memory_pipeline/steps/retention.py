@@ -20,7 +20,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
-from memory_pipeline.lake.index.vector_index import Cut
+from memory_pipeline.lake.index.vector_index import DeleteFilter
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -33,7 +33,7 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
-from memory_pipeline.lake.tables.tombstones import Marks, raise_marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline.steps.results import Expiration, Expired
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -79,7 +79,7 @@ class Survey:
         retentions = configuration.retentions()
         retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
         before: dict[str, dict[RetentionClass, Period]] = defaultdict(dict)
-        for scope, name, key in Marks.of(lake.tables):
+        for scope, name, key in ExpirationMarks.of(lake.tables):
             kept = RetentionClass(name)
             if kept not in before[scope.workspace_id] or before[scope.workspace_id][kept].key < key:
                 before[scope.workspace_id][kept] = Period(kept.period_grain, key)
@@ -112,15 +112,15 @@ class Survey:
             (workspace, agent, RetentionClass(kept)): through for workspace, agent, kept, through in gone.iter_rows()
         }
 
-    def cuts(self, grain: Grain) -> dict[Scope, list[Cut]]:
+    def cuts(self, grain: Grain) -> dict[Scope, list[DeleteFilter]]:
         """Return what each agent's index table of a grain loses."""
         going = self._going["facts" if grain is Grain.WORKING else grain]
-        cuts: dict[Scope, list[Cut]] = defaultdict(list)
+        cuts: dict[Scope, list[DeleteFilter]] = defaultdict(list)
         for workspace, agent, name, through in (
             going.select("workspace_id", "agent_id", "kept", "through").unique().iter_rows()
         ):
             kinds = _KINDS.get(RetentionClass(name))
-            cuts[Scope(workspace, agent)].append(Cut(through, kinds))
+            cuts[Scope(workspace, agent)].append(DeleteFilter(through, kinds))
         return cuts
 
     def periods(self) -> dict[str, dict[Period, int]]:
@@ -230,7 +230,7 @@ def expire(
     held = held_back(lake, start, now)
     survey = Survey(lake, held, now)
     expired = [survey.of(expiry) for expiry in survey.plan]
-    marks = Marks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
+    marks = ExpirationMarks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
     if dry_run or not (marks or any(each.rows for each in expired)):
         return Expiration(expired, seconds=time.perf_counter() - started)
     raise_marks(lake.tables, survey.marks(), now)
@@ -304,7 +304,7 @@ def _drop_answers(lake: Lake, survey: Survey) -> None:
             )
 
 
-def _forget_operations(lake: Lake, survey: Survey, marks: Marks) -> None:
+def _forget_operations(lake: Lake, survey: Survey, marks: ExpirationMarks) -> None:
     """Delete expired operations of the graph, and fold what is left."""
     owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | survey.owners()
     if not owners:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from memory_pipeline.lake.tables.partitions import Parts
+from memory_pipeline.lake.tables.partitions import PartialUpdate
 from memory_pipeline.steps.freeing import give_back
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def replace_in_shares(
         give_back()  # what the share before took
         return change(shares[number], old)
 
-    parts = Parts([each for share in shares if (each := share.where) is not None], changed)
+    parts = PartialUpdate([each for share in shares if (each := share.where) is not None], changed)
     return lake.tables.transform_parts(spec, keys, parts, remade=remade, **fixed)
 
 

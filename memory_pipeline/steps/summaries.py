@@ -24,7 +24,7 @@ from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.index import with_vectors
 from memory_pipeline.steps.results import Digests, Made, compression_of, marks_of, together, tokens_of, unfinished_rows
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.tables.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.steps.shares import Share
 
 
@@ -102,7 +102,7 @@ def read_sources(
     """
     parents = {child: period for period in periods for child in lake.calendar.children(period)}
     # The ledger first: of what has expired it alone knows the digests, and rows read later are no older than it says.
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
     rows = _read(lake, grain, [child.key for child in parents], share)
     if grain is Grain.DAILY:
@@ -129,7 +129,7 @@ def read_sources(
     return sources
 
 
-def _refuse_orphans(lake: Lake, facts: pa.Table, marks: Marks, share: Share) -> None:
+def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: Share) -> None:
     """Raise if facts rest on messages that are not there and have not expired: no day is made from them.
 
     Of hours whose messages cannot be read nobody can tell; their facts are all that is left.
@@ -158,7 +158,7 @@ def _refuse_orphans(lake: Lake, facts: pa.Table, marks: Marks, share: Share) -> 
 
 def _decide(
     sources: Sources,
-    marks: Marks,
+    marks: ExpirationMarks,
     summarizer: Summarizer,
     period: Period,
     scope: Scope,
@@ -194,7 +194,7 @@ def _stands(sources: Sources, old: Summary, own: pa.Table, source_digest: str) -
     return old.id == summary_id(old.scope, old.period) and set(own["id"].to_pylist()).issuperset(old.source_ids)
 
 
-def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:
+def _has_lost(old: Summary, own: pa.Table, marks: ExpirationMarks) -> bool:
     """Tell whether something that a summary was made from is not there any more because it has expired."""
     through = _reach(old, marks)
     if through is None:
@@ -203,7 +203,7 @@ def _has_lost(old: Summary, own: pa.Table, marks: Marks) -> bool:
     return any(_partition(source) <= through for source in old.source_ids if source not in there)
 
 
-def _reach(old: Summary, marks: Marks) -> str | None:
+def _reach(old: Summary, marks: ExpirationMarks) -> str | None:
     """Return the last period of what a summary is made from that has expired; None where nothing has."""
     finer = old.period.grain.finer
     assert finer is not None  # noqa: S101 - hours have no summaries
@@ -282,7 +282,7 @@ def _listed(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...]
     return ids, () if period.grain is Grain.DAILY else tuple(digests[source] for source in ids)
 
 
-def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, Entry]:
+def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, LedgerEntry]:
     """Return the ledger's entries of partitions of which rows have expired since they were made."""
     listed = list(children)
     entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
@@ -367,7 +367,7 @@ def summarize_periods(
 
     keys = [period.key for period in periods]
     # Summaries whose sources may have expired can be all that is left of them.
-    expired = Marks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
+    expired = ExpirationMarks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
     remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
     changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
 

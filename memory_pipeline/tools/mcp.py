@@ -17,7 +17,7 @@ from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.tools.functions import tools_of
 from memory_pipeline.tools.read_tools import URI, entry_of, newest_summaries, uri_of
-from memory_pipeline.tools.texts import Entry, line, told
+from memory_pipeline.tools.texts import TextEntry, line, told
 from memory_pipeline.tools.tool import Access, Tool, perform, schema_of
 
 try:
@@ -164,7 +164,7 @@ class MemoryServer:
         if uri != HOT_INDEX:
             return self._summary(uri)
         index = self._access.reader.hot_index(now=self._access.clock())
-        entries = [Entry("", line(str(entry)), f" ({entry.id})") for entry in index]
+        entries = [TextEntry("", line(str(entry)), f" ({entry.id})") for entry in index]
         if not entries:
             raise InputError("the hot index is empty; the nightly upkeep fills it")
         return told("What matters most of what is kept for good:", entries, self._access.max_tokens * _RESOURCE)

@@ -10,7 +10,7 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
-from memory_pipeline.tools.texts import Entry, line, lines, told
+from memory_pipeline.tools.texts import TextEntry, line, lines, told
 from memory_pipeline.tools.tool import Access, Parameter, Tool, writer_of
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def durable_text(access: Access, identifier: str) -> str:
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
     head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
-    entries = [Entry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
+    entries = [TextEntry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
-        entries.append(Entry("  ", f"Take care: {why}."))
+        entries.append(TextEntry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
-        entries.append(Entry("It goes on in: ", line(newest.content), f" ({newest.id})"))
+        entries.append(TextEntry("It goes on in: ", line(newest.content), f" ({newest.id})"))
     earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_VERSIONS:]
     entries += [
-        Entry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
+        TextEntry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
         for one in reversed(earlier)
     ]
     said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SOURCES:]
@@ -120,7 +120,7 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
     if not found:
         return "Nothing of this was put away."
     entries = [
-        Entry(
+        TextEntry(
             f"[{one.memory.updated_at:%Y-%m-%d}] ",
             line(one.memory.content),
             f" ({_named(one.memory.kind)}, {_standing(one.memory)}) ({one.memory.id})",

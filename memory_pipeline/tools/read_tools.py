@@ -15,7 +15,7 @@ from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
 from memory_pipeline.tools.memory_tools import ARCHIVE, durable_text, is_durable, note_use
-from memory_pipeline.tools.texts import Entry, line, lines, told
+from memory_pipeline.tools.texts import TextEntry, line, lines, told
 from memory_pipeline.tools.tool import LEAST_TOKENS, Access, Parameter, Tool
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def uri_of(hit: Hit) -> str:
     return URI.format(grain=hit.grain, period=hit.period)
 
 
-def entry_of(hit: Hit, query: str | None = None) -> Entry:
+def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
     """Return a fact as a line with its date; a summary as its lines under its period.
 
     Args:
@@ -54,9 +54,9 @@ def entry_of(hit: Hit, query: str | None = None) -> Entry:
     """
     if hit.grain is Grain.WORKING:
         note = f" ({hit.later_note})" if hit.later else ""
-        return Entry(f"[{hit.date}] ", line(hit.content), f"{note} ({hit.id})")
+        return TextEntry(f"[{hit.date}] ", line(hit.content), f"{note} ({hit.id})")
     before = f"[{hit.date}] {hit.grain} summary of {hit.period} ({hit.id}):\n"
-    return Entry(before, lines(hit.content), wanted=frozenset(terms(query or "")))
+    return TextEntry(before, lines(hit.content), wanted=frozenset(terms(query or "")))
 
 
 def _search(
@@ -103,12 +103,12 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
     found = access.reader.recall(question, tokens - overhead, now=now)
     if not found:
         return "Nothing of this is remembered, at any grain."
-    entries: list[Entry] = []
+    entries: list[TextEntry] = []
     kept: list[str] = []
     room = tokens * BYTES_PER_TOKEN - FRAME_BYTES - _HEAD
     for item in found:
         note = f" ({line(item.note)})" if item.note else ""
-        entry = Entry(f"[{item.date}] ", line(item.content), f"{note} ({item.id})")
+        entry = TextEntry(f"[{item.date}] ", line(item.content), f"{note} ({item.id})")
         room -= entry.size
         if room < 0 and entries:
             break
@@ -138,10 +138,10 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     head = f"The {what} of {node.period}, and what it rests on:"
     # What it says goes first; what it rests on takes the rest.
     room = access.max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - 200
-    own = Entry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
+    own = TextEntry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
     text = own.within(min(own.size, room * 2 // 3 if node.sources else room))
-    kept, is_whole = _nearest(node, room - Entry(text, "").size)
-    entries = [Entry(text, ""), *(Entry(shown, "") for shown in kept)]
+    kept, is_whole = _nearest(node, room - TextEntry(text, "").size)
+    entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in kept)]
     cut = [] if text == own.within(own.size) else ["its text is cut at …"]
     cut += [] if is_whole else ["more that it rests on is left out: get_memory with an id below shows it"]
     return told(head, entries, access.max_tokens, f"Cut: {'; '.join(cut)}." if cut else "")
@@ -154,7 +154,7 @@ def _nearest(node: Node, room: int) -> tuple[list[str], bool]:
     is_whole = True
     while level and is_whole:
         for path, one in level:
-            room -= Entry(_source(one, len(path)), "").size
+            room -= TextEntry(_source(one, len(path)), "").size
             if room < 0:
                 is_whole = False
                 break
@@ -205,8 +205,8 @@ def _graph(access: Access, *, about: str, include_history: bool, depth: int, max
             hint = f"Within {depth} steps, {len(near)} of {near.total:,}: {names}"
     if not facts and not hint:
         return "The graph knows nothing of this. It knows things by name: name one, or use search for anything else."
-    entries = [Entry("", line(fact.line), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
-    entries += [Entry("", hint)] if hint else []
+    entries = [TextEntry("", line(fact.line), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
+    entries += [TextEntry("", hint)] if hint else []
     more = "More: raise max_results." if facts.total > len(facts) else ""
     if not include_history:
         more = f"{more} What held before: include_history.".strip()
@@ -228,7 +228,7 @@ def _list(access: Access, *, grain: str, max_results: int) -> str:
     for hit in hits:
         period = Period(which, hit.period)
         days = f"{period.first_day} to {period.end_day - timedelta(days=1)}"
-        entries.append(Entry(f"{hit.period} ({days}) ", line(hit.content), f" ({uri_of(hit)})"))
+        entries.append(TextEntry(f"{hit.period} ({days}) ", line(hit.content), f" ({uri_of(hit)})"))
     return told(f"The newest {len(hits)} {grain} summaries, each with its beginning:", entries, access.max_tokens)
 
 

@@ -22,7 +22,7 @@ _MARK = len(LINE.encode())
 _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
-class Entry(NamedTuple):
+class TextEntry(NamedTuple):
     """A part of an answer; its text, and nothing else of it, may be cut.
 
     Attributes:
@@ -85,7 +85,7 @@ def lines(text: str) -> str:
     return "\n".join(f"  {line(part)}" for part in text.splitlines() if part.strip())
 
 
-def told(head: str, entries: Sequence[Entry], max_tokens: int, hint: str = "") -> str:
+def told(head: str, entries: Sequence[TextEntry], max_tokens: int, hint: str = "") -> str:
     """Return an answer that holds stored text, marked as data.
 
     Where not everything fits, long texts are cut before short ones, then the last are left out; and it is said.
@@ -119,7 +119,7 @@ def told(head: str, entries: Sequence[Entry], max_tokens: int, hint: str = "") -
     return mark("\n".join(filter(None, [head, *shown, note, hint])))
 
 
-def _least(entry: Entry) -> int:
+def _least(entry: TextEntry) -> int:
     fixed = entry.size - _bytes(entry.text)
     return min(entry.size, fixed + _LEAST)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
-    from memory_pipeline.durable import DurableState, Header
-    from memory_pipeline.durable.snapshot import Snapshot
+    from memory_pipeline.durable import Header, MemoryOverlay
+    from memory_pipeline.durable.snapshot import MemorySnapshot
 
 #: What a change says beside what it says of the memory.
 _OWN = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
@@ -65,7 +65,7 @@ class Filters(TypedDict):
     key: str | None
 
 
-class Door:
+class ChangeValidator:
     """What changes of one agent's memories must pass.
 
     Args:
@@ -74,7 +74,7 @@ class Door:
         settings: what the agent may keep.
     """
 
-    def __init__(self, scope: Scope, state: DurableState, settings: MemoriesSettings) -> None:
+    def __init__(self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings) -> None:
         self._own = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
         self._state = state
         self._settings = settings
@@ -102,7 +102,7 @@ class Door:
         return sorted(one.id for one in kept)
 
     def event(
-        self, change: object, turn: int, top: Snapshot, received_at: datetime, take: Callable[[], datetime]
+        self, change: object, turn: int, top: MemorySnapshot, received_at: datetime, take: Callable[[], datetime]
     ) -> MemoryEvent:
         """Check a change and return its event.
 
@@ -149,7 +149,7 @@ class Door:
         return MemoryEvent.from_record({**record, **self._own, **who, "timestamp": moment, "received_at": received_at})
 
     def _named(
-        self, identifier: object, verb: MemoryVerb, said: Changes, top: Snapshot, moment: datetime
+        self, identifier: object, verb: MemoryVerb, said: Changes, top: MemorySnapshot, moment: datetime
     ) -> DurableMemory:
         """Return the memory that a change names, if it can be changed so at that time."""
         own = memory_reference(identifier)
@@ -233,7 +233,7 @@ def _verb(value: object) -> MemoryVerb:
     return verb
 
 
-def _known(top: Snapshot, memory_id: str) -> Header:
+def _known(top: MemorySnapshot, memory_id: str) -> Header:
     header = top.header(memory_id)
     if header is None:
         raise _unknown(memory_id)

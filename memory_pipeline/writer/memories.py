@@ -12,8 +12,8 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import Moments
-from memory_pipeline.writer.changes import Door, Filters, as_stored
+from memory_pipeline.lake.journal import EventClock
+from memory_pipeline.writer.changes import ChangeValidator, Filters, as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.durable import DurableState
-    from memory_pipeline.durable.snapshot import Snapshot
-    from memory_pipeline.graph.pending import Pending
+    from memory_pipeline.durable import MemoryOverlay
+    from memory_pipeline.durable.snapshot import MemorySnapshot
+    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
 
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-class DurableWriter:
+class MemoryEventWriter:
     """Changes one agent's durable memories. A change is durable when a method returns, and readers see it at once.
 
     Nothing is ever destroyed: what is changed or revoked stays in the memory's history. Of two changes the later one
@@ -47,7 +47,7 @@ class DurableWriter:
         self._lake = lake
         self._scope = scope
         self._start = start or lake.accepts_from
-        self._moments = Moments()
+        self._moments = EventClock()
 
     def remember(
         self,
@@ -315,22 +315,22 @@ class DurableWriter:
         return self._write(changes, now)
 
     @cached_property
-    def _pending(self) -> Pending:
+    def _pending(self) -> PendingJournal:
         """What the journal holds of this agent."""
         # Imported here, so that opening a writer stays light.
-        from memory_pipeline.graph.pending import Pending
+        from memory_pipeline.graph.pending import PendingJournal
 
-        return Pending(self._lake, self._scope)
-
-    @cached_property
-    def _state(self) -> DurableState:
-        from memory_pipeline.durable import DurableState
-
-        return DurableState(self._lake, self._scope, self._pending)
+        return PendingJournal(self._lake, self._scope)
 
     @cached_property
-    def _door(self) -> Door:
-        return Door(self._scope, self._state, self._lake.configuration().memories(self._scope))
+    def _state(self) -> MemoryOverlay:
+        from memory_pipeline.durable import MemoryOverlay
+
+        return MemoryOverlay(self._lake, self._scope, self._pending)
+
+    @cached_property
+    def _door(self) -> ChangeValidator:
+        return ChangeValidator(self._scope, self._state, self._lake.configuration().memories(self._scope))
 
     def _one(
         self,
@@ -368,7 +368,7 @@ class DurableWriter:
         top = self._state.snapshot()
         return [self._changed(event, top) for event in events]
 
-    def _changed(self, event: MemoryEvent, top: Snapshot) -> str:
+    def _changed(self, event: MemoryEvent, top: MemorySnapshot) -> str:
         """Return the id of the memory that an event has made or changed."""
         if event.verb is not MemoryVerb.REMEMBER:
             return top.resolved(event.memory_id) if event.memory_id in top else self._state.resolved(event.memory_id)

@@ -18,7 +18,7 @@ from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 from memory_pipeline.settings import Settings
-from memory_pipeline.writer.memories import DurableWriter
+from memory_pipeline.writer.memories import MemoryEventWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -169,7 +169,7 @@ class Receipt:
     forgotten: int = 0
 
 
-class MemoryWriter(DurableWriter):
+class MemoryWriter(MemoryEventWriter):
     """Writes one agent's conversations, and changes its durable memories and, as :attr:`graph`, its graph.
 
     A write is durable when it returns, and readers find it at once. A conversation may be written again with more

@@ -16,7 +16,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline_tests.analytics.rows import (
     call,
     event,
@@ -172,7 +172,7 @@ def test_cost_is_told_by_the_day_of_asking_and_by_the_period_asked_for(empty: La
     by_period = {row["month"]: row for row in rows_of(empty, "cost_by_period")}
     assert {row["period"] for row in by_period.values()} == {"2024-01-15"}
     assert (by_period["2024-01"]["calls"], by_period["2024-01"]["cost_usd"]) == (2, 1.0)
-    empty.ledger.record([Entry("daily_summaries", "2024-01-15", "i", "o", 1, 1)])
+    empty.ledger.record([LedgerEntry("daily_summaries", "2024-01-15", "i", "o", 1, 1)])
     [made] = rows_of(empty, "partitions")
     assert (made["calls"], made["cost_usd"]) == (3, 1.25)
 

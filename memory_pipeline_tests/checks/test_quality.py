@@ -12,7 +12,7 @@ from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline_tests.building import ACME, NOW, hours, run
 from memory_pipeline_tests.checks.planting import look, plant
@@ -68,7 +68,7 @@ def test_a_summary_that_has_expired_is_not_missing(lake: Lake) -> None:
 
 def test_a_summary_that_waits_for_a_budget_is_counted_and_not_missing(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
-    lake.ledger.record([Entry("daily_summaries", "2024-02-20", "", "", 1, 1, unfinished=1)])
+    lake.ledger.record([LedgerEntry("daily_summaries", "2024-02-20", "", "", 1, 1, unfinished=1)])
     finding = look(lake, "daily_summaries", "coverage")
     assert finding.passed
     assert finding.numbers == {"due": 3, "missing": 0, "waiting": 1}

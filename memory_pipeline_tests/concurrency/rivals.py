@@ -23,10 +23,10 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.index_rows import index_schema
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.handles import turn_at
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import default_models
@@ -137,8 +137,8 @@ def record_entries(root: str, number: int, rounds: int) -> None:
         own, common = (FIRST + timedelta(hours=60 * number + each)), FIRST + timedelta(days=25)
         ledger.record(
             [
-                Entry("working_facts", f"{own:%Y-%m-%dT%H}", "in", "out", each, 1),
-                Entry("working_facts", f"{common:%Y-%m-%dT%H}", "in", f"{number}", each, 1),
+                LedgerEntry("working_facts", f"{own:%Y-%m-%dT%H}", "in", "out", each, 1),
+                LedgerEntry("working_facts", f"{common:%Y-%m-%dT%H}", "in", f"{number}", each, 1),
             ]
         )
 
@@ -256,7 +256,7 @@ def _ask(calls: Calls, name: str, number: int, use: Use) -> None:
 def count_up(root: str, number: int, rounds: int) -> None:
     """Add one to a number in a file, which only who has claimed it may touch."""
     storage = Storage(root)
-    claims = Claims(storage, "claims", lambda: datetime.now(UTC))
+    claims = Leases(storage, "claims", lambda: datetime.now(UTC))
     for _ in range(rounds):
         with claimed(claims, "counter"):
             storage.write("counter", str(int(storage.read("counter") or b"0") + 1).encode())
@@ -265,7 +265,7 @@ def count_up(root: str, number: int, rounds: int) -> None:
 class claimed:  # noqa: N801  # reads as what it is
     """Has a key claimed meanwhile."""
 
-    def __init__(self, claims: Claims, key: str) -> None:
+    def __init__(self, claims: Leases, key: str) -> None:
         self._claims, self._key = claims, key
 
     def __enter__(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.steps.materialize import make
 from memory_pipeline_tests.building import conversation, hours, table_rows, write
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HOUR = hours("2024-01-15T08")
 
 
-def entry(output: str, period: str = "2024-01-15T08") -> Entry:
-    return Entry("messages", period, "in", output, 1, 1)
+def entry(output: str, period: str = "2024-01-15T08") -> LedgerEntry:
+    return LedgerEntry("messages", period, "in", output, 1, 1)
 
 
 def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:

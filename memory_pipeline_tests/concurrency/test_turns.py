@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from memory_pipeline.lake import commit_retry
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.handles import turn_at
 from memory_pipeline.lake.tables.tables import Tables
@@ -82,7 +82,7 @@ def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(commit_retry, "_PATIENCE", 0.2)
     tables = Tables(Storage(root))
     append(tables, "one")
-    theirs = Claims(Storage(root), "state/turns", lambda: datetime.now(UTC))
+    theirs = Leases(Storage(root), "state/turns", lambda: datetime.now(UTC))
     assert theirs.claim(f"tables.{LEDGER.name}", timedelta(hours=1))
     append(tables, "two")
     assert periods(root) == ["one", "two"]

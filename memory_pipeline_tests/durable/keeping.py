@@ -11,8 +11,8 @@ import numpy as np
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.durable import DurableMemories, DurableState
-from memory_pipeline.graph.pending import Pending
+from memory_pipeline.durable import DurableMemories, MemoryOverlay
+from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake.codec.memories import (
     events_digest,
     events_to_rows,
@@ -116,8 +116,8 @@ def refold(lake: Lake, scope: Scope = ACME) -> Memories:
     return memories
 
 
-def state_of(lake: Lake, scope: Scope = ACME) -> DurableState:
-    return DurableState(lake, scope, Pending(lake, scope))
+def state_of(lake: Lake, scope: Scope = ACME) -> MemoryOverlay:
+    return MemoryOverlay(lake, scope, PendingJournal(lake, scope))
 
 
 def kept_in(lake: Lake, scope: Scope = ACME) -> DurableMemories:

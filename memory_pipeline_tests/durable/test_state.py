@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from memory_pipeline.durable import DurableState
+    from memory_pipeline.durable import MemoryOverlay
 
 PORTO, LISBON, TEA = "Anna lives in Porto.", "Anna lives in Lisbon.", "Anna likes tea."
 NIGHT = minute(24 * 60)
 
 
-def known(state: DurableState, of: Memories) -> Memories:
+def known(state: MemoryOverlay, of: Memories) -> Memories:
     """Return what a state knows of all memories of another, in the form of that."""
     newest = {own: memory for own in of.newest if (memory := state.get(own)) is not None}
     earlier = {own: history[:-1] for own in of.newest if len(history := state.history(own)) > 1}
     return Memories(newest, earlier)
 
 
-def assert_is(state: DurableState, wanted: Memories) -> None:
+def assert_is(state: MemoryOverlay, wanted: Memories) -> None:
     found = known(state, wanted)
     assert found.newest == wanted.newest
     assert found.earlier == {own: versions for own, versions in wanted.earlier.items() if versions}

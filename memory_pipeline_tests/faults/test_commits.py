@@ -17,7 +17,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.collections.collection import VectorCollection
 from memory_pipeline.lake.collections.item import VectorItem
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.vector_index import Cut, VectorIndex
+from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.marts import Marts
@@ -152,7 +152,7 @@ def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: st
     both = pa.concat_tables([indexed("2024-01-15", "one"), indexed("2024-01-16", "two")])
     index.replace(Grain.DAILY, days, {ANNA: both})
     strike(proxy, kind, r"\.manifest$")
-    assert index.remove(Grain.DAILY, {ANNA: [Cut("2024-01-15")]}) == {ANNA: 1}
+    assert index.remove(Grain.DAILY, {ANNA: [DeleteFilter("2024-01-15")]}) == {ANNA: 1}
     assert proxy.counts[kind] == 1
     assert contents(far) == ["two"]
 

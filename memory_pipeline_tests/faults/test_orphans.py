@@ -18,8 +18,8 @@ from memory_pipeline.cli.common import cli
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.index.vector_index import Cut
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.index.vector_index import DeleteFilter
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline_tests.faults.rows import indexed, ledger
@@ -54,7 +54,7 @@ def whole(root: str) -> Lake:
     lake.tables.replace(LEDGER, ["b"], ledger("b", "4"))
     days = [Period.parse("daily", f"2024-01-{day}") for day in range(15, 20)]
     lake.index.replace(Grain.DAILY, days, {ANNA: pa.concat_tables([indexed(day.key, "one", "two") for day in days])})
-    lake.index.remove(Grain.DAILY, {ANNA: [Cut("2024-01-15")]})
+    lake.index.remove(Grain.DAILY, {ANNA: [DeleteFilter("2024-01-15")]})
     lake.index.replace(Grain.DAILY, days[1:2], {ANNA: indexed("2024-01-16", "three")})
     return lake
 
@@ -139,7 +139,7 @@ def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(who
 
 def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: str) -> None:
     now = datetime.now(UTC)
-    living = Claims(whole.storage, "calls/claims", lambda: now)
+    living = Leases(whole.storage, "calls/claims", lambda: now)
     assert living.claim("living", timedelta(days=1))
     dead = {"host": "elsewhere", "pid": 1, "process": "x", "until": (now - 2 * AGE).isoformat(), "id": "y"}
     whole.storage.write("calls/claims/dead.json", json.dumps(dead).encode())

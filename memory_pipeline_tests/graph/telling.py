@@ -12,7 +12,7 @@ from memory_pipeline.domain.facts import Extraction, FactKind
 from memory_pipeline.domain.graph.operations import Edit, Operation
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.graph import Graph
-from memory_pipeline.graph.pending import Pending, PendingFile
+from memory_pipeline.graph.pending import PendingFile, PendingJournal
 from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
@@ -82,7 +82,7 @@ def told(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation
 
 def graph_of(lake: Lake, scope: Scope = ACME) -> Graph:
     """Return what a reader that is opened now asks."""
-    return Graph(lake, scope, Pending(lake, scope))
+    return Graph(lake, scope, PendingJournal(lake, scope))
 
 
 def writer_of(lake: Lake, scope: Scope = ACME) -> GraphWriter:
@@ -122,7 +122,7 @@ def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
     refold_graph(lake, list(operations), before, after)
 
 
-class Waiting(Pending):
+class Waiting(PendingJournal):
     """A tail that holds certain operations, a file for each list, whatever the journal has."""
 
     def __init__(self, lake: Lake, scope: Scope, *files: Sequence[Operation]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_pipeline.domain.graph.triples import NOBODY, Names, fold_operations
-from memory_pipeline.graph.snapshot import Snapshot
+from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.graph.telling import hour, told
@@ -22,7 +22,7 @@ def rows(*said: str, names: Names = NOBODY) -> pa.Table:
     return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
 
 
-def told_by(snapshot: Snapshot) -> set[str]:
+def told_by(snapshot: GraphSnapshot) -> set[str]:
     return {f"{row['source']} {row['label']} {row['target']}" for row in snapshot.facts.to_pylist()}
 
 
@@ -30,7 +30,7 @@ BASE = ("INSERT Anna|likes|tea", "INSERT Anna|lives_in|Porto", "INSERT Bruno|lik
 
 
 def test_one_layer_is_the_rows() -> None:
-    snapshot = Snapshot(rows(*BASE, "DELETE Bruno|likes|tea"), NOBODY)
+    snapshot = GraphSnapshot(rows(*BASE, "DELETE Bruno|likes|tea"), NOBODY)
     assert snapshot.history.num_rows == 3
     assert told_by(snapshot) == {"Anna likes tea", "Anna lives_in Porto"}
     tea = snapshot.code("TEA")
@@ -40,8 +40,8 @@ def test_one_layer_is_the_rows() -> None:
 
 
 def test_a_layer_above_hides_what_it_replaces_and_nothing_else() -> None:
-    base = Snapshot(rows(*BASE), NOBODY)
-    top = Snapshot(rows("INSERT Anna|likes|figs"), NOBODY, base, [("anna", "likes"), ("nobody", "likes")])
+    base = GraphSnapshot(rows(*BASE), NOBODY)
+    top = GraphSnapshot(rows("INSERT Anna|likes|figs"), NOBODY, base, [("anna", "likes"), ("nobody", "likes")])
     assert told_by(top) == {"Anna likes figs", "Anna lives_in Porto", "Bruno likes tea"}
     assert told_by(base) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
     counted = {name: int(top.degrees[top.code(name) or 0]) for name in ("anna", "tea", "figs", "porto", "bruno")}
@@ -52,8 +52,8 @@ def test_a_layer_above_hides_what_it_replaces_and_nothing_else() -> None:
 
 
 def test_what_has_ended_is_hidden_too_and_told_on_demand() -> None:
-    base = Snapshot(rows(*BASE, "DELETE Anna|likes|tea"), NOBODY)
-    top = Snapshot(rows(*BASE[:1]), NOBODY, base, [("anna", "likes")])
+    base = GraphSnapshot(rows(*BASE, "DELETE Anna|likes|tea"), NOBODY)
+    top = GraphSnapshot(rows(*BASE[:1]), NOBODY, base, [("anna", "likes")])
     anna = np.array([top.code("anna")])
     assert sum(len(own) for _, own in top.around(anna, only_holding=False)) == 2
     assert top.history.num_rows == 3
@@ -61,8 +61,8 @@ def test_what_has_ended_is_hidden_too_and_told_on_demand() -> None:
 
 
 def test_a_layer_that_only_takes_away() -> None:
-    base = Snapshot(rows(*BASE), NOBODY)
-    top = Snapshot(rows(), NOBODY, base, [("anna", "likes"), ("anna", "lives_in")])
+    base = GraphSnapshot(rows(*BASE), NOBODY)
+    top = GraphSnapshot(rows(), NOBODY, base, [("anna", "likes"), ("anna", "lives_in")])
     assert told_by(top) == {"Bruno likes tea"}
     assert [row["id"] for row in top.entities.to_pylist()] == ["bruno", "tea"]
     assert top.degrees.sum() == 2
@@ -71,19 +71,19 @@ def test_a_layer_that_only_takes_away() -> None:
 def test_things_are_spelt_as_they_were_last_said_but_by_their_own_name() -> None:
     names = Names({"annie": "anna"})
     said = ("INSERT ANNA|likes|Tea", "INSERT Anna|likes|figs", "INSERT Annie|likes|TEA")
-    with_alias = Snapshot(rows(*said, names=names), names)
+    with_alias = GraphSnapshot(rows(*said, names=names), names)
     assert with_alias.spelt([with_alias.code("annie") or 0]) == ["Anna"]
     assert with_alias.spelt([with_alias.code("tea") or 0]) == ["TEA"]
-    alone = Snapshot(rows(*said), NOBODY)
+    alone = GraphSnapshot(rows(*said), NOBODY)
     assert alone.spelt([alone.code("anna") or 0, alone.code("annie") or 0]) == ["Anna", "Annie"]
-    unsaid = Snapshot(rows("INSERT Annie|likes|tea", names=names), names)
+    unsaid = GraphSnapshot(rows("INSERT Annie|likes|tea", names=names), names)
     assert unsaid.spelt([unsaid.code("anna") or 0]) == ["anna"], "nobody ever wrote it"
 
 
 def test_entities_are_counted_at_both_ends_with_first_and_last_time() -> None:
     names = Names({"annie": "anna"})
     said = (*BASE, "INSERT Bruno|knows|Annie", "INSERT Anna|also_known_as|Annie")
-    snapshot = Snapshot(rows(*said, names=names), names)
+    snapshot = GraphSnapshot(rows(*said, names=names), names)
     [anna] = [row for row in snapshot.entities.to_pylist() if row["id"] == "anna"]
     assert (anna["facts"], anna["aliases"], anna["first_seen"], anna["last_seen"]) == (4, ["annie"], hour(0), hour(4))
     assert {row["id"] for row in snapshot.entities.to_pylist()} == {"anna", "annie", "tea", "porto", "bruno"}

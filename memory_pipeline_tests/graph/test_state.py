@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.graph.state import State
+from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
@@ -38,7 +38,7 @@ def rows(table: pa.Table) -> list[str]:
     return sorted(str(row) for row in table.to_pylist())
 
 
-def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[State, State]]:
+def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[GraphOverlay, GraphOverlay]]:
     """Return of each history the state with a tail, and the one of a lake in which all has landed."""
     split, whole = Lake(str(tmp_path / "split")), Lake(str(tmp_path / "whole"))
     scopes = [Scope("acme", f"agent-{number}") for number in range(len(parts))]
@@ -48,12 +48,12 @@ def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[State, State]]:
     land(split, {scope: landed for scope, (landed, _) in zip(scopes, parts, strict=True)})
     land(whole, {scope: sum(files, landed) for scope, (landed, files) in zip(scopes, parts, strict=True)})
     return [
-        (State(split, scope, Waiting(split, scope, *files)), State(whole, scope, Waiting(whole, scope)))
+        (GraphOverlay(split, scope, Waiting(split, scope, *files)), GraphOverlay(whole, scope, Waiting(whole, scope)))
         for scope, (_, files) in zip(scopes, parts, strict=True)
     ]
 
 
-def differences(states: list[tuple[State, State]]) -> list[str]:
+def differences(states: list[tuple[GraphOverlay, GraphOverlay]]) -> list[str]:
     """Return in what the states of each pair differ."""
     found = []
     for split, whole in states:
@@ -235,7 +235,7 @@ def test_an_alias_that_landed_without_its_fold_still_renames(lake: Lake) -> None
 def test_what_has_not_changed_is_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, {ACME: told("INSERT Anna|likes|tea", ["m1"], hour(0))})
     tell(lake, "INSERT Anna | likes | figs", at=hour(1))
-    state = State(lake, ACME, Waiting(lake, ACME))
+    state = GraphOverlay(lake, ACME, Waiting(lake, ACME))
     first = state.snapshot()
     read = lake.tables.read
 
@@ -255,7 +255,7 @@ def test_what_has_not_changed_is_not_read_again(lake: Lake, monkeypatch: pytest.
 
 
 def test_an_agent_of_whom_nothing_is_known_has_an_empty_graph(lake: Lake) -> None:
-    snapshot = State(lake, ACME, Waiting(lake, ACME)).snapshot()
+    snapshot = GraphOverlay(lake, ACME, Waiting(lake, ACME)).snapshot()
     assert (snapshot.history.num_rows, snapshot.facts.num_rows, snapshot.entities.num_rows) == (0, 0, 0)
     assert snapshot.code("Anna") is None
     assert not lake.exists

@@ -18,7 +18,7 @@ import pytest
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline_tests.building import PROCESSES
 
 LEASE = timedelta(minutes=5)
@@ -41,8 +41,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def claims(root: str, clock: Clock) -> Claims:
-    return Claims(Storage(root), "calls/claims", clock)
+def claims(root: str, clock: Clock) -> Leases:
+    return Leases(Storage(root), "calls/claims", clock)
 
 
 def files(root: str) -> list[str]:
@@ -211,7 +211,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
     each = [claims(root, clock) for _ in range(16)]
     gate = threading.Barrier(16)
 
-    def take(mine: Claims) -> list[str]:
+    def take(mine: Leases) -> list[str]:
         gate.wait()
         return [key for key in keys if mine.claim(key, LEASE)]
 
@@ -223,7 +223,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
 @pytest.mark.on_s3
 def test_one_who_died_while_taking_over_is_overtaken(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
-    stopped = Claims(_Dying(root), "calls/claims", clock)
+    stopped = Leases(_Dying(root), "calls/claims", clock)
     with pytest.raises(OSError, match="killed"):
         stopped.claim(KEY, LEASE)
     assert len(files(root)) == 2
@@ -245,7 +245,7 @@ class _Dying(Storage):
 
 
 def _race(root: str, keys: list[str], start: Any, won: Any) -> None:
-    mine = Claims(Storage(root), "calls/claims", lambda: NOW)
+    mine = Leases(Storage(root), "calls/claims", lambda: NOW)
     start.wait()
     won.put([key for key in keys if mine.claim(key, LEASE)])
     start.wait()  # a process that has ended holds nothing

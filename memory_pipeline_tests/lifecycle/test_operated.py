@@ -20,7 +20,7 @@ from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure import forget, verify
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import keep_up
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -113,7 +113,7 @@ def test_day_by_day_all_holds(lake: Lake, models: Models) -> None:
         if number % LOOKS == LOOKS - 1 or day == days[-1]:
             operation.look(night)
     for gone in (RetentionClass.FACTS, RetentionClass.DAILY):
-        assert any(Marks.of(lake.tables).through(scope, gone) for scope in AGENTS[:2]), gone
+        assert any(ExpirationMarks.of(lake.tables).through(scope, gone) for scope in AGENTS[:2]), gone
     # What one workspace keeps, the other does not, and summaries reach further back than hours.
     old = f"{days[-1] - timedelta(days=4)}"
     kept = {row["workspace_id"] for row in lake.tables.read(FACTS).to_pylist() if row["period"] < old}

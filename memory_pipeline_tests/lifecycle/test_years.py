@@ -21,7 +21,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, Entry, index_asset, table_asset
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.scheduling.planner import GrainStatus, grain_status, journal_hours
 from memory_pipeline.steps.scheduling.request_log import Outcome, Request
 from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps, settled_at
@@ -57,10 +57,10 @@ class PaperLedger:
     """Entries in memory."""
 
     def __init__(self) -> None:
-        self.of: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self.of: dict[str, dict[str, LedgerEntry]] = defaultdict(dict)
         self.versions: dict[Grain | None, int] = defaultdict(int)
 
-    def entries(self, asset: str, periods: Any = None) -> Mapping[str, Entry]:
+    def entries(self, asset: str, periods: Any = None) -> Mapping[str, LedgerEntry]:
         return self.of[asset]
 
     def enter(self, grain: Grain, period: Period, source: str, *, unfinished: int = 0) -> None:
@@ -68,7 +68,7 @@ class PaperLedger:
         derived = [GRAPH_ASSET, MEMORIES_ASSET] if grain is Grain.WORKING else []
         for asset in (table_asset(grain), index_asset(grain), *derived):
             came_from = source if asset == table_asset(grain) else out
-            self.of[asset][period.key] = Entry(asset, period.key, came_from, out, 1, 1, unfinished)
+            self.of[asset][period.key] = LedgerEntry(asset, period.key, came_from, out, 1, 1, unfinished)
         self.versions[grain] += 1
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.graph.pending import Pending
+from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
@@ -311,7 +311,7 @@ def test_a_conversation_of_many_hours_is_made_hour_by_hour(
         left = sorted((own[each] for each in order[done:]), key=str)
         assert grain_status(lake, Grain.WORKING, START, NOW).pending == left
         assert list(journal_hours(lake, START, NOW)) == left
-        tail = [fact for file in Pending(lake, ACME).files().values() for fact in file.facts]
+        tail = [fact for file in PendingJournal(lake, ACME).files().values() for fact in file.facts]
         assert sorted({lake.calendar.hour(fact.event_at) for fact in tail}, key=str) == left
         assert len(reader.search_memory("working", 0, 9_999, now=NOW)) == 4
     assert lake.storage.list("journal/pending") == []

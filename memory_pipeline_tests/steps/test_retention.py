@@ -26,7 +26,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import keep_up
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -138,8 +138,8 @@ def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake
     for scope, rows in (((ACME, 0)), (OTHER, 0), (KEEPER, 2)):
         assert kept.index.count(scope, Grain.WORKING) == rows
     assert kept.index.count(ACME, Grain.DAILY) == 2
-    assert Marks.of(kept.tables).through(ACME, RetentionClass.FACTS) == "2024-02-03T07"
-    assert Marks.of(kept.tables).through(KEEPER, RetentionClass.FACTS) is None
+    assert ExpirationMarks.of(kept.tables).through(ACME, RetentionClass.FACTS) == "2024-02-03T07"
+    assert ExpirationMarks.of(kept.tables).through(KEEPER, RetentionClass.FACTS) is None
     # Bytes leave the disk.
     assert done.files > 0
     assert done.bytes > 0
@@ -233,7 +233,7 @@ def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(
 
 def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: Lake, models: Models) -> None:
     kept = expired_later
-    assert Marks.of(kept.tables).through(ACME, RetentionClass.DAILY) is not None
+    assert ExpirationMarks.of(kept.tables).through(ACME, RetentionClass.DAILY) is not None
     before = table_rows(kept)
     write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
     [hour] = hours("2024-01-15T09")

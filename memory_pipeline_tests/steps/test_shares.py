@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import CommitConflictError, LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.lake.tables.partitions import Parts, Spool
+from memory_pipeline.lake.tables.partitions import PartialUpdate, StreamingWrite
 from memory_pipeline.steps import batches
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.materialize import make
@@ -178,8 +178,8 @@ def test_what_was_cut_short_at_one_stage_after_the_other_is_made_by_the_next_run
     assert differing(lake_digest(lake), lake_digest(Lake(str(hour_once)))) == []
 
 
-def parts_of(conditions: list[Share], change: Any) -> Parts:
-    return Parts([share.where for share in conditions if share.where is not None], change)
+def parts_of(conditions: list[Share], change: Any) -> PartialUpdate:
+    return PartialUpdate([share.where for share in conditions if share.where is not None], change)
 
 
 def test_a_rival_that_comes_first_has_all_parts_made_again(hour: Lake) -> None:
@@ -231,5 +231,8 @@ def test_a_disk_that_takes_no_more_is_named_with_the_remedy(monkeypatch: pytest.
 
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
     rows = pa.table({"period": [HOUR.key]})
-    with pytest.raises(LakeError, match=r"messages.*No space left.*TMPDIR"), Spool(MESSAGES, rows.schema) as spool:
+    with (
+        pytest.raises(LakeError, match=r"messages.*No space left.*TMPDIR"),
+        StreamingWrite(MESSAGES, rows.schema) as spool,
+    ):
         spool.add(rows)

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import LINE, without_recalled
-from memory_pipeline.tools.texts import Entry, line, lines, told
+from memory_pipeline.tools.texts import TextEntry, line, lines, told
 
 _TEXT = st.text(max_size=2_000) | st.text("é漢𝄞a ", min_size=300, max_size=3_000)
-_ENTRIES = st.lists(st.builds(Entry, st.just("[2024-01-15] "), _TEXT.map(line), st.just(f" (working:{'0' * 46})")))
+_ENTRIES = st.lists(st.builds(TextEntry, st.just("[2024-01-15] "), _TEXT.map(line), st.just(f" (working:{'0' * 46})")))
 
 
 @given(entries=_ENTRIES, max_tokens=st.integers(200, 3_000), hint=st.sampled_from(["", "More: raise max_results."]))
 def test_an_answer_keeps_to_its_budget_and_accounts_for_everything(
-    entries: list[Entry], max_tokens: int, hint: str
+    entries: list[TextEntry], max_tokens: int, hint: str
 ) -> None:
     text = told(f"{len(entries)} of 99 memories:", entries, max_tokens, hint)
     assert count_tokens(text) <= max_tokens
@@ -38,7 +38,7 @@ def test_a_stored_text_is_one_line_and_its_lines_are_indented(one: str, other: s
 
 
 def test_what_is_short_stays_whole_where_something_must_be_cut() -> None:
-    entries = [Entry("", "x" * 5_000), Entry("", "short"), Entry("", "y" * 5_000)]
+    entries = [TextEntry("", "x" * 5_000), TextEntry("", "short"), TextEntry("", "y" * 5_000)]
     text = told("3 of 3:", entries, 300)
     assert f"\n{LINE}short\n" in text
     assert "Cut to 300 tokens: 2 cut short at …" in text
@@ -48,19 +48,19 @@ def test_what_is_short_stays_whole_where_something_must_be_cut() -> None:
 def test_of_a_summary_the_lines_that_are_wanted_are_kept() -> None:
     rows = [f"  2024-01-{day:02} Anna: I went to the harbour and it was day {day}." for day in range(1, 29)]
     rows[20] = "  2024-01-21 Anna: The oven is broken again."
-    summary = Entry("January:\n", "\n".join(rows), wanted=frozenset({"oven"}))
+    summary = TextEntry("January:\n", "\n".join(rows), wanted=frozenset({"oven"}))
     text = told("1 of 1:", [summary], 200)
     assert count_tokens(text) <= 200
     assert "The oven is broken again." in text
     assert "day 1." in text, "then the first"
     assert " of 28 lines" in text
     assert text.index("day 1.") < text.index("oven"), "in their order"
-    many = Entry("January:\n", "\n".join(rows * 10), wanted=frozenset({"oven"}))
+    many = TextEntry("January:\n", "\n".join(rows * 10), wanted=frozenset({"oven"}))
     assert "The oven is broken again." in told("1 of 1:", [many], 200), "marks of lines that are left out take nothing"
 
 
 @given(st.lists(st.text(max_size=300).map(line).filter(bool), min_size=2, max_size=30), st.integers(0, 3_000))
 def test_lines_never_exceed_their_room(rows: list[str], size: int) -> None:
-    entry = Entry("before", "\n".join(rows), "after", frozenset({"a", "b"}))
+    entry = TextEntry("before", "\n".join(rows), "after", frozenset({"a", "b"}))
     least = len("before…after")
     assert len(entry.within(size).encode()) + 1 <= max(size, least + 3)

@@ -17,7 +17,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS
-from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Entry
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, LedgerEntry
 from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.consolidation.consolidate import keep_up
 from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
@@ -141,7 +141,7 @@ def _refuse_open(nights: Sequence[Period], calendar: Calendar) -> None:
             )
 
 
-def _tags(asset: str, entry: Entry, before: int) -> dict[str, str]:
+def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
     """Return the tags by which Dagster tells whether a night is in sync with its day."""
     source, read = (
         (MEMORIES_ASSET, entry.input_digest) if asset == UPKEEP_ASSET else (UPKEEP_ASSET, entry.output_digest)
@@ -154,7 +154,7 @@ def _tags(asset: str, entry: Entry, before: int) -> dict[str, str]:
     }
 
 
-def _numbers(night: NightRun, entry: Entry | None) -> dict[str, Any]:
+def _numbers(night: NightRun, entry: LedgerEntry | None) -> dict[str, Any]:
     usage = night.usage
     return {
         "events": entry.rows if entry else sum(night.events.values()),

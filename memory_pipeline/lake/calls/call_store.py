@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Kind, Purpose, Usage
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.lake.calls.pending_calls import Kept, PendingCalls
+from memory_pipeline.lake.calls.pending_calls import PendingCall, PendingCalls
 from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Calls:
         self._tables = tables
         self._clock = clock
         self._pending = PendingCalls(storage)
-        self._claims = Claims(storage, "calls/claims", clock)
+        self._claims = Leases(storage, "calls/claims", clock)
         self._spending = Spending(tables)
         self._answers: dict[str, Answer] = {}
         self._lock = threading.Lock()
@@ -260,7 +260,7 @@ class Calls:
         if answer is not None:
             # JSON may hold halves of characters, which neither files nor tables do.
             answer = replace(answer, text=answer.text.encode("utf-8", "replace").decode())
-        path = self._pending.write(Kept(tuple(calls), answer, self._clock()))
+        path = self._pending.write(PendingCall(tuple(calls), answer, self._clock()))
         self._spending.add(path, calls)
         if answer is not None:
             self._remember([answer])
@@ -381,7 +381,7 @@ class Calls:
             return True
         return self._clock() - vectors.kept_at > _KEEP_VECTORS
 
-    def _land(self, kept: Sequence[Kept]) -> dict[Period, Usage]:
+    def _land(self, kept: Sequence[PendingCall]) -> dict[Period, Usage]:
         # Answers first: if this is killed in between, the files are still there for both.
         answers = [each.answer for each in kept if each.answer is not None and each.vectors is None]
         answers.sort(key=lambda answer: answer.use.period.grain)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PendingCall:
     """What one pending file holds: requests of one question, its answer if they led to one, and when it was kept."""
 
     calls: tuple[Call, ...]
@@ -65,7 +65,7 @@ class PendingCalls:
         self._storage = storage
         self._unreadable: dict[str, str] = {}
 
-    def write(self, kept: Kept) -> str:
+    def write(self, kept: PendingCall) -> str:
         """Write a file durably; return its path.
 
         Raises:
@@ -83,17 +83,17 @@ class PendingCalls:
         self._storage.write(path, data)
         return path
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> PendingCall | None:
         """Return what is kept of the answer to a question, in one read; None if there is none."""
         path = f"{_ANSWERS}/{key}.json"
         data = self._storage.read(path)
         return None if data is None else self._parsed(path, data, "")
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileInfo]:
         """Return the files; those whose place or name this package did not choose are left alone."""
         return [entry for entry in self._storage.list(_PENDING) if _NAME.fullmatch(entry.path)]
 
-    def read(self, entries: Iterable[Entry]) -> dict[Entry, Kept]:
+    def read(self, entries: Iterable[FileInfo]) -> dict[FileInfo, PendingCall]:
         """Return what files hold. Those that have vanished, and those that cannot be read, are left out.
 
         What cannot be read is read again only when it has changed.
@@ -116,7 +116,7 @@ class PendingCalls:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(do, items))
 
-    def _parsed(self, path: str, data: bytes, tag: str) -> Kept | None:
+    def _parsed(self, path: str, data: bytes, tag: str) -> PendingCall | None:
         try:
             return _from_bytes(path, data)
         except InputError as error:
@@ -126,7 +126,7 @@ class PendingCalls:
             return None
 
 
-def _to_bytes(kept: Kept) -> bytes:
+def _to_bytes(kept: PendingCall) -> bytes:
     record = {
         "kept_at": kept.kept_at.isoformat(),
         "calls": [{**call_to_row(call), "called_at": call.called_at.isoformat()} for call in kept.calls],
@@ -135,12 +135,12 @@ def _to_bytes(kept: Kept) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode()
 
 
-def _from_bytes(path: str, data: bytes) -> Kept:
+def _from_bytes(path: str, data: bytes) -> PendingCall:
     record = parse_json(data)
     answer, calls = record.get("answer"), record.get("calls")
     if not isinstance(calls, list):
         raise InputError(f"calls {shown(calls)} is not valid; expected a list")
-    kept = Kept(
+    kept = PendingCall(
         calls=tuple(row_to_call(_row(call)) for call in calls),
         answer=None if answer is None else row_to_answer(_row(answer)),
         kept_at=time_of(record, "kept_at"),

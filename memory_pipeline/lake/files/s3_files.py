@@ -45,7 +45,7 @@ _NO_BULK = ("NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidReques
 _WHOLE = 4 * 2**20
 
 
-class Found(NamedTuple):
+class BucketFile(NamedTuple):
     """A file of the bucket: its key, bytes, tag, and when it was written, UTC."""
 
     key: str
@@ -134,11 +134,11 @@ class Bucket:
                     raise refused.error from None
                 time.sleep(0.05 * 2**attempt)
 
-    def files(self, prefix: str) -> Iterator[Found]:
+    def files(self, prefix: str) -> Iterator[BucketFile]:
         """Yield all files whose keys begin with `prefix`, sorted by key."""
         for page in self._pages(prefix):
             for each in page.get("Contents", ()):
-                yield Found(each["Key"], each["Size"], each["ETag"], each["LastModified"])
+                yield BucketFile(each["Key"], each["Size"], each["ETag"], each["LastModified"])
 
     def folders(self, prefix: str) -> list[str]:
         """Return what stands in keys between `prefix` and the next slash, sorted."""

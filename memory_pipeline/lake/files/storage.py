@@ -41,7 +41,7 @@ MANIFEST = "lake.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileInfo:
     """A file: its path below the root, its size in bytes, and a tag that changes when its content does.
 
     Attributes:
@@ -170,7 +170,7 @@ class Storage:
             return None
         return data
 
-    def list(self, prefix: str) -> list[Entry]:
+    def list(self, prefix: str) -> list[FileInfo]:
         """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
 
         Files whose names begin with a dot are writes in progress and are left out, and so are symbolic links.
@@ -179,7 +179,7 @@ class Storage:
         found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
         return sorted(found, key=lambda entry: entry.path)
 
-    def _list_local(self, prefix: str) -> Iterator[Entry]:
+    def _list_local(self, prefix: str) -> Iterator[FileInfo]:
         with self._reaching(prefix):
             found: dict[str, dict[str, Any]] = self._fs.find(
                 f"{self._base}/{prefix}", detail=True, on_error=_unless_gone
@@ -189,7 +189,7 @@ class Storage:
             if info["islink"]:
                 continue
             tag = f"{info['size']}-{info['mtime']}"
-            yield Entry(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+            yield FileInfo(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
 
     def links(self, folder: str) -> Sequence[str]:
         """Return the paths of the symbolic links in a folder and below it, sorted; an object store has none."""
@@ -206,13 +206,13 @@ class Storage:
         parts = path.removeprefix(f"{top}/").split("/")
         return any(Path(self._base, top, *parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
 
-    def _list_remote(self, prefix: str) -> Iterator[Entry]:
+    def _list_remote(self, prefix: str) -> Iterator[FileInfo]:
         assert self._bucket is not None  # noqa: S101 - it is asked before
         cut = len(self._key(""))
         for file in self._bucket.files(self._folder(prefix)):
             # Programs that show buckets as folders put files there whose names end with a slash.
             if not file.key.endswith("/"):
-                yield Entry(file.key[cut:], file.size, file.tag, file.modified_at.astimezone(UTC))
+                yield FileInfo(file.key[cut:], file.size, file.tag, file.modified_at.astimezone(UTC))
 
     def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
         """Return the bytes of those of the files at `paths`, all below `folder`, that exist."""
@@ -319,7 +319,7 @@ class Storage:
         with suppress(OSError):  # others may put files into it while it is emptied
             self._fs.rm(f"{self._base}/{folder}", recursive=True)
 
-    def partial(self) -> Sequence[Entry]:
+    def partial(self) -> Sequence[FileInfo]:
         """Return the files on a disk that somebody is writing, or was when he was killed; on S3 none is ever seen."""
         found = []
         for path, _, names in os.walk(self._base) if self.is_local else ():
@@ -329,7 +329,7 @@ class Storage:
                         file = Path(path, name)
                         info = file.stat()
                         where = file.relative_to(self._base).as_posix()
-                        found.append(Entry(where, info.st_size, "", datetime.fromtimestamp(info.st_mtime, UTC)))
+                        found.append(FileInfo(where, info.st_size, "", datetime.fromtimestamp(info.st_mtime, UTC)))
         return found
 
     def abandoned_uploads(self, before: datetime, *, abort: bool) -> Sequence[str]:

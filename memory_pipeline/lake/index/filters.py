@@ -169,7 +169,7 @@ def _quoted(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class DeleteFilter:
     """Rows of an agent's table that go.
 
     Attributes:
@@ -181,12 +181,12 @@ class Cut:
     kinds: frozenset[str] | None = None
 
 
-def condition(cuts: Sequence[Cut]) -> str:
+def condition(cuts: Sequence[DeleteFilter]) -> str:
     """Return the SQL condition that selects what goes; of no cuts, nothing."""
     return " OR ".join(map(_sql, cuts)) or "false"
 
 
-def _sql(cut: Cut) -> str:
+def _sql(cut: DeleteFilter) -> str:
     period = f"period <= {_quoted(cut.through)}"
     if cut.kinds is None:
         return f"({period})"

@@ -16,7 +16,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
 
 #: A file that is younger than this may belong to a write that has not committed yet.
 LONGEST_WRITE = timedelta(hours=1)
@@ -43,8 +43,8 @@ class LanceFiles:
     """
 
     path: str
-    manifests: list[Entry]
-    others: list[Entry]
+    manifests: list[FileInfo]
+    others: list[FileInfo]
 
     @property
     def changed_at(self) -> datetime:
@@ -56,11 +56,11 @@ class LanceFiles:
         """How many files hold rows, of whatever version."""
         return sum(entry.path.startswith(f"{self.path}/data/") for entry in self.others)
 
-    def superseded(self, before: datetime) -> list[Entry]:
+    def superseded(self, before: datetime) -> list[FileInfo]:
         """Return the manifests of versions that were no longer the newest one at `before`."""
         return [old for old, new in pairwise(self.manifests) if new.modified_at < before]
 
-    def unneeded(self, storage: Storage, before: datetime, now: datetime) -> tuple[list[Entry], list[Entry]]:
+    def unneeded(self, storage: Storage, before: datetime, now: datetime) -> tuple[list[FileInfo], list[FileInfo]]:
         """Return what can be deleted: old versions with the files that only they name, and files that none names.
 
         The manifests come first: a process that is killed while it deletes leaves files that no version names.
@@ -106,8 +106,8 @@ def lance_table(storage: Storage, path: str) -> LanceFiles | None:
 def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
     entries = [entry for entry in storage.list(folder) if _TABLE.fullmatch(entry.path)]
     for path, group in groupby(entries, key=_table_of):
-        manifests: list[tuple[int, Entry]] = []
-        others: list[Entry] = []
+        manifests: list[tuple[int, FileInfo]] = []
+        others: list[FileInfo] = []
         for entry in group:
             number = _version_of(entry.path.removeprefix(f"{path}/"))
             if number is None:
@@ -118,7 +118,7 @@ def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
         yield LanceFiles(path, [entry for _, entry in manifests], others)
 
 
-def _table_of(entry: Entry) -> str:
+def _table_of(entry: FileInfo) -> str:
     found = _TABLE.fullmatch(entry.path)
     assert found is not None  # noqa: S101 - others were left out
     return found[1]

@@ -29,7 +29,7 @@ from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
 from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.index.maintenance import compact
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import REMEDY
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ __all__ = [
     "drop_old_versions",
     "has_vanished",
     "is_of_one_table",
-    "persistent",
+    "retry_lance_commit",
 ]
 
 _Result = TypeVar("_Result")
@@ -120,7 +120,7 @@ class Databases:
         self._tables: dict[tuple[str, str], Any] = {}
         # Of tables the version, when they were made, and until when that is trusted to be of the same table.
         self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
-        self._claims = Claims(storage, _CLAIMS, lambda: datetime.now(UTC))
+        self._claims = Leases(storage, _CLAIMS, lambda: datetime.now(UTC))
 
     async def table(self, workspace_id: str, name: str) -> Any | None:
         """Return a table of a workspace; None where there is none."""
@@ -223,7 +223,7 @@ class Databases:
                 raise CommitConflictError(f"{folder} cannot be deleted while others keep writing into it; try again")
             return there
 
-    async def stands(self, workspace_id: str, name: str, version: int) -> bool:
+    async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:
         """Tell whether a version that was committed is still there: the table may have been dropped as an empty one."""
         if await asyncio.to_thread(self._storage.read, f"{_CLAIMS}/{digest(workspace_id, name)}.json") is not None:
             async with self._claimed(workspace_id, name):  # when this is had, it has been dropped, or will not be
@@ -267,7 +267,7 @@ class Databases:
         write: Callable[[Any], Awaitable[Any]],
         same: str | None,
     ) -> Any:
-        """Await a write of a table as :func:`persistent` does, and now and then compact it; return the write's result.
+        """Await a write of a table with retries, and now and then compact it; return the write's result.
 
         Args:
             workspace_id: of the table.
@@ -283,12 +283,12 @@ class Databases:
         async def attempt() -> Any:
             return await write(await find())
 
-        result = await persistent(attempt, lambda: self.forget(workspace_id, name))
+        result = await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
         if result.version % COMPACT_EVERY == 0:
             # What was written stays written: where others leave no gap to compact in, a later round will.
             with suppress(CommitConflictError):
                 table = await find()
-                await persistent(lambda: compact(table, same))
+                await retry_lance_commit(lambda: compact(table, same))
                 await drop_old_versions(self._storage, f"vectordb/{workspace_id}/{name}.lance")
         return result
 
@@ -302,7 +302,9 @@ class Databases:
         return self._connections[workspace_id]
 
 
-async def persistent(write: Callable[[], Awaitable[_Result]], renew: Callable[[], object] = lambda: None) -> _Result:
+async def retry_lance_commit(
+    write: Callable[[], Awaitable[_Result]], renew: Callable[[], object] = lambda: None
+) -> _Result:
     """Await a write, again where another process committed first, or purged what was read.
 
     Args:

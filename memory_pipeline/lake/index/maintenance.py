@@ -73,7 +73,7 @@ async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
     return int(rows.nbytes)
 
 
-async def shrink(table: Any, storage: Storage, path: str, same: str) -> None:
+async def compact_deletes(table: Any, storage: Storage, path: str, same: str) -> None:
     """Take from the disk the rows that were deleted from a table, and its old versions.
 
     Args:
@@ -89,10 +89,10 @@ async def shrink(table: Any, storage: Storage, path: str, same: str) -> None:
         beside = np.concatenate([_left_alone(ids[ids >> 32 == file]) for file in marked])
         if beside.size:
             await _rewrite(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
-    await _settle(table)
+    await _vacuum(table)
 
 
-async def renew(table: Any, storage: Storage, path: str, same: str, indices: Mapping[str, Any]) -> None:
+async def rewrite(table: Any, storage: Storage, path: str, same: str, indices: Mapping[str, Any]) -> None:
     """Write all rows and indices of a table anew, so that the disk holds nothing else of it.
 
     Files that were left behind by who was killed go too, once they are older than any write takes.
@@ -107,7 +107,7 @@ async def renew(table: Any, storage: Storage, path: str, same: str, indices: Map
     await _rewrite(table, await table.query().to_arrow(), same)
     for column, config in indices.items():
         await table.create_index(column, config=config, replace=True)
-    await _settle(table)
+    await _vacuum(table)
     files = storage.list(path)
     newest = max(entry.modified_at for entry in files)
     storage.delete(entry.path for entry in files if newest - entry.modified_at > LONGEST_WRITE)
@@ -125,7 +125,7 @@ async def _rewrite(table: Any, rows: pa.Table, same: str | None) -> None:
         await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")
 
 
-async def _settle(table: Any) -> None:
+async def _vacuum(table: Any) -> None:
     await table.optimize()
     await asyncio.sleep(_MOMENT.total_seconds() * 2)  # or the version before would be too young to go
     await table.optimize(cleanup_older_than=_MOMENT)

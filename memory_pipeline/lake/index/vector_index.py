@@ -19,7 +19,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
 from memory_pipeline.lake.collections.item import SAME_ITEM
-from memory_pipeline.lake.index.filters import Cut, Filter, condition
+from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition
 from memory_pipeline.lake.index.index_rows import INDICES, SAME, index_schema, noted_tables, roster_path, vectors_of
 from memory_pipeline.lake.index.lance_tables import (
     COMPACT_EVERY,
@@ -30,9 +30,9 @@ from memory_pipeline.lake.index.lance_tables import (
     IvfRq,
     VanishedError,
     drop_old_versions,
-    persistent,
+    retry_lance_commit,
 )
-from memory_pipeline.lake.index.maintenance import compact, renew, shrink
+from memory_pipeline.lake.index.maintenance import compact, compact_deletes, rewrite
 from memory_pipeline.lake.layout import index_tables, table_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     _Vector = NDArray[np.float32] | Sequence[float]
 
-__all__ = ["HALVED_FROM", "Cut", "Loaded", "VectorIndex"]
+__all__ = ["HALVED_FROM", "DeleteFilter", "Loaded", "VectorIndex"]
 
 _Result = TypeVar("_Result")
 
@@ -274,7 +274,7 @@ class VectorIndex:
         listed = found.aggregate([("period", "distinct")]).to_pylist()
         return {row["conversation_id"]: frozenset(row["period_distinct"]) for row in listed}
 
-    def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
+    def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[DeleteFilter]]) -> dict[Scope, int]:
         """Remove rows of agents' tables, from the disk too. A table that is left empty is dropped.
 
         Returns:
@@ -356,7 +356,9 @@ class VectorIndex:
         return await self._databases.read(scope.workspace_id, table_name(scope, grain), read, nothing)
 
     async def _persistent(self, scope: Scope, grain: Grain, write: Callable[[], Awaitable[_Result]]) -> _Result:
-        return await persistent(write, lambda: self._databases.forget(scope.workspace_id, table_name(scope, grain)))
+        return await retry_lance_commit(
+            write, lambda: self._databases.forget(scope.workspace_id, table_name(scope, grain))
+        )
 
     async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
         """Await works on agents' tables, some at a time."""
@@ -376,7 +378,7 @@ class VectorIndex:
         self._databases.let_go(_OPEN)
         return written
 
-    async def _remove_all(self, grain: Grain, gone: Mapping[Scope, Sequence[Cut]]) -> dict[Scope, int]:
+    async def _remove_all(self, grain: Grain, gone: Mapping[Scope, Sequence[DeleteFilter]]) -> dict[Scope, int]:
         counts = await self._all(self._remove(scope, grain, condition(cuts)) for scope, cuts in gone.items())
         return {scope: count for scope, count in zip(gone, counts, strict=True) if count}
 
@@ -393,12 +395,12 @@ class VectorIndex:
             self._storage.delete([roster_path(scope.workspace_id, table_name(scope, grain))])
         if not await self._databases.drop(scope.workspace_id, table_name(scope, grain), only_if_empty=True):
             await self._note(scope, grain)
-            await self._reworked(scope, grain, lambda table, path: shrink(table, self._storage, path, SAME))
+            await self._reworked(scope, grain, lambda table, path: compact_deletes(table, self._storage, path, SAME))
         return count
 
     async def _purge(self, scope: Scope, grain: Grain) -> None:
         async def anew(table: Any, path: str) -> None:
-            await renew(table, self._storage, path, SAME, await _indices(table))
+            await rewrite(table, self._storage, path, SAME, await _indices(table))
 
         await self._reworked(scope, grain, anew)
 
@@ -426,7 +428,7 @@ class VectorIndex:
             return written
 
         try:
-            return await persistent(attempt, lambda: self._databases.forget(workspace_id, name))
+            return await retry_lance_commit(attempt, lambda: self._databases.forget(workspace_id, name))
         except (LakeError, *FAILURES) as error:  # others keep writing to it, or it is damaged: the rest goes on
             _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
             return 0
@@ -467,10 +469,10 @@ class VectorIndex:
             .when_not_matched_by_source_delete(f"period IN ({listed})")
             .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
         )
-        await persistent(lambda: self._maintain(scope, grain, table, merged.version))
+        await retry_lance_commit(lambda: self._maintain(scope, grain, table, merged.version))
         if merged.version % COMPACT_EVERY == 0:
             await drop_old_versions(self._storage, f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance")
-        if not await self._databases.stands(scope.workspace_id, table_name(scope, grain), merged.version):
+        if not await self._databases.version_exists(scope.workspace_id, table_name(scope, grain), merged.version):
             raise VanishedError
         return differing
 

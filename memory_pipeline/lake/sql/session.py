@@ -69,7 +69,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The rows of a query, as plain values of Python; times know that they are UTC.
 
     `is_cut` says that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
@@ -81,7 +81,7 @@ class Answer:
     is_cut: bool
 
 
-def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
     """Answer one query over exactly these tables; whoever asks more than once keeps a :class:`Session`.
 
     Raises:
@@ -141,7 +141,7 @@ class Session:
                 self._process = None
             self._end()
 
-    def ask(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> Answer:
+    def ask(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
         """Answer one SELECT.
 
         Args:
@@ -172,7 +172,7 @@ class Session:
                 self._process = None
         if not answer[0]:
             raise InputError(f"SQL is not answered: {answer[1]}")
-        return Answer(*answer[1:])
+        return QueryResult(*answer[1:])
 
 
 class _Process:

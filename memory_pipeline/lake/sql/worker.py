@@ -58,7 +58,7 @@ _SETTINGS = {
 _WORN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException, MemoryError)
 
 
-class Desk:
+class QueryWorker:
     """The locked session over the given tables; answers one query at a time."""
 
     def __init__(self, tables: dict[str, pa.Table]) -> None:
@@ -218,7 +218,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     if message is None:
         return
     try:
-        desk = Desk(tables_in(message["tables"]))
+        desk = QueryWorker(tables_in(message["tables"]))
     except (duckdb.Error, pa.ArrowException) as error:
         _reply(target, False, _trouble(error, 0), True)
         return

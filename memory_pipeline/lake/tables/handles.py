@@ -23,20 +23,20 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.commit_retry import OvertakenError, Turn
+from memory_pipeline.lake.commit_retry import CommitLostError, FairnessLock
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import REMEDY, damaged_log, is_damage
 from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from memory_pipeline.lake.commit_retry import Mark
+    from memory_pipeline.lake.commit_retry import CommitToken
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.tables.row_deletion import Verdict
+    from memory_pipeline.lake.tables.row_deletion import RowDeletion
 
 #: Only a purge takes away what the log says of the past.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
@@ -71,7 +71,7 @@ class Handles:
         self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
         self._wrote: dict[str, float] = {}
 
-    def writer(self, path: str, turn: Turn) -> DeltaTable | None:
+    def writer(self, path: str, turn: FairnessLock) -> DeltaTable | None:
         """Return a handle on the newest version that nobody else uses; None if there is no table yet.
 
         The turn is heeded by a process that knows of others that write, or that writes so often that others may find
@@ -88,7 +88,7 @@ class Handles:
             handle = newest(self._storage, path, handle)
         return handle
 
-    def turn(self, path: str) -> Turn:
+    def turn(self, path: str) -> FairnessLock:
         """Return what a writer takes its turn with at the table at `path` below the root."""
         return turn_at(self._storage, path, self._claims)
 
@@ -112,7 +112,7 @@ class Handles:
             return handle
 
 
-def turn_at(storage: Storage, path: str, claims: Claims | None = None) -> Turn:
+def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> FairnessLock:
     """Return what a writer takes its turn with at the table at `path` below the root.
 
     Args:
@@ -120,15 +120,15 @@ def turn_at(storage: Storage, path: str, claims: Claims | None = None) -> Turn:
         path: of the table.
         claims: those of the process, where threads of it write at once.
     """
-    return Turn(claims or _claims(storage), path.replace("/", "."))
+    return FairnessLock(claims or _claims(storage), path.replace("/", "."))
 
 
-def _claims(storage: Storage) -> Claims:
-    return Claims(storage, _TURNS, lambda: datetime.now(UTC))
+def _claims(storage: Storage) -> Leases:
+    return Leases(storage, _TURNS, lambda: datetime.now(UTC))
 
 
 @contextmanager
-def overtaking(storage: Storage, path: str, table: DeltaTable, mark: Mark[Any] | None = None) -> Iterator[None]:
+def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken[Any] | None = None) -> Iterator[None]:
     """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
 
     Args:
@@ -149,14 +149,14 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: Mark[Any] |
             return
         raise_of_disk(error, storage.locate(path))
         if isinstance(error, CommitFailedError):
-            raise OvertakenError from error
+            raise CommitLostError from error
         if is_of_store(error):
             if mark is None:
                 raise in_words(error, f"table {path}") from error
             mark.note(error)
         elif version_of(newest(storage, path)) == version:
             raise
-        raise OvertakenError from error
+        raise CommitLostError from error
 
 
 def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
@@ -200,7 +200,7 @@ def _commit_after(path: str, handle: DeltaTable) -> str:
     return f"{path}/_delta_log/{handle.version() + 1:020}.json"
 
 
-def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> DeltaTable:
+def make(storage: Storage, path: str, spec: TableSpec, mark: CommitToken[Any]) -> DeltaTable:
     """Make a table that was not there, and return a handle on its first version, which has no rows.
 
     Others may have made it too, and filled it since: the check of the commit on top of the handle tells whether they
@@ -237,7 +237,7 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: Mark[Any]) -> Delta
     except (DeltaError, OSError) as error:
         if is_of_store(error):
             mark.note(error)
-        raise OvertakenError from error
+        raise CommitLostError from error
 
 
 def commit(
@@ -245,7 +245,7 @@ def commit(
     spec: TableSpec,
     rows: pa.Table | pa.RecordBatchReader,
     condition: str,
-    mark: Mark[Any],
+    mark: CommitToken[Any],
 ) -> None:
     """Put rows in the place of those that a condition tells, in one commit on top of the handle's version.
 
@@ -270,7 +270,7 @@ def commit(
 
 
 def exchange(
-    table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, Verdict], mark: Mark[Any]
+    table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, RowDeletion], mark: CommitToken[Any]
 ) -> None:
     """Take files out of a table, and put in their place what the verdicts on them say."""
     now = time.time_ns() // 1_000_000

@@ -43,7 +43,7 @@ def index_asset(grain: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One partition of one asset, as it was last made.
 
     Attributes:
@@ -77,17 +77,17 @@ class Ledger:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, Entry]:
+    def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, LedgerEntry]:
         """Return the entries of an asset by period name; of the given periods, or of all."""
         keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
         wanted = None
         if periods is not None:
             wanted = {period.key for period in periods}
-            keys &= {Entry(asset, period, "", "", 0, 0).bucket for period in wanted}
+            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in wanted}
         rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
             # Of older lakes there are none of these.
-            row["period"]: Entry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
+            row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
             for row in rows
             if wanted is None or row["period"] in wanted
         }
@@ -98,7 +98,7 @@ class Ledger:
         Args:
             remaining: how many rows stay, by asset and period.
         """
-        buckets = {Entry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
+        buckets = {LedgerEntry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
 
         def noted(old: pa.Table) -> pa.Table:
             rows = old.to_pylist()
@@ -113,11 +113,11 @@ class Ledger:
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
         """Return what is entered of periods of some assets, for :meth:`record` to compare."""
         wanted = {(asset, period.key) for period in periods for asset in assets}
-        buckets = {Entry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
+        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
         rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
         return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
 
-    def record(self, entries: Iterable[Entry], seen: Seen | None = None) -> bool:
+    def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:
         """Enter what was made, in one commit; an entry replaces that of the same asset and period.
 
         Args:

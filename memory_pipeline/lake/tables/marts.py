@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, WriterProperties, write_delt
 from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.commit_retry import Mark, OvertakenError, persistently
+from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, retry_commit
 from memory_pipeline.lake.files.storage_errors import is_of_store
 from memory_pipeline.lake.tables.damage import FAILURES, is_damage
 from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, turn_at
@@ -108,11 +108,11 @@ class Marts:
             CommitConflictError: other writers kept changing the same mart.
         """
         turn = turn_at(self._storage, _path(name))
-        mark = Mark[bool](self._storage, _path(name))
-        return persistently(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
+        mark = CommitToken[bool](self._storage, _path(name))
+        return retry_commit(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
 
     def _replace(
-        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: Mark[bool]
+        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
     ) -> Replaced:
         self._storage.require_creating()
         table = self._open(name)
@@ -136,7 +136,7 @@ class Marts:
                 elif newest(self._storage, _path(name)) is None:
                     raise
                 if not mark.made():
-                    raise OvertakenError from error
+                    raise CommitLostError from error
             table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))

@@ -152,7 +152,7 @@ _ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartialUpdate:
     """How partitions are changed part by part.
 
     Attributes:
@@ -165,7 +165,7 @@ class Parts:
     change: Callable[[int, pa.Table], pa.Table]
 
 
-class Spool:
+class StreamingWrite:
     """Rows on their way into a table, on the local disk.
 
     Args:

@@ -43,14 +43,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RowDeletion:
     """What becomes of a file: how many of its rows go, and what is put in its place; nothing where all go."""
 
     gone: int
     instead: Written | None
 
 
-class Dropping:
+class DeletionPlan:
     """What becomes of the files of a table whose rows go in part. A file is looked at once, for it never changes.
 
     Args:
@@ -65,10 +65,10 @@ class Dropping:
         self._spec = spec
         self._gone = gone
         self._columns = [name for name in spec.schema.names if name in columns]
-        self._verdicts: dict[str, Verdict | None] = {}
+        self._verdicts: dict[str, RowDeletion | None] = {}
         self._written: list[Written] = []
 
-    def verdicts(self, files: pa.Table) -> dict[str, Verdict]:
+    def verdicts(self, files: pa.Table) -> dict[str, RowDeletion]:
         """Return what becomes of each of some files, by path, without those that stay as they are.
 
         Raises:
@@ -105,10 +105,10 @@ class Dropping:
             if mask.any():
                 yield paths[name], mask
 
-    def _judged(self, masked: tuple[str, NDArray[np.bool_]]) -> tuple[str, Verdict]:
+    def _judged(self, masked: tuple[str, NDArray[np.bool_]]) -> tuple[str, RowDeletion]:
         path, mask = masked
         count = int(mask.sum())
-        return path, Verdict(count, None if count == len(mask) else self._rewritten(path, mask))
+        return path, RowDeletion(count, None if count == len(mask) else self._rewritten(path, mask))
 
     def _rewritten(self, path: str, mask: NDArray[np.bool_]) -> Written:
         """Write the rows of a file that stay into another beside it, in their order and with the columns it has."""

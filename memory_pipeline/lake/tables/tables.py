@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.lake.commit_retry import Mark, Turn, persistently
+from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock, retry_commit
 from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.tables.handles import Handles, commit, exchange, make, newest, overtaking, version_of
 from memory_pipeline.lake.tables.partitions import (
-    Parts,
-    Spool,
+    PartialUpdate,
+    StreamingWrite,
     changed_keys,
     dataset,
     keys_of,
@@ -31,7 +31,7 @@ from memory_pipeline.lake.tables.partitions import (
     sorted_rows,
     without_metadata,
 )
-from memory_pipeline.lake.tables.row_deletion import Dropping, Gone, Verdict
+from memory_pipeline.lake.tables.row_deletion import DeletionPlan, Gone, RowDeletion
 from memory_pipeline.lake.tables.vacuum import Purge, Purged, Vacuum
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class Tables:
         """
         gone = set(paths)
 
-        def those(files: pa.Table) -> dict[str, Verdict]:
-            return {path: Verdict(0, None) for path in files.column("path").to_pylist() if path in gone}
+        def those(files: pa.Table) -> dict[str, RowDeletion]:
+            return {path: RowDeletion(0, None) for path in files.column("path").to_pylist() if path in gone}
 
         self._without(spec, None, {}, those)
 
@@ -210,7 +210,13 @@ class Tables:
         return self._changed(spec, keys, change, frozenset(remade), fixed)
 
     def transform_parts(
-        self, spec: TableSpec, keys: Collection[str], parts: Parts, *, remade: Collection[str] = (), **fixed: str
+        self,
+        spec: TableSpec,
+        keys: Collection[str],
+        parts: PartialUpdate,
+        *,
+        remade: Collection[str] = (),
+        **fixed: str,
     ) -> frozenset[str]:
         """Replace the named partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
 
@@ -234,8 +240,8 @@ class Tables:
             CommitConflictError: other writers kept removing rows of the table.
         """
 
-        def all_of(files: pa.Table) -> dict[str, Verdict]:
-            return dict.fromkeys(files.column("path").to_pylist(), Verdict(0, None))
+        def all_of(files: pa.Table) -> dict[str, RowDeletion]:
+            return dict.fromkeys(files.column("path").to_pylist(), RowDeletion(0, None))
 
         counts, _ = self._without(spec, keys, fixed, all_of)
         return frozenset(counts)
@@ -258,7 +264,7 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept removing rows of the table.
         """
-        dropping = Dropping(self._storage, spec, gone, columns)
+        dropping = DeletionPlan(self._storage, spec, gone, columns)
         judged: Collection[str] | None = None
         try:
             counts, judged = self._without(spec, keys, fixed, dropping.verdicts)
@@ -314,7 +320,7 @@ class Tables:
 
     def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
         """Return what `clean` makes of the newest version, done until nobody comes first; `nothing` without a table."""
-        mark = Mark[None](self._storage, path)
+        mark = CommitToken[None](self._storage, path)
 
         def attempt() -> _Result:
             table = newest(self._storage, path)
@@ -323,7 +329,7 @@ class Tables:
                     return clean(table)
             return nothing
 
-        return persistently(attempt, f"table {path}", aim, self._handles.turn(path))
+        return retry_commit(attempt, f"table {path}", aim, self._handles.turn(path))
 
     def _read(
         self,
@@ -352,12 +358,12 @@ class Tables:
         self,
         spec: TableSpec,
         keys: Collection[str],
-        change: Change | Parts,
+        change: Change | PartialUpdate,
         remade: frozenset[str],
         fixed: Mapping[str, str],
     ) -> Replacement:
-        turn, mark = self._handles.turn(_path(spec)), Mark[Replacement](self._storage, _path(spec))
-        return persistently(
+        turn, mark = self._handles.turn(_path(spec)), CommitToken[Replacement](self._storage, _path(spec))
+        return retry_commit(
             lambda: self._transformed(spec, keys, change, remade, fixed, turn, mark),
             f"table {spec.name}",
             f"replace {', '.join(sorted(keys)[:3])}…",
@@ -368,18 +374,18 @@ class Tables:
         self,
         spec: TableSpec,
         keys: Collection[str],
-        change: Change | Parts,
+        change: Change | PartialUpdate,
         remade: frozenset[str],
         fixed: Mapping[str, str],
-        turn: Turn,
-        mark: Mark[Replacement],
+        turn: FairnessLock,
+        mark: CommitToken[Replacement],
     ) -> Replacement:
         """Replace partitions, at the version that was read."""
         table = self._handles.writer(_path(spec), turn)
         try:
             if (made := mark.made()) is not None:
                 return made
-            if isinstance(change, Parts):
+            if isinstance(change, PartialUpdate):
                 return self._written_in_parts(table, spec, keys, change, remade, fixed, mark)
             return self._written(table, spec, keys, change, remade, fixed, mark)
         finally:
@@ -394,7 +400,7 @@ class Tables:
         change: Change,
         remade: frozenset[str],
         fixed: Mapping[str, str],
-        mark: Mark[Replacement],
+        mark: CommitToken[Replacement],
     ) -> Replacement:
         old, damaged = spec.schema.empty_table(), set[str]()
         if table is not None:
@@ -433,16 +439,16 @@ class Tables:
         table: DeltaTable | None,
         spec: TableSpec,
         keys: Collection[str],
-        parts: Parts,
+        parts: PartialUpdate,
         remade: frozenset[str],
         fixed: Mapping[str, str],
-        mark: Mark[Replacement],
+        mark: CommitToken[Replacement],
     ) -> Replacement:
         if table is None:
             table = make(self._storage, _path(spec), spec, mark)
         files = _files(table, spec, keys, fixed)
         changed: set[str] = set()
-        with Spool(spec, without_metadata(spec.schema)) as spool:
+        with StreamingWrite(spec, without_metadata(spec.schema)) as spool:
             for number, condition in enumerate(parts.conditions):
                 old, files, damaged = self._old_rows(table, spec, files, remade, condition)
                 old = sorted_rows(old, spec)
@@ -462,7 +468,7 @@ class Tables:
         rows: pa.Table | pa.RecordBatchReader,
         replacement: Replacement,
         fixed: Mapping[str, str],
-        mark: Mark[Replacement],
+        mark: CommitToken[Replacement],
     ) -> None:
         """Commit the rows of all partitions that have changed, on top of the handle's version."""
         mark.expect(table.version(), replacement)
@@ -475,12 +481,12 @@ class Tables:
         spec: TableSpec,
         keys: Collection[str] | None,
         fixed: Mapping[str, str],
-        judge: Callable[[pa.Table], Mapping[str, Verdict]],
+        judge: Callable[[pa.Table], Mapping[str, RowDeletion]],
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
         turn, mark = (
             self._handles.turn(_path(spec)),
-            Mark[tuple[dict[str, int], Collection[str]]](self._storage, _path(spec)),
+            CommitToken[tuple[dict[str, int], Collection[str]]](self._storage, _path(spec)),
         )
 
         def attempt() -> tuple[dict[str, int], Collection[str]]:
@@ -490,7 +496,7 @@ class Tables:
                 return made
             files = _files(table, spec, keys, fixed)
             counts: dict[str, int] = {}
-            verdicts: Mapping[str, Verdict] = {}
+            verdicts: Mapping[str, RowDeletion] = {}
             if table is not None and files is not None and files.num_rows:
                 with overtaking(self._storage, _path(spec), table, mark):
                     verdicts = self._judged(spec, files, judge)
@@ -503,11 +509,11 @@ class Tables:
             self._handles.give_back(_path(spec), table)
             return counts, verdicts.keys()
 
-        return persistently(attempt, f"table {spec.name}", "remove rows of it", turn)
+        return retry_commit(attempt, f"table {spec.name}", "remove rows of it", turn)
 
     def _judged(
-        self, spec: TableSpec, files: pa.Table, judge: Callable[[pa.Table], Mapping[str, Verdict]]
-    ) -> Mapping[str, Verdict]:
+        self, spec: TableSpec, files: pa.Table, judge: Callable[[pa.Table], Mapping[str, RowDeletion]]
+    ) -> Mapping[str, RowDeletion]:
         try:
             return judge(files)
         except pa.ArrowException as error:  # of a file that is missing, the caller looks first whether it was removed

@@ -87,7 +87,7 @@ class Tombstones:
 _OWNER = ("workspace_id", "agent_id")
 
 
-class Marks:
+class ExpirationMarks:
     """The marks of all agents, as they were when they were read.
 
     Args:
@@ -101,7 +101,7 @@ class Marks:
         self._latest = {kept: max(keys.values()) for kept, keys in self._through.items()}
 
     @classmethod
-    def of(cls, tables: Tables) -> Marks:
+    def of(cls, tables: Tables) -> ExpirationMarks:
         """Read the marks; there are none where nothing ever expired."""
         rows = tables.read(EXPIRATIONS, columns=[*_OWNER, "kept", "through"]).to_pylist()
         return cls({(Scope(row["workspace_id"], row["agent_id"]), row["kept"]): row["through"] for row in rows})

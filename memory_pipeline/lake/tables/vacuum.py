@@ -22,7 +22,7 @@ from memory_pipeline.errors import InputError, shown
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from memory_pipeline.lake.files.storage import Entry, Storage
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
 
 #: How long a writer or a reader may be at a version at most.
 _IN_FLIGHT = _HOUR = timedelta(hours=1)
@@ -181,7 +181,7 @@ class Log:
         size = sum(entry.size for entry in checkpoints.get(latest, ()))
         return version - latest >= _MANY and since >= _PART * size
 
-    def superseded(self, before: datetime) -> list[Entry]:
+    def superseded(self, before: datetime) -> list[FileInfo]:
         """Return the entries that a checkpoint stands for which was there at `before`, as far as they are as old."""
         checkpoints, commits = self._files()
         whole = [
@@ -216,16 +216,16 @@ class Log:
             entry.path for number, entries in checkpoints.items() if number < version for entry in entries
         )
 
-    def _changes(self, entry: Entry) -> bool:
+    def _changes(self, entry: FileInfo) -> bool:
         if entry.size == len(_STUB):
             return False
         data = self._storage.read(entry.path) or b""
         return any(word in data for word in _CHANGES)
 
-    def _files(self) -> tuple[dict[int, list[Entry]], dict[int, Entry]]:
+    def _files(self) -> tuple[dict[int, list[FileInfo]], dict[int, FileInfo]]:
         """Return the files of checkpoints and of commits by version."""
-        checkpoints: dict[int, list[Entry]] = {}
-        commits: dict[int, Entry] = {}
+        checkpoints: dict[int, list[FileInfo]] = {}
+        commits: dict[int, FileInfo] = {}
         for entry in self._storage.list(self._folder):
             found = _FILE.fullmatch(entry.path.rpartition("/")[2])
             if found is not None and found[2] == "json":

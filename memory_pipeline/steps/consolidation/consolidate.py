@@ -23,7 +23,7 @@ from memory_pipeline.domain.identity import NOTHING, digest
 from memory_pipeline.lake.codec.memories import events_digest, rows_to_events, upkeep_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import Vectors
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, day_of, night, night_inputs, read_kept, write_kept
 from memory_pipeline.steps.consolidation.report import Upkept
@@ -149,7 +149,7 @@ class _Run:
         lake: Lake,
         models: Models,
         asked: Sequence[Period],
-        entries: Mapping[str, Entry],
+        entries: Mapping[str, LedgerEntry],
         done: Upkept,
         *,
         dry_run: bool,
@@ -348,7 +348,7 @@ def _enter(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
     asked = {each.key: inputs.get(each, NOTHING) for each in run.asked} if is_whole else {}
     entered = {key: entry.input_digest for key, entry in run.entries.items() if key >= first} | asked
     entries = [
-        Entry(UPKEEP_ASSET, key, source, events_digest(ids[key]), len(ids[key]), len(agents[key]), troubles[key])
+        LedgerEntry(UPKEEP_ASSET, key, source, events_digest(ids[key]), len(ids[key]), len(agents[key]), troubles[key])
         for key, source in sorted(entered.items())
     ]
     changed = [entry for entry in entries if run.entries.get(entry.period) != entry]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.tables.ledger import Entry
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +177,17 @@ def _closes_at(calendar: Calendar, period: Period) -> datetime:
     return calendar.closes_at(period)
 
 
-def _is_complete(table: Entry, index: Entry | None) -> bool:
+def _is_complete(table: LedgerEntry, index: LedgerEntry | None) -> bool:
     """Tell whether the index is level with the table, and nothing waits for a model."""
     return _is_level(table, index) and not table.unfinished
 
 
-def _is_level(table: Entry, derived: Entry | None) -> bool:
+def _is_level(table: LedgerEntry, derived: LedgerEntry | None) -> bool:
     """Tell whether what is made from a table was made from what it holds."""
     return derived is not None and derived.input_digest == table.output_digest
 
 
-def _at_odds(present: Iterable[str], entries: Mapping[str, Entry]) -> set[str]:
+def _at_odds(present: Iterable[str], entries: Mapping[str, LedgerEntry]) -> set[str]:
     """Return the partitions that a table has and the ledger does not know, or that the ledger knows and are not there.
 
     Args:

@@ -18,7 +18,7 @@ from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import Receipt, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.lake.tables.tombstones import Marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -86,7 +86,7 @@ class Judge:
         self._present = Present.of(lake)
         self._numbers = [number for number in range(10_000) if station.is_forgotten(number)]
         self._forgotten = self._course.forgotten(self._numbers)
-        self._marks = Marks.of(lake.tables)
+        self._marks = ExpirationMarks.of(lake.tables)
 
     def verdicts(self) -> Iterator[Verdict]:
         """Look at one thing after the other."""

@@ -25,7 +25,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.calls.call_store import Calls, Spending
-from memory_pipeline.lake.files.storage import Entry, Storage
+from memory_pipeline.lake.files.storage import FileInfo, Storage
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.building import PROCESSES
@@ -66,7 +66,7 @@ class CountingStorage(Storage):
         self.asked["read"] += 1
         return super().read(path)
 
-    def list(self, prefix: str) -> list[Entry]:
+    def list(self, prefix: str) -> list[FileInfo]:
         self.asked["list"] += 1
         return super().list(prefix)
 

@@ -23,7 +23,7 @@ from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.filters import Filter, condition
 from memory_pipeline.lake.index.lance_tables import has_vanished
-from memory_pipeline.lake.index.vector_index import Cut, VectorIndex
+from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.lake.index.test_vector_index import rows
 
@@ -68,9 +68,9 @@ def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex
     fill(index, 2, 3, 4)
     fill(index, 0, scope=SALES)
     untouched = sorted(path for path in folder(root, "sales__working").rglob("*"))
-    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(2))], SALES: [], Scope("acme", "none"): [Cut(hour(9))]}) == {
-        ACME: 3 * WHOLE
-    }
+    assert index.remove(
+        Grain.WORKING, {ACME: [DeleteFilter(hour(2))], SALES: [], Scope("acme", "none"): [DeleteFilter(hour(9))]}
+    ) == {ACME: 3 * WHOLE}
     assert numbers(index) == numbers(VectorIndex(Storage(root))) == {3: WHOLE, 4: WHOLE}
     assert not holds(root, "secret")
     assert not holds(root, "word 2")
@@ -78,7 +78,7 @@ def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex
     assert sorted(path for path in folder(root, "sales__working").rglob("*")) == untouched
     found = index.search(ACME, Grain.WORKING, Filter(), 50, AXIS, "word")
     assert found.num_rows == 2 * WHOLE
-    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(2))]}) == {}
+    assert index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(2))]}) == {}
 
 
 def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -> None:
@@ -88,7 +88,7 @@ def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -
     fill(index, 40)
     index.purge([ACME])  # which puts all of it into one file
     assert len(list(folder(root).glob("data/*"))) == 1
-    index.remove(Grain.WORKING, {ACME: [Cut(hour(0))]})
+    index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
     assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
     assert not holds(root, "secret")
     assert not list(folder(root).glob("_deletions/*"))
@@ -100,20 +100,20 @@ def test_rows_of_some_kinds_go_further_than_others(index: VectorIndex) -> None:
     fill(index, 3, 4, kind="statement")
     fill(index, 5, 6, kind="preference")
     cuts = [
-        Cut(hour(1), frozenset({"turn"})),
-        Cut(hour(3), frozenset({"statement", "event"})),
-        Cut(hour(9), frozenset()),
+        DeleteFilter(hour(1), frozenset({"turn"})),
+        DeleteFilter(hour(3), frozenset({"statement", "event"})),
+        DeleteFilter(hour(9), frozenset()),
     ]
     assert index.remove(Grain.WORKING, {ACME: cuts}) == {ACME: 3 * WHOLE}
     assert sorted(numbers(index)) == [2, 4, 5, 6]
 
 
 _KINDS = ("turn", "statement", "preference")
-_cuts = st.builds(Cut, st.integers(0, 5).map(hour), st.none() | st.frozensets(st.sampled_from(_KINDS)))
+_cuts = st.builds(DeleteFilter, st.integers(0, 5).map(hour), st.none() | st.frozensets(st.sampled_from(_KINDS)))
 
 
 @given(st.lists(_cuts, max_size=3))
-def test_a_condition_selects_what_the_cuts_say(cuts: list[Cut]) -> None:
+def test_a_condition_selects_what_the_cuts_say(cuts: list[DeleteFilter]) -> None:
     found = [(hour(number), kind) for number in range(6) for kind in _KINDS]
     table = pa.table({"period": [key for key, _ in found], "kind": [kind for _, kind in found]})
     selected = duckdb.from_arrow(table).filter(condition(cuts)).fetchall()
@@ -125,7 +125,10 @@ def test_a_condition_selects_what_the_cuts_say(cuts: list[Cut]) -> None:
 
 
 def test_no_value_of_a_cut_ends_the_text_that_it_stands_in() -> None:
-    assert condition([Cut("a' OR true --", frozenset({"b'"}))]) == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
+    assert (
+        condition([DeleteFilter("a' OR true --", frozenset({"b'"}))])
+        == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
+    )
 
 
 def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: VectorIndex) -> None:
@@ -134,7 +137,7 @@ def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: 
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)
     assert numbers(reader) == {0: WHOLE}
-    assert index.remove(Grain.WORKING, {ACME: [Cut(hour(5))]}) == {ACME: WHOLE}
+    assert index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(5))]}) == {ACME: WHOLE}
     assert not folder(root).exists()
     for one in (index, reader):
         assert numbers(one) == {}
@@ -158,7 +161,7 @@ def test_a_table_that_was_made_again_unnoticed_has_another_version(
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)
-    index.remove(Grain.WORKING, {ACME: [Cut(hour(5))]})
+    index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(5))]})
     fill(index, 7)
     assert reader.version(ACME, Grain.WORKING) != first
     assert numbers(reader) == {7: WHOLE}
@@ -251,7 +254,7 @@ def test_a_write_to_a_table_that_is_being_dropped_is_not_lost(
         return Path(storage.locate(path)).exists()
 
     monkeypatch.setattr(Storage, "has", overtaken)
-    dropper.remove(Grain.WORKING, {ACME: [Cut(hour(0))]})
+    dropper.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
     writing[0].join()
     assert numbers(VectorIndex(Storage(root))) == {9: WHOLE}
 
@@ -264,7 +267,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
     while not done() and time.monotonic() < until:
         fill(index, *range(2, 5), word=f"text{number}", digest=str(number))
         fill(index, 0, scope=SALES)
-        index.remove(Grain.WORKING, {ACME: [Cut(hour(3))], SALES: [Cut(hour(0))]})
+        index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(3))], SALES: [DeleteFilter(hour(0))]})
         index.purge([ACME])
         number += 1
 

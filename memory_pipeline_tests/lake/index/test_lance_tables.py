@@ -17,9 +17,9 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, persistent
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
 from memory_pipeline.lake.index.maintenance import compact
-from memory_pipeline.lake.leases import Claims
+from memory_pipeline.lake.leases import Leases
 from memory_pipeline_tests.building import PROCESSES
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])
@@ -113,7 +113,7 @@ def test_what_one_wrote_the_others_see_at_once(root: str, client: Client) -> Non
 
 
 def test_who_makes_a_table_waits_for_another_who_is_at_it(root: str, client: Client) -> None:
-    claims = Claims(Storage(root), "vectordb/_claims", lambda: datetime.now(UTC))
+    claims = Leases(Storage(root), "vectordb/_claims", lambda: datetime.now(UTC))
     key = digest("acme", "table")
     assert claims.claim(key, timedelta(minutes=1))
     with ThreadPoolExecutor(1) as pool:
@@ -140,7 +140,7 @@ def test_threads_that_make_the_same_tables_make_each_once(root: str) -> None:
         start.wait()
         for name in "abcde":
             table = clients[number].create(name)
-            clients[number].loop.run(persistent(partial(table.add, rows(str(number)))))
+            clients[number].loop.run(retry_lance_commit(partial(table.add, rows(str(number)))))
 
     with ThreadPoolExecutor(len(clients)) as pool:
         list(pool.map(fill, range(len(clients))))
@@ -169,7 +169,7 @@ def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) ->
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("message", CONFLICTS)
 def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
-    assert client.loop.run(persistent(losing(3, message))) == 4
+    assert client.loop.run(retry_lance_commit(losing(3, message))) == 4
     table = client.create()
     lost = losing(3, message, lambda: table.add(rows("a")))
     result = client.commit(lambda _: lost())
@@ -181,14 +181,14 @@ def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
 @pytest.mark.parametrize("message", CONFLICTS)
 def test_a_write_that_always_loses_is_given_up(client: Client, message: str) -> None:
     with pytest.raises(CommitConflictError, match="changed by others 20 times; try again") as caught:
-        client.loop.run(persistent(losing(20, message)))
+        client.loop.run(retry_lance_commit(losing(20, message)))
     assert message in str(caught.value.__cause__)
-    assert client.loop.run(persistent(losing(19, message))) == 20
+    assert client.loop.run(retry_lance_commit(losing(19, message))) == 20
 
 
 def test_other_errors_are_not_tried_again(client: Client) -> None:
     with pytest.raises(RuntimeError, match=r"^the disk is full$"):
-        client.loop.run(persistent(losing(1, "the disk is full")))
+        client.loop.run(retry_lance_commit(losing(1, "the disk is full")))
 
 
 def test_a_table_is_compacted_where_small_files_pile_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import EXPIRATIONS
-from memory_pipeline.lake.tables.tombstones import Marks, raise_marks
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 
 NOON, LATER = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 2, 12, tzinfo=UTC)
 ACME = Scope("acme", "support")
@@ -26,7 +26,7 @@ def rows(*found: tuple[str, str, str]) -> pa.Table:
 
 
 def test_a_lake_in_which_nothing_expired_has_no_marks(lake: Lake) -> None:
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     assert not marks
     assert list(marks) == []
     assert marks.through(ACME, RetentionClass.FACTS) is None
@@ -50,7 +50,7 @@ def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
     assert lake.tables.version(EXPIRATIONS) == version + 1
     assert raise_marks(lake.tables, {**first, **second}, LATER) == 0
     assert lake.tables.version(EXPIRATIONS) == version + 1
-    marks = Marks.of(lake.tables)
+    marks = ExpirationMarks.of(lake.tables)
     assert marks
     assert set(marks) == {
         (ACME, "facts", HOURS[5]),
@@ -66,7 +66,9 @@ def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
 
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_rows_up_to_their_agents_mark_have_expired(chunks: int) -> None:
-    marks = Marks({(ACME, RetentionClass.FACTS): HOURS[5], (Scope("acme", "sales"), RetentionClass.FACTS): HOURS[7]})
+    marks = ExpirationMarks(
+        {(ACME, RetentionClass.FACTS): HOURS[5], (Scope("acme", "sales"), RetentionClass.FACTS): HOURS[7]}
+    )
     table = rows(
         ("acme", "support", HOURS[5]),
         ("acme", "support", HOURS[6]),
@@ -94,7 +96,7 @@ _agents = st.sampled_from([ACME, Scope("acme", "sales"), Scope("acme.support", "
 def test_a_mask_says_of_each_row_what_its_agents_mark_does(
     through: dict[tuple[Scope, str], str], found: list[tuple[Scope, str]]
 ) -> None:
-    marks = Marks(through)
+    marks = ExpirationMarks(through)
     table = rows(*((scope.workspace_id, scope.agent_id, key) for scope, key in found))
     for kept in (RetentionClass.FACTS, RetentionClass.GRAPH):
         expected = [(mark := marks.through(scope, kept)) is not None and key <= mark for scope, key in found]

@@ -7,11 +7,11 @@ import pytest
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.lake.tables.ledger import Entry
+from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
-def entry(asset: str, period: str, out: str = "o") -> Entry:
-    return Entry(asset, period, "i", out, 1, 1)
+def entry(asset: str, period: str, out: str = "o") -> LedgerEntry:
+    return LedgerEntry(asset, period, "i", out, 1, 1)
 
 
 @pytest.mark.on_s3
