@@ -35,8 +35,8 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.materialize import make
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
@@ -94,7 +94,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         with patch.object(in_process, "_run", wraps=in_process._run) as dagster_runs:
             finished = started
             for event in in_process.run_all(lake, Settings(root=lake.storage.uri), models, now, between):
-                if isinstance(event, GrainRun):
+                if isinstance(event, RunResult):
                     spent = time.perf_counter() - finished
                     grains.append(_grain(what, event, spent))
                 finished = time.perf_counter()
@@ -153,7 +153,9 @@ def _overhead(folder: Path, now: datetime) -> list[_Row]:
         if way.startswith("plain"):
             lake = Lake(str(root))
             for grain in Grain:
-                for _ in make(lake, default_models(), grain, grain_status(lake, grain, START.date(), now).pending):
+                for _ in materialize(
+                    lake, default_models(), grain, grain_status(lake, grain, START.date(), now).pending
+                ):
                     pass
         else:
             settings = Settings(root=str(root), has_dagster_home=way.endswith("SQLite instance"))
@@ -180,7 +182,7 @@ def _ingest(lake: Lake, folder: Path, agents: int, weeks: int, now: datetime) ->
     return first, result.messages, time.perf_counter() - started
 
 
-def _grain(what: str, event: GrainRun, seconds: float) -> _Row:
+def _grain(what: str, event: RunResult, seconds: float) -> _Row:
     return {
         "call": what,
         "grain": event.grain.value,

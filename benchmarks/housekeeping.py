@@ -25,10 +25,10 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.lance_files import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.housekeeping import clean_files
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 
@@ -59,10 +59,10 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         started = time.perf_counter()
         writer.write(conversation(source, agent_name(0), START + timedelta(hours=number), 2), now=now)
         for grain in Grain:
-            list(make(lake, models, grain, grain_status(lake, grain, START.date(), now).pending))
+            list(materialize(lake, models, grain, grain_status(lake, grain, START.date(), now).pending))
         seconds.append(time.perf_counter() - started)
         if now.hour == 1 and (waiting := pending_nights(lake, START.date(), now)):
-            keep_up(lake, models, waiting, START.date())
+            consolidate(lake, models, waiting, START.date())
         if (number + 1) % (hours // 10) == 0:
             progress(f"{number + 1:,} hours")
             rows.append(_row(lake, f"{number + 1:,} hours", seconds))

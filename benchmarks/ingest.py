@@ -2,7 +2,7 @@
 
 20 agents speak in each of 48 hours (``--quick``: 5 agents, 12 hours). Their talks are written with
 :class:`~memory_pipeline.writer.MemoryWriter`, one call a talk, durably; then
-:func:`memory_pipeline.steps.materialize.make`
+:func:`memory_pipeline.steps.materialize.materialize`
 makes all hours. Its stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so
 "extract: rows and commit" is what remains of the extraction step without the extractor and the embedder.
 
@@ -31,7 +31,7 @@ from memory_pipeline.lake.tables.ledger import Ledger
 from memory_pipeline.models.factory import Models, default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps import materialize as chain
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
         for name, stage in _STAGES.items():
             patches.enter_context(patch.object(chain, name, watch.timed(stage, getattr(chain, name))))
         patches.enter_context(patch.object(Ledger, "record", watch.timed("ledger", Ledger.record)))
-        for _ in chain.make(lake, models, Grain.WORKING, lake.journal.pending_hours()):
+        for _ in chain.materialize(lake, models, Grain.WORKING, lake.journal.pending_hours()):
             pass
 
 
@@ -139,7 +139,7 @@ def make_through_dagster(lake: Lake) -> float:
     """Make all pending hours with Dagster; return the seconds."""
     started = time.perf_counter()
     for event in run_all(lake, Settings(root=lake.storage.uri), default_models(), _NOW):
-        if isinstance(event, GrainRun):
+        if isinstance(event, RunResult):
             break
     return time.perf_counter() - started
 

@@ -34,7 +34,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _make(root: str, stop: Any) -> None:
     while not stop.is_set():
         for grain in Grain:
             with suppress(CommitConflictError):
-                for _ in make(lake, models, grain, grain_status(lake, grain, START.date(), _NOW).pending):
+                for _ in materialize(lake, models, grain, grain_status(lake, grain, START.date(), _NOW).pending):
                     if stop.is_set():
                         return
 
@@ -200,6 +200,6 @@ def _fill(root: str) -> None:
             lake.journal.append(read_messages(talk, admission).messages)
     models = default_models()
     for grain in Grain:
-        for _ in make(lake, models, grain, grain_status(lake, grain, START.date(), _NOW).pending):
+        for _ in materialize(lake, models, grain, grain_status(lake, grain, START.date(), _NOW).pending):
             pass
     progress(f"{lake.index.count(_SCOPE, Grain.WORKING):,} facts of the reader's agent, process {os.getpid()}")

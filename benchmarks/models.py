@@ -60,10 +60,10 @@ from memory_pipeline.models.factory import Models, configured_models, default_mo
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
+from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 from memory_pipeline.steps.extract import read_hours
-from memory_pipeline.steps.materialize import make
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.openai_answers import chat_reply, embedding_reply
 from memory_pipeline_tests.openai_server import OpenAIServer
@@ -485,7 +485,7 @@ def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
         table.rows.append({"what": what, "calls": calls, **cells, "of the first": step.seconds / base})
 
     def remake(fresh: Lake) -> None:
-        for _ in make(fresh, _models(fresh), Grain.WORKING, hours):
+        for _ in materialize(fresh, _models(fresh), Grain.WORKING, hours):
             pass
 
     def extract(fresh: Lake) -> None:
@@ -527,11 +527,11 @@ def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:
     def estimate(between: tuple[datetime, datetime] | None = None) -> tuple[dict[Expected, Usage], float]:
         progress("estimate")
         started = time.perf_counter()
-        rehearsal = RehearsalLake(lake.storage.uri)
+        rehearsal = DryRunLake(lake.storage.uri)
         models, asker = rehearsing_models(
             rehearsal.configuration(), rehearsal.calls, rehearsal.calendar.timezone, _clock
         )
-        for _ in rehearse(rehearsal, models, START.date(), now, between):
+        for _ in dry_run(rehearsal, models, START.date(), now, between):
             pass
         return dict(asker.expected), time.perf_counter() - started
 
@@ -544,11 +544,11 @@ def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:
     ) -> None:
         progress(what)
         before = versions(lake)
-        done: list[GrainRun] = []
+        done: list[RunResult] = []
 
         def make_all() -> None:
             events = run_all(lake, Settings(root=lake.storage.uri), _models(lake), now, between)
-            done.extend(event for event in events if isinstance(event, GrainRun))
+            done.extend(event for event in events if isinstance(event, RunResult))
 
         step = server.measured(make_all, _YEAR, _YEAR_AT_ONCE)
         rows = _new_calls(lake, known)

@@ -173,7 +173,7 @@ def _child(root: str, name: str) -> Measured:
 def _measure(root: str, name: str) -> Measured:
     """Make what a run makes; in a process that does nothing else."""
     from memory_pipeline.models.factory import default_models
-    from memory_pipeline.steps.materialize import make
+    from memory_pipeline.steps.materialize import materialize
 
     # What is imported late, and what caches of words hold, is not the run's.
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -181,7 +181,7 @@ def _measure(root: str, name: str) -> Measured:
         _prepare(folder, "all speak", 2)
         models = default_models()
         for grain, period in ((Grain.WORKING, _hour("all speak")), (Grain.DAILY, _day())):
-            list(make(Lake(folder), models, grain, [period]))
+            list(materialize(Lake(folder), models, grain, [period]))
     gc.collect()
     lake, models = Lake(root), default_models()
     before, (held, _) = versions(lake), memory()
@@ -189,9 +189,9 @@ def _measure(root: str, name: str) -> Measured:
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     started, cpu = time.perf_counter(), _cpu()
     if name == "the day":
-        list(make(lake, models, Grain.DAILY, [_day()]))
+        list(materialize(lake, models, Grain.DAILY, [_day()]))
     else:
-        list(make(lake, models, Grain.WORKING, [_hour(name)]))
+        list(materialize(lake, models, Grain.WORKING, [_hour(name)]))
     wall, spent = time.perf_counter() - started, _cpu() - cpu
     _, peak = memory()
     after = versions(Lake(root))

@@ -39,7 +39,7 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.sample import AFTERWARDS, HISTORY
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.writer.files import ingest_file
 
@@ -62,7 +62,7 @@ def run(folder: Path, *, quick: bool, files: Sequence[Path] = ()) -> list[Table]
     if not files:
         ingest_file(lake, HISTORY, Admission(EARLIEST, AFTERWARDS))
     models = default_models()
-    for _ in make(lake, models, Grain.WORKING, lake.journal.pending_hours()):
+    for _ in materialize(lake, models, Grain.WORKING, lake.journal.pending_hours()):
         pass
     answers = answers or _details(lake)
 

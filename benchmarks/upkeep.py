@@ -36,7 +36,7 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.fold import land_events, refold_memories
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _nights(lake: Lake, models: Models, agents: int) -> Iterator[dict[str, Cell]
 def _kept(lake: Lake, models: Models, night: Period) -> dict[str, Cell]:
     before = sum(versions(lake).values())
     started, spent = time.perf_counter(), time.process_time()
-    done = keep_up(lake, models, [night], START.date())
+    done = consolidate(lake, models, [night], START.date())
     seconds, cpu = time.perf_counter() - started, time.process_time() - spent
     return {
         "seconds": seconds,

@@ -19,8 +19,8 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import hit_lines, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
-from memory_pipeline.steps.consolidation.report import Upkept
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.consolidation.report import ConsolidationReport
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer.files import ingest_file
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
 
     say("2. The pipeline makes it memory, grain by grain, through Dagster")
     for event in run_all(lake, settings, models, AFTERWARDS):
-        if isinstance(event, GrainRun):
+        if isinstance(event, RunResult):
             say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
-        elif isinstance(event, Upkept):
+        elif isinstance(event, ConsolidationReport):
             changed = sum(night.changed for night in event.nights)
             say(f"   {'upkeep':<10} {len(event.nights):>4} nights, {changed} changes of what is kept for good")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.reader import Hit
-    from memory_pipeline.steps.consolidation.days import NightStatus
-    from memory_pipeline.steps.consolidation.report import Change, Upkept
+    from memory_pipeline.steps.consolidation.days import ConsolidationStatus
+    from memory_pipeline.steps.consolidation.report import ConsolidationReport, MemoryDiff
     from memory_pipeline.steps.housekeeping import Cleaned
-    from memory_pipeline.steps.results import Expiration, GrainRun
+    from memory_pipeline.steps.results import Expiration, RunResult
     from memory_pipeline.steps.scheduling.planner import GrainStatus
 
 _WIDTH = 118
@@ -104,7 +104,7 @@ def _cell(value: object) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-def run_line(done: GrainRun, seconds: float) -> str:
+def run_line(done: RunResult, seconds: float) -> str:
     """Return what the run of a grain did, and what models had to do with it."""
     made = f"{len(done.periods):>6,} periods made, {done.changed:>6,} partitions changed"
     text = f"{done.grain:<10} {made}  ({seconds:.1f} s)"
@@ -178,7 +178,7 @@ def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
         yield f"{cleaned.compacted:,} tables of the index were compacted: {cleaned.bytes_written:,} bytes were written"
 
 
-def upkeep_line(done: Upkept) -> str:
+def upkeep_line(done: ConsolidationReport) -> str:
     """Return what the upkeep did, in a line as those of the grains."""
     changed = sum(night.changed for night in done.nights)
     text = (
@@ -194,7 +194,7 @@ def upkeep_line(done: Upkept) -> str:
     return text
 
 
-def upkeep_lines(done: Upkept, *, dry_run: bool) -> Iterator[str]:
+def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
     """Yield what nights do, agent by agent and night by night, with reasons; then what it comes to."""
     changes = sorted(done.changes, key=lambda each: (each.scope.workspace_id, each.scope.agent_id, each.night.key))
     before = None
@@ -259,7 +259,7 @@ _VERBS = {
 }
 
 
-def _told(change: Change) -> str:
+def _told(change: MemoryDiff) -> str:
     word = _VERBS[change.verb][0]
     title = _quoted(change.title)
     if change.verb == "MERGE":
@@ -276,7 +276,7 @@ def _quoted(title: str | None) -> str:
 
 
 def status_lines(
-    statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: NightStatus | None = None
+    statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: ConsolidationStatus | None = None
 ) -> Iterator[str]:
     """Yield a table of what is there, what is pending and what is missing; then what was set aside."""
     yield "grain       periods      rows  first          last            pending  missing  open"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import TABLES
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(lake: Lake, models: Models, now: datetime = NOW) -> dict[Grain, list[Per
     done = {}
     for grain in Grain:
         done[grain] = grain_status(lake, grain, START, now).pending
-        list(make(lake, models, grain, done[grain]))
+        list(materialize(lake, models, grain, done[grain]))
     return done
 
 

@@ -14,7 +14,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, LEDGER
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 from memory_pipeline_tests.lake_digest import differing, digest_of_rows, lake_digest
 
@@ -73,7 +73,7 @@ def test_another_way_to_the_same_lake_has_the_same_digest(made: Lake, tmp_path: 
 
 def test_a_silent_period_that_was_looked_at_is_no_difference(made: Lake, other: Lake, models: Models) -> None:
     silent = Period.containing(Grain.DAILY, START)
-    list(make(other, models, Grain.DAILY, [silent]))
+    list(materialize(other, models, Grain.DAILY, [silent]))
     assert other.tables.read(LEDGER).num_rows > made.tables.read(LEDGER).num_rows
     assert differing(lake_digest(made), lake_digest(other)) == []
 

@@ -14,8 +14,8 @@ from memory_pipeline.domain.conversations import Rejection, Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.reader import Hit
 from memory_pipeline.rendering import hit_lines, status_lines, to_json, upkeep_line, upkeep_lines
-from memory_pipeline.steps.consolidation.days import NightStatus
-from memory_pipeline.steps.consolidation.report import Change, NightRun, Upkept
+from memory_pipeline.steps.consolidation.days import ConsolidationStatus
+from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult, MemoryDiff
 from memory_pipeline.steps.scheduling.planner import GrainStatus
 
 AT = datetime(2024, 1, 15, 8, 3, tzinfo=UTC)
@@ -142,13 +142,15 @@ def test_what_is_kept_for_good_says_so() -> None:
 # --- upkeep ----------------------------------------------------------------------------------------------------------
 
 
-def done_with(*changes: Change, **numbers: object) -> Upkept:
-    night = NightRun(Period(Grain.DAILY, "2024-01-15"), agents=1, **numbers)  # type: ignore[arg-type]
-    return Upkept([night], list(changes), agents=1)
+def done_with(*changes: MemoryDiff, **numbers: object) -> ConsolidationReport:
+    night = DayResult(Period(Grain.DAILY, "2024-01-15"), agents=1, **numbers)  # type: ignore[arg-type]
+    return ConsolidationReport([night], list(changes), agents=1)
 
 
-def change(verb: str, title: str, other: str | None = None, reason: str = "so", night: str = "2024-01-15") -> Change:
-    return Change(Scope("w", "a"), Period(Grain.DAILY, night), verb, "m1", title, other and "m2", other, reason)
+def change(
+    verb: str, title: str, other: str | None = None, reason: str = "so", night: str = "2024-01-15"
+) -> MemoryDiff:
+    return MemoryDiff(Scope("w", "a"), Period(Grain.DAILY, night), verb, "m1", title, other and "m2", other, reason)
 
 
 def test_the_upkeep_tells_whose_what_and_why() -> None:
@@ -171,7 +173,7 @@ def test_the_upkeep_tells_whose_what_and_why() -> None:
     lines = list(upkeep_lines(done_with(withdrawn), dry_run=False))
     assert lines[2] == "    cools         no longer: “x”"
     assert lines[-1] == "1 night, 1 agent: 1 withdrawn (0.0 s)"
-    assert list(upkeep_lines(Upkept(), dry_run=True)) == ["no night is pending"]
+    assert list(upkeep_lines(ConsolidationReport(), dry_run=True)) == ["no night is pending"]
 
 
 def test_what_memories_say_does_not_steer_the_terminal_nor_fill_it() -> None:
@@ -196,7 +198,7 @@ def test_failures_and_what_somebody_should_look_at_are_told() -> None:
 
 def test_nights_of_upkeep_stand_below_the_grains() -> None:
     nights = [Period(Grain.DAILY, f"2024-01-{day}") for day in (15, 16, 17)]
-    found = NightStatus(made=nights[:2], pending=nights[1:], missing=nights[2:], troubled=nights[1:2], events=7)
+    found = ConsolidationStatus(made=nights[:2], pending=nights[1:], missing=nights[2:], troubled=nights[1:2], events=7)
     lines = list(status_lines([status()], [], found))
     assert lines[2].split() == ["upkeep", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
     assert lines[3] == "pending: run `memory-pipeline run`"

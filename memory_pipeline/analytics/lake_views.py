@@ -68,7 +68,7 @@ _DAYS = {Unit.DAYS: 1, Unit.WEEKS: 7}
 _MONTHS = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 
 
-class Sources:
+class LakeViews:
     """The tables of a lake as they are when they are first looked at: one look serves many queries.
 
     Args:

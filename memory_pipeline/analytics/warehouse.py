@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.analytics.catalog import read_catalog
-from memory_pipeline.analytics.lake_views import DERIVED, SOURCES, Sources
+from memory_pipeline.analytics.lake_views import DERIVED, SOURCES, LakeViews
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake.schemas import TABLES
@@ -47,7 +47,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MartState:
     """What a mart was made from.
 
     Attributes:
@@ -63,7 +63,7 @@ class State:
     inputs: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, storage: Storage, name: str) -> State | None:
+    def read(cls, storage: Storage, name: str) -> MartState | None:
         """Read the state of a mart; None if there is none, or none that can be read."""
         data = storage.read(_path(name))
         try:
@@ -105,13 +105,13 @@ def marts_of(catalog: Catalog, name: str) -> list[str]:
     return [model.name for model in read if model is not None and model.folder == "marts"]
 
 
-def versions(sources: Sources, tables: Iterable[str]) -> dict[str, int]:
+def versions(sources: LakeViews, tables: Iterable[str]) -> dict[str, int]:
     """Return the versions of the tables of the lake that decide what is read."""
     deciding = {each for table in tables for each in (DERIVED.get(table) or (table,))}
     return {name: sources.version(name) for name in sorted(deciding) if name in TABLES}
 
 
-def inputs(catalog: Catalog, sources: Sources, marts: Marts, name: str) -> dict[str, str]:
+def inputs(catalog: Catalog, sources: LakeViews, marts: Marts, name: str) -> dict[str, str]:
     """Return digests of all that a mart is made from, as it is now; reads no rows of memory."""
     tables = tables_of(catalog, name)
     if catalog.models[name].incremental:
@@ -122,11 +122,11 @@ def inputs(catalog: Catalog, sources: Sources, marts: Marts, name: str) -> dict[
     }
 
 
-def is_fresh(catalog: Catalog, sources: Sources, storage: Storage, marts: Marts, name: str) -> bool:
+def is_fresh(catalog: Catalog, sources: LakeViews, storage: Storage, marts: Marts, name: str) -> bool:
     """Tell whether a mart, and all marts that it reads, hold what would be made of the lake now."""
     if not all(is_fresh(catalog, sources, storage, marts, each) for each in marts_of(catalog, name)):
         return False
-    state = State.read(storage, name)
+    state = MartState.read(storage, name)
     if state is None or state.sql != sql_digest(catalog, name) or state.made != made_digest(marts.files(name)):
         return False
     tables = tables_of(catalog, name)
@@ -191,7 +191,7 @@ class Warehouse:
 
     def _look(self) -> None:
         """See the lake as it is now."""
-        self._sources = Sources(self._lake)
+        self._sources = LakeViews(self._lake)
         self._fresh: dict[str, bool] = {}
         self._read = 0
 
@@ -261,14 +261,14 @@ class Warehouse:
         started, read_before = time.perf_counter(), self._read
         name, storage = model.name, self._lake.storage
         full = full or name in self._damaged
-        before = State.read(storage, name)
+        before = MartState.read(storage, name)
         seen = versions(self._sources, tables_of(self._catalog, name))
         if not full and before is not None and self._is_fresh(name):
             replace(before, versions=seen).write(storage, name)  # so that the next look is a short one
             return self._built(name, Replaced(changed=False, files=frozenset()), 0, 0, started)
         present = self._marts.files(name)
         # The tables are looked at once, before anything is read.
-        after = State(
+        after = MartState(
             sql_digest(self._catalog, name),
             "",
             seen,
@@ -381,7 +381,7 @@ class Warehouse:
 
 def stale_marts(lake: Lake) -> list[Model]:
     """Return the marts that do not hold what would be made of the lake now; reads no rows of memory."""
-    known, sources, marts = read_catalog(), Sources(lake), Marts(lake.storage)
+    known, sources, marts = read_catalog(), LakeViews(lake), Marts(lake.storage)
     return [model for model in known.among("marts") if not is_fresh(known, sources, lake.storage, marts, model.name)]
 
 

@@ -10,7 +10,7 @@ partition wrong is refused when it is made, by :mod:`memory_pipeline.steps.valid
 is.
 """
 
-from memory_pipeline.checks.check import Check, Finding, Look, Offences, Scan, Severity, run_checks
+from memory_pipeline.checks.check import Check, CheckContext, Finding, Offences, Scan, Severity, run_checks
 from memory_pipeline.checks.registry import all_checks, checks_of
 
-__all__ = ["Check", "Finding", "Look", "Offences", "Scan", "Severity", "all_checks", "checks_of", "run_checks"]
+__all__ = ["Check", "CheckContext", "Finding", "Offences", "Scan", "Severity", "all_checks", "checks_of", "run_checks"]

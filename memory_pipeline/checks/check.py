@@ -91,7 +91,7 @@ REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
 
 
 def parts_of(
-    look: Look,
+    look: CheckContext,
     place: Place,
     columns: Collection[str],
     keys: Collection[str] | None = None,
@@ -125,7 +125,7 @@ def parts_of(
 
 
 def _frame(
-    look: Look, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
+    look: CheckContext, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
 ) -> pl.DataFrame:
     rows = look.lake.tables.read(place.spec, keys, columns=columns, where=where, **place.fixed)
     frame = pl.DataFrame(pl.from_arrow(rows))
@@ -156,7 +156,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-class Look:
+class CheckContext:
     """One look at a lake: what checks have in common, read once.
 
     Args:
@@ -234,11 +234,11 @@ class Scan:
 
     place: Place
     columns: tuple[str, ...]
-    see: Callable[[Look, pl.DataFrame], Any]
-    conclude: Callable[[Look, list[Any]], Offences]
-    keys: Callable[[Look], list[str] | None] | None = None
+    see: Callable[[CheckContext, pl.DataFrame], Any]
+    conclude: Callable[[CheckContext, list[Any]], Offences]
+    keys: Callable[[CheckContext], list[str] | None] | None = None
 
-    def partitions(self, look: Look) -> tuple[str, ...] | None:
+    def partitions(self, look: CheckContext) -> tuple[str, ...] | None:
         """Return the partitions to look at, if they are not those of the look, or not all of these."""
         keys = self.keys(look) if self.keys else None
         return None if keys is None else tuple(keys)
@@ -266,7 +266,7 @@ class Check:
     blocks: bool
     description: str
     remedy: str
-    run: Scan | Callable[[Look], Offences]
+    run: Scan | Callable[[CheckContext], Offences]
 
     def found(self, offences: Offences) -> Finding:
         """Return what it found."""
@@ -309,7 +309,7 @@ class Finding:
 _ATTEMPTS = 3
 
 
-def run_checks(look: Look, checks: Iterable[Check]) -> Iterator[Finding]:
+def run_checks(look: CheckContext, checks: Iterable[Check]) -> Iterator[Finding]:
     """Yield what checks find, in their order. One that cannot be run has failed, and keeps no other from being run."""
     listed = list(checks)
     found: dict[Check, Finding] = {}
@@ -322,7 +322,7 @@ def run_checks(look: Look, checks: Iterable[Check]) -> Iterator[Finding]:
         yield found[check]
 
 
-def _run(look: Look, check: Check, run: Callable[[Look], Offences]) -> Finding:
+def _run(look: CheckContext, check: Check, run: Callable[[CheckContext], Offences]) -> Finding:
     error: Exception
     for _ in range(_ATTEMPTS):
         try:
@@ -335,7 +335,7 @@ def _run(look: Look, check: Check, run: Callable[[Look], Offences]) -> Finding:
     return check.failed(error)
 
 
-def _sharing(look: Look, scan: Scan, checks: Iterable[Check]) -> dict[Check, Scan]:
+def _sharing(look: CheckContext, scan: Scan, checks: Iterable[Check]) -> dict[Check, Scan]:
     """Return the checks that scan the same partitions of the same place."""
     keys = scan.partitions(look)
     return {
@@ -345,7 +345,7 @@ def _sharing(look: Look, scan: Scan, checks: Iterable[Check]) -> dict[Check, Sca
     }
 
 
-def _scan(look: Look, scans: dict[Check, Scan]) -> dict[Check, Finding]:
+def _scan(look: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Finding]:
     """Scan one place for several checks."""
     first = next(iter(scans.values()))
     columns = {column for scan in scans.values() for column in scan.columns}
@@ -370,5 +370,5 @@ def _scan(look: Look, scans: dict[Check, Scan]) -> dict[Check, Finding]:
     return found
 
 
-def _conclude(scan: Scan, seen: list[Any], look: Look) -> Offences:
+def _conclude(scan: Scan, seen: list[Any], look: CheckContext) -> Offences:
     return scan.conclude(look, seen)

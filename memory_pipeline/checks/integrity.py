@@ -20,7 +20,7 @@ from memory_pipeline.domain.conversations import Scope
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.checks.check import Look, Place
+    from memory_pipeline.checks.check import CheckContext, Place
     from memory_pipeline.domain.periods import Grain
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -38,7 +38,7 @@ def unique_ids(place: Place) -> Scan:
     """
     key = place.spec.partition_by[-1]
 
-    def see(_: Look, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
+    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
         again = part.filter(pl.struct(key, "id").is_duplicated())
         astray = part.clear() if place.what is None else part.filter(~_names_its_period(place))
         return (
@@ -48,7 +48,7 @@ def unique_ids(place: Place) -> Scan:
             astray["id"],
         )
 
-    def conclude(_: Look, seen: list[tuple[int, int, pl.Series, pl.Series]]) -> Offences:
+    def conclude(_: CheckContext, seen: list[tuple[int, int, pl.Series, pl.Series]]) -> Offences:
         twice = sum(surplus for _, surplus, _, _ in seen)
         elsewhere = sum(len(astray) for *_, astray in seen)
         numbers = {"rows": sum(rows for rows, *_ in seen), "rows_too_many": twice, "rows_astray": elsewhere}
@@ -62,7 +62,7 @@ def _names_its_period(place: Place) -> pl.Expr:
     return pl.col("id").str.starts_with(pl.concat_str(pl.lit(f"{place.what}:"), pl.col(place.period), pl.lit(":")))
 
 
-def fits_schema(look: Look, places: Sequence[Place]) -> Offences:
+def fits_schema(look: CheckContext, places: Sequence[Place]) -> Offences:
     """Find columns of files that are missing or of another type than the schema's, and values that are missing.
 
     An offender is a column of a partition. A column that may be null may be missing from a file: it was written before
@@ -90,7 +90,7 @@ def fits_schema(look: Look, places: Sequence[Place]) -> Offences:
     return Offences.of(offenders, {"files": files, "rows": rows})
 
 
-def _wanted(look: Look, place: Place) -> pc.Expression | None:
+def _wanted(look: CheckContext, place: Place) -> pc.Expression | None:
     """Return the condition that finds the files that are looked at. Those of the graph hold all hours of an agent."""
     conditions = [pc.field(column) == value for column, value in place.fixed.items()]
     keys = look.keys(place.grain)
@@ -138,13 +138,13 @@ _MARKS = ["period", "id", "digest", "embed_model"]
 _AGENT = ["workspace_id", "agent_id"]
 
 
-def is_level(grain: Grain) -> Scan:
+def is_current(grain: Grain) -> Scan:
     """Find agents' periods whose rows in the index are not those of the table: missing, left over, or outdated."""
 
-    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part
 
-    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, *_MARKS], pl.String)), *seen])
         by_agent = rows.partition_by(_AGENT, as_dict=True, include_key=False)
         scopes = sorted(_scopes(look, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
@@ -178,6 +178,6 @@ def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) 
     return sorted(uneven["period"].unique().to_list())
 
 
-def _scopes(look: Look, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
+def _scopes(look: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
     """Return whose index is to be looked at: everybody who has rows in the table or anything in the index."""
     return {*look.lake.index.scopes(), *(Scope(*key) for key in rows)}

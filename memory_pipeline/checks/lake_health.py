@@ -20,7 +20,7 @@ from memory_pipeline.steps.retention import held_back
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memory_pipeline.checks.check import Look
+    from memory_pipeline.checks.check import CheckContext
     from memory_pipeline.configuration.model_settings import Budget
     from memory_pipeline.domain.model_calls import Usage
     from memory_pipeline.domain.periods import Period
@@ -34,7 +34,7 @@ RETENTION_GRACE = timedelta(days=1)
 LONGEST_WAIT = timedelta(days=1)
 
 
-def within_budget(look: Look) -> Offences:
+def within_budget(look: CheckContext) -> Offences:
     """Find workspaces that have spent, or have nearly spent, what they may spend in the month (UTC) of the look."""
     lake = look.lake
     month = f"{look.now.astimezone(UTC):%Y-%m}"
@@ -82,10 +82,10 @@ def kept_too_long(asset: str) -> Scan:
     """
     place, answers = _kept_by(asset)
 
-    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return _counted(place, part)
 
-    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         if answers is not None:
             seen = [*seen, *(_counted(answers, part) for part in parts_of(look, answers, ["workspace_id", "period"]))]
         rows = pl.concat([_COUNTED.clear(), *seen])
@@ -157,7 +157,7 @@ def _class_of(place: Place) -> pl.Expr:
     )
 
 
-def is_stuck(look: Look) -> Offences:
+def is_stuck(look: CheckContext) -> Offences:
     """Find journal files that were written more than a day ago and have not become memory. An offender is a file."""
     files = look.lake.journal.pending()
     ages = {file: look.now - _written_at(look, file) for file in files}
@@ -172,7 +172,7 @@ def is_stuck(look: Look) -> Offences:
     return Offences(len(late), tuple(names[:SAMPLE]), numbers)
 
 
-def _written_at(look: Look, file: JournalFile) -> datetime:
+def _written_at(look: CheckContext, file: JournalFile) -> datetime:
     """Return when a file was written, as its name says; the hour of its messages where somebody else named it."""
     try:
         return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
@@ -180,7 +180,7 @@ def _written_at(look: Look, file: JournalFile) -> datetime:
         return look.lake.calendar.bounds(file.hours[0])[0]
 
 
-def has_set_aside(look: Look) -> Offences:
+def has_set_aside(look: CheckContext) -> Offences:
     """Find records that were not accepted, and where they were."""
     rejected = look.lake.journal.quarantined()
     return Offences.of((rejection.where for rejection in rejected), {"records": len(rejected)})

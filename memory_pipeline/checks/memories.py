@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from memory_pipeline.checks.check import Look
+    from memory_pipeline.checks.check import CheckContext
 
 #: Agents whose events are read at a time.
 _AT_ONCE = 500
@@ -34,7 +34,7 @@ LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
 
 
-def is_level(look: Look) -> Offences:
+def is_current(look: CheckContext) -> Offences:
     """Find agents whose memories are not folded from the events that there are. An offender is an agent."""
     tables = look.lake.tables
     owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
@@ -44,7 +44,7 @@ def is_level(look: Look) -> Offences:
     return Offences.of((owner.replace("~", "/") for owner in sorted(stale)), numbers)
 
 
-def _stale(look: Look, owners: Collection[str]) -> list[str]:
+def _stale(look: CheckContext, owners: Collection[str]) -> list[str]:
     """Return those of the owners whose memories are not level with their events."""
     listed, tables = sorted(owners), look.lake.tables
     found = []
@@ -75,7 +75,7 @@ def _stale(look: Look, owners: Collection[str]) -> list[str]:
 def says_the_same() -> Scan:
     """Find active memories of one kind that say the same, though a night has passed since they last changed."""
 
-    def see(look: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         known: dict[tuple[str, ...], tuple[str, str]] = {}
         names = []
         standing = _standing(look, part)
@@ -97,7 +97,7 @@ def says_the_same() -> Scan:
 def contradicts() -> Scan:
     """Find active memories that say something else of the same than another, though a night has passed since."""
 
-    def see(look: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         stated = _standing(look, part).filter(
             pl.col("kind").is_in([kind.value for kind in RIVALS]),
             pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
@@ -122,7 +122,7 @@ def contradicts() -> Scan:
 _STANDING = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
-def _standing(look: Look, part: pl.DataFrame) -> pl.DataFrame:
+def _standing(look: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
     """Return the memories that recall shows, of agents in order, that have not changed since these were last kept."""
     kept = pl.DataFrame(
         list(_kept_until(look).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
@@ -136,7 +136,7 @@ def _standing(look: Look, part: pl.DataFrame) -> pl.DataFrame:
     return kept_since.filter(pl.col("changed_at") < pl.col("until"))
 
 
-def _kept_until(look: Look) -> dict[str, datetime]:
+def _kept_until(look: CheckContext) -> dict[str, datetime]:
     """Return up to when agents were kept: those whose last night was without trouble."""
     rows = look.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
     calendar = look.lake.calendar
@@ -149,7 +149,7 @@ def _kept_until(look: Look) -> dict[str, datetime]:
     }
 
 
-def _concluded(_: Look, seen: list[tuple[int, list[str]]]) -> Offences:
+def _concluded(_: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
     names = [name for _, own in seen for name in own]
     return Offences.of(names, {"memories": sum(rows for rows, _ in seen)})
 
@@ -160,7 +160,7 @@ def fits_caps() -> Scan:
     An offender is an agent.
     """
 
-    def see(look: Look, part: pl.DataFrame) -> tuple[int, int, list[str]]:
+    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
         names, most = [], 0
         for (workspace_id, agent_id), own in hot.group_by(_AGENT, maintain_order=True):
@@ -172,7 +172,7 @@ def fits_caps() -> Scan:
                 names.append(f"{workspace_id}/{agent_id}, {len(own)} entries, {tokens} tokens, {len(lost)} not active")
         return len(hot), most, names
 
-    def conclude(_: Look, seen: list[tuple[int, int, list[str]]]) -> Offences:
+    def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
         numbers = {
             "entries": sum(rows for rows, *_ in seen),
             "most_tokens": max((most for _, most, _ in seen), default=0),
@@ -190,19 +190,19 @@ def _tokens(kind: str, title: str, hook: str) -> int:
 def explains() -> Scan:
     """Find events of the upkeep that do not say why."""
 
-    def see(_: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         return len(part), part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")["id"].to_list()
 
     return Scan(DECIDED, ("id", "reason"), see, _concluded)
 
 
-def is_behind(look: Look) -> Offences:
+def is_behind(look: CheckContext) -> Offences:
     """Find nights that ended more than a day ago and were not kept. An offender is a night."""
     nights = pending_nights(look.lake, date(FIRST_YEAR, 1, 1), look.now - LONGEST_WAIT)
     return Offences(len(nights), tuple(night.key for night in nights[:SAMPLE]), {"nights": len(nights)})
 
 
-def has_troubles(look: Look) -> Offences:
+def has_troubles(look: CheckContext) -> Offences:
     """Find agents of whose last night a pass failed."""
     rows = pl.DataFrame(pl.from_arrow(look.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
     troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)

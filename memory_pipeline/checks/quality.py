@@ -35,7 +35,7 @@ from memory_pipeline.steps.validation import RECALLED_NAME, is_recalled
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from memory_pipeline.checks.check import Look, Place
+    from memory_pipeline.checks.check import CheckContext, Place
 
 
 _AGENT = ["workspace_id", "agent_id"]
@@ -56,16 +56,16 @@ def covered(grain: Grain) -> Scan:
     """
     finer = grain.finer or Grain.WORKING
 
-    def children(look: Look) -> list[str] | None:
+    def children(look: CheckContext) -> list[str] | None:
         wanted = look.keys(grain)
         if wanted is None:
             return None
         return [child.key for key in wanted for child in look.lake.calendar.children(Period(grain, key))]
 
-    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part.unique()
 
-    def conclude(look: Look, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         due = _due(look, grain, finer, seen)
         present = [part.select(due.columns) for part in parts_of(look, SUMMARIZED[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
@@ -79,7 +79,7 @@ def covered(grain: Grain) -> Scan:
     return Scan(REMEMBERED[finer], (*_AGENT, "period"), see, conclude, children)
 
 
-def _waiting(look: Look, grain: Grain) -> list[str]:
+def _waiting(look: CheckContext, grain: Grain) -> list[str]:
     """Return the periods that the ledger knows to be pending, and that were made before or have just closed."""
     lake, entries = look.lake, look.lake.ledger.entries(table_asset(grain))
     pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), look.now).pending
@@ -93,7 +93,7 @@ def _waiting(look: Look, grain: Grain) -> list[str]:
     ]
 
 
-def _due(look: Look, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
+def _due(look: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the agents and closed periods of a grain that there is material for, of these finer periods."""
     calendar = look.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
@@ -118,7 +118,7 @@ def has_sources(place: Place) -> Scan:
     """
     citing = _CITING[place.spec.name]
 
-    def see(look: Look, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
+    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
         citations = _citations(part, citing)
         unknown = _without_present(look, citations)
         expired = _has_expired(look, unknown)
@@ -129,7 +129,7 @@ def has_sources(place: Place) -> Scan:
             unknown.filter(~expired)["id"].unique(maintain_order=True),
         )
 
-    def conclude(_: Look, seen: list[tuple[int, int, int, pl.Series]]) -> Offences:
+    def conclude(_: CheckContext, seen: list[tuple[int, int, int, pl.Series]]) -> Offences:
         orphans = [identifier for *_, ids in seen for identifier in ids]
         numbers = {
             "rows": sum(rows for rows, *_ in seen),
@@ -169,7 +169,7 @@ def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
     return citations.with_columns(parts.alias("parts")).unnest("parts").drop("hash").fill_null("")
 
 
-def _without_present(look: Look, citations: pl.DataFrame) -> pl.DataFrame:
+def _without_present(look: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
     """Return the citations whose sources are not there; a source of another agent's counts as not there."""
     left = []
     for (what,), group in citations.group_by("what", maintain_order=True):
@@ -180,7 +180,7 @@ def _without_present(look: Look, citations: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(left) if left else citations
 
 
-def _present(look: Look, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _present(look: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if what == _EDIT:
         # Edits are kept with the operations that they made, all of an agent's in one partition.
         owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
@@ -191,7 +191,7 @@ def _present(look: Look, what: str, citations: pl.DataFrame) -> Iterator[pl.Data
             yield part.select(*_AGENT, source="id")
 
 
-def _has_expired(look: Look, citations: pl.DataFrame) -> pl.Series:
+def _has_expired(look: CheckContext, citations: pl.DataFrame) -> pl.Series:
     """Tell which sources, that are not there, are of a time whose memory has expired."""
     gone = np.zeros(len(citations), np.bool_)
     for what, classes in _CLASSES.items():
@@ -209,7 +209,7 @@ _CLASSES: dict[str, Collection[RetentionClass]] = {
 }
 
 
-def _expired(look: Look, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
+def _expired(look: CheckContext, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
     """Tell which rows, with agent and period, lie before their agent's mark of one of the classes."""
     gone = np.zeros(len(rows), np.bool_)
     if look.marks and len(rows):
@@ -236,14 +236,14 @@ def repeats() -> Scan:
     """Find agents' hours in which too many facts say the same. Turns and what is found in them are counted apart."""
     own = [*_AGENT, "period"]
 
-    def see(_: Look, part: pl.DataFrame) -> tuple[int, int, list[str]]:
+    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         distinct = pl.struct(pl.col("kind") == FactKind.TURN.value, "content").n_unique()
         hours = part.group_by(own, maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
         surplus = pl.col("surplus")
         loops = hours.filter(surplus >= FEWEST_DUPLICATES, surplus > DUPLICATE_SHARE * pl.col("rows"))
         return len(part), int(hours["surplus"].sum()), agent_names(loops, "period")
 
-    def conclude(_: Look, seen: list[tuple[int, int, list[str]]]) -> Offences:
+    def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
         rows, surplus = sum(rows for rows, _, _ in seen), sum(surplus for _, surplus, _ in seen)
         numbers = {"rows": rows, "duplicates": surplus, "duplicate_share": surplus / rows if rows else 0.0}
         return Offences.of((name for _, _, names in seen for name in names), numbers)
@@ -254,7 +254,7 @@ def repeats() -> Scan:
 def feeds_back(place: Place) -> Scan:
     """Find rows that hold what memory itself gave to a prompt."""
 
-    def see(_: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         suspects = part.filter(pl.col("content").str.contains(f"(?i){RECALLED_NAME}"))
         return len(part), [row for row, content in suspects.select("id", "content").iter_rows() if is_recalled(content)]
 
@@ -264,14 +264,14 @@ def feeds_back(place: Place) -> Scan:
 def says_nothing(grain: Grain) -> Scan:
     """Find summaries without a text or without a point."""
 
-    def see(_: Look, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         is_empty = (pl.col("content").str.strip_chars() == "") | (pl.col("key_points").list.len() == 0)
         return len(part), part.filter(is_empty)["id"].to_list()
 
     return Scan(SUMMARIZED[grain], ("id", "content", "key_points"), see, partial(_listed, "empty"))
 
 
-def _listed(name: str, _: Look, seen: list[tuple[int, list[str]]]) -> Offences:
+def _listed(name: str, _: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
     ids = [identifier for _, own in seen for identifier in own]
     return Offences.of(ids, {"rows": sum(rows for rows, _ in seen), name: len(ids)})
 
@@ -279,7 +279,7 @@ def _listed(name: str, _: Look, seen: list[tuple[int, list[str]]]) -> Offences:
 def runs_on(grain: Grain) -> Scan:
     """Find summaries that are much longer than they are configured to be."""
 
-    def see(look: Look, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
+    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
         sized = part.select(*_AGENT, "id", length=pl.col("content").str.len_chars())
         agents = sized.select(_AGENT).unique()
         lengths = [_length(look, grain, Scope(*key)) for key in agents.iter_rows()]
@@ -288,7 +288,7 @@ def runs_on(grain: Grain) -> Scan:
         longest, total = sized.select(pl.max("length").alias("longest"), pl.sum("length")).row(0)
         return len(part), longest, total, long["id"].to_list()
 
-    def conclude(_: Look, seen: list[tuple[int, int, int, list[str]]]) -> Offences:
+    def conclude(_: CheckContext, seen: list[tuple[int, int, int, list[str]]]) -> Offences:
         rows, total = sum(rows for rows, *_ in seen), sum(total for _, _, total, _ in seen)
         longest = max((longest for _, longest, _, _ in seen), default=0)
         numbers = {"rows": rows, "longest_characters": longest, "mean_characters": total / rows if rows else 0.0}
@@ -297,19 +297,19 @@ def runs_on(grain: Grain) -> Scan:
     return Scan(SUMMARIZED[grain], (*_AGENT, "id", "content"), see, conclude)
 
 
-def _length(look: Look, grain: Grain, scope: Scope) -> int:
+def _length(look: CheckContext, grain: Grain, scope: Scope) -> int:
     return look.configuration.summarization(scope, grain).length or DEFAULT_BUDGETS[grain]
 
 
 def falls_back(grain: Grain) -> Scan:
     """Find periods in which rules took a model's place too often. Rows that no model was to make do not count."""
 
-    def see(_: Look, part: pl.DataFrame) -> pl.DataFrame:
+    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         asked = part.filter(pl.col("model").is_not_null() | pl.col("fallback").is_not_null())
         counts = asked.group_by("period", maintain_order=True)
         return counts.agg(fallen=pl.col("fallback").count(), asked=pl.len()).select("period", "fallen", "asked")
 
-    def conclude(_: Look, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(_: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         fallen = sum(int(part["fallen"].sum()) for part in seen)
         asked = sum(int(part["asked"].sum()) for part in seen)
         too_often = (part.filter(pl.col("fallen") > FALLBACK_SHARE * pl.col("asked")) for part in seen)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.analytics import Model
-    from memory_pipeline.checks.check import Look, Place
+    from memory_pipeline.checks.check import CheckContext, Place
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 #: The asset that shows what models cost.
@@ -146,7 +146,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "Durable memories are folded from all events that there are, of conversations, agents and nights.",
         f"{_PENDING}; if nothing is pending, {_KEEP}",
-        memories.is_level,
+        memories.is_current,
     )
     yield Check(
         "orphaned_sources",
@@ -273,7 +273,7 @@ def _of_index(grain: Grain) -> Check:
         f"The index holds what {table_asset(grain)} holds, no more and no less; of more than {integrity.MOST_AGENTS} "
         "agents, others are looked at each day.",
         f"{_PENDING}; {_MAKE_AGAIN}",
-        integrity.is_level(grain),
+        integrity.is_current(grain),
     )
 
 
@@ -341,7 +341,7 @@ def _of_sql(model: Model) -> Check:
     )
 
 
-def _rows_of_test(look: Look, name: str) -> Offences:
+def _rows_of_test(look: CheckContext, name: str) -> Offences:
     found = look.warehouse.query(name)
     told = [column for column in found.column_names if column in _TELLING]
     names = [" ".join(str(row[column]) for column in told) for row in found.select(told).slice(0, SAMPLE).to_pylist()]

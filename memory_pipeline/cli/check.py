@@ -48,7 +48,7 @@ def check(
                1 a check failed
                2 the command was not understood, or there is no lake
     """
-    from memory_pipeline.checks import Look, checks_of, run_checks
+    from memory_pipeline.checks import CheckContext, checks_of, run_checks
 
     settings = settings_of(root)
     lake = lake_of(settings)
@@ -57,7 +57,7 @@ def check(
         accepted = ", ".join(dict.fromkeys(each.asset for each in checks_of()))
         raise InputError(f"--asset {shown(asset)} has no checks; accepted: {accepted}")
     moment = now or datetime.now(UTC)
-    look = Look(lake, moment, _periods(lake, since, until, moment))
+    look = CheckContext(lake, moment, _periods(lake, since, until, moment))
     findings: list[Finding] = []
     _tell(chosen, 0)
     for finding in run_checks(look, chosen):

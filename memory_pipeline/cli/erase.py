@@ -18,13 +18,13 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
 if TYPE_CHECKING:
-    from memory_pipeline.erasure import Receipt
-    from memory_pipeline.erasure.forget import Survey
+    from memory_pipeline.erasure import ErasureReport
+    from memory_pipeline.erasure.forget import ErasurePreview
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.housekeeping import Cleaned
 
 
-#: Hours and ids that a survey prints.
+#: Hours and ids that a preview prints.
 _SHOWN = 10
 #: Findings that a verification prints.
 _FINDINGS = 50
@@ -81,15 +81,15 @@ def forget(
     The receipt names who was forgotten, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
     from memory_pipeline.erasure import forget as forget_subject
-    from memory_pipeline.erasure import survey
+    from memory_pipeline.erasure import preview
 
     subject = _subject(workspace_id, agent_id, conversation_id, names)
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
     if not yes:
-        found = survey(lake, subject, moment, sample=_SHOWN)
+        found = preview(lake, subject, moment, sample=_SHOWN)
         click.echo(
-            to_json({"subject": subject.to_record(), "found": found}) if as_json else _survey_text(subject, found)
+            to_json({"subject": subject.to_record(), "found": found}) if as_json else _preview_text(subject, found)
         )
         if dry_run:
             return
@@ -104,7 +104,7 @@ def forget(
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
     except OSError as error:
         raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
-    done: Receipt | None = None
+    done: ErasureReport | None = None
     try:
         with file:
             tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
@@ -134,14 +134,14 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
                1 something was found, or something that belonged to it cannot be read
                2 the command was not understood, or the receipt is none, or another lake's
     """
-    from memory_pipeline.erasure import Receipt, verify
+    from memory_pipeline.erasure import ErasureReport, verify
 
     try:
         text = receipt.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"receipt {receipt} cannot be read: {reason}") from None
-    parsed = Receipt.from_json(text)
+    parsed = ErasureReport.from_json(text)
     lake = lake_of(settings_of(root or parsed.lake))
 
     def show(done: int, files: int) -> None:
@@ -200,7 +200,7 @@ def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
     return path
 
 
-def _survey_text(subject: Subject, found: Survey) -> str:
+def _preview_text(subject: Subject, found: ErasurePreview) -> str:
     lines = [str(subject)]
     if not found.counts:
         return f"{subject}: there is nothing to forget"
@@ -214,7 +214,7 @@ def _survey_text(subject: Subject, found: Survey) -> str:
     return "\n".join([*lines, *(f"  {identifier}" for identifier in found.sample)])
 
 
-def _receipt_text(done: Receipt, path: Path) -> str:
+def _receipt_text(done: ErasureReport, path: Path) -> str:
     lines = [f"{done.subject}: forgotten"]
     lines += [
         f"  {part.place:<18} {part.count:>10,} {part.what}"

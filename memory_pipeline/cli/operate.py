@@ -28,7 +28,7 @@ from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
-    from memory_pipeline.steps.consolidation.report import Upkept
+    from memory_pipeline.steps.consolidation.report import ConsolidationReport
 
 
 @cli.command()
@@ -59,8 +59,8 @@ def run(
     requests for embeddings, which depend on how many facts are found, are estimates.
     """
     from memory_pipeline.defs.in_process import run_all
-    from memory_pipeline.steps.consolidation.report import Upkept
-    from memory_pipeline.steps.results import GrainRun
+    from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.results import RunResult
 
     settings = settings_of(root)
     lake = lake_of(settings)
@@ -79,14 +79,14 @@ def run(
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
     models = models_of(lake)
-    done: list[GrainRun] = []
+    done: list[RunResult] = []
     started = time.monotonic()
     for event in run_all(lake, settings, models, now or datetime.now(UTC), between):
-        if isinstance(event, GrainRun):
+        if isinstance(event, RunResult):
             done.append(event)
             if not as_json:
                 click.echo(run_line(event, time.monotonic() - started))
-        elif isinstance(event, Upkept):
+        elif isinstance(event, ConsolidationReport):
             if not as_json:
                 click.echo(upkeep_line(event))
         else:
@@ -108,13 +108,13 @@ def _clean_daily(lake: Lake) -> list[str]:
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:
     from memory_pipeline.models.factory import rehearsing_models
-    from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
+    from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 
-    lake = RehearsalLake(settings.root, settings.timezone, settings.start)
+    lake = DryRunLake(settings.root, settings.timezone, settings.start)
     models, asker = rehearsing_models(
         lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC)
     )
-    for grain, periods in rehearse(lake, models, lake.start, now, between):
+    for grain, periods in dry_run(lake, models, lake.start, now, between):
         if not as_json:
             click.echo(f"{grain:<10} {len(periods):>6,} periods looked at", err=True)
     ordered = sorted(asker.expected.items(), key=lambda item: item[0].order)
@@ -215,7 +215,7 @@ def upkeep(
     `memory-pipeline run` first. With --workspace or --agent nights stay pending for the others.
     Where a model helps, --dry-run asks it too; its answers are kept, and the run that follows asks nothing again.
     """
-    from memory_pipeline.steps.consolidation.consolidate import keep_up
+    from memory_pipeline.steps.consolidation.consolidate import consolidate
     from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
     from memory_pipeline.steps.scheduling.planner import journal_hours
 
@@ -236,7 +236,7 @@ def upkeep(
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
     unloaded = list(journal_hours(lake, lake.start, moment, scopes))
     show_progress(quiet=as_json or dry_run)
-    done = keep_up(
+    done = consolidate(
         lake, models_of(lake), nights, lake.start, scopes=scopes, dry_run=dry_run, explain=True
     )  # fmt: skip
     if as_json:
@@ -280,7 +280,7 @@ def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
     return [Scope(workspace_id, agent_id)]
 
 
-def _record(done: Upkept, dry_run: bool) -> dict[str, Any]:
+def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "nights": [night for night in done.nights if night.agents or night.changed],

@@ -65,10 +65,10 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
 
 def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, found: Sequence[Damage]) -> list[str]:
     """Rebuild what was found, make what is pending then and what does not pass its checks; return what failed."""
-    from memory_pipeline.checks import Look, all_checks, run_checks
+    from memory_pipeline.checks import CheckContext, all_checks, run_checks
     from memory_pipeline.defs.in_process import run_all
     from memory_pipeline.lake.tables.ledger import index_asset, table_asset
-    from memory_pipeline.steps.materialize import make
+    from memory_pipeline.steps.materialize import materialize
     from memory_pipeline.steps.repair import repair as rebuild
 
     errors: list[str] = []
@@ -77,13 +77,13 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
     with _noted(errors):
         _exhaust(run_all(lake, settings, models, now))
     checks = [check for check in all_checks() if check.name in _MADE_AGAIN]
-    failing = {finding.check.asset for finding in run_checks(Look(lake, now), checks) if finding.is_error}
+    failing = {finding.check.asset for finding in run_checks(CheckContext(lake, now), checks) if finding.is_error}
     for grain in Grain:
         if failing & {table_asset(grain), index_asset(grain), *(_OF_HOURS if grain is Grain.WORKING else ())}:
             # All of them: to make again what is right changes nothing.
             periods = [Period(grain, key) for key in lake.ledger.entries(table_asset(grain))]
             with _noted(errors):
-                _exhaust(make(lake, models, grain, periods))
+                _exhaust(materialize(lake, models, grain, periods))
     if failing:
         with _noted(errors):
             _exhaust(run_all(lake, settings, models, now))

@@ -24,11 +24,11 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.factory import Models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
-from memory_pipeline.steps.consolidation.report import Upkept
+from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
@@ -46,7 +46,7 @@ def run_all(
     models: Models,
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
-) -> Iterator[Grain | GrainRun | Upkept]:
+) -> Iterator[Grain | RunResult | ConsolidationReport]:
     """Make what is pending as of `now`, or every closed period with a moment in `between`.
 
     Yields each grain before it is made and what came of it afterwards; in the end what the upkeep of durable memories
@@ -75,7 +75,7 @@ def run_all(
                 periods = periods_in(lake, grain, *between, now)
             above = {lake.calendar.ancestor(period, grain) for period in not_made}
             periods = [period for period in periods if period not in above]
-            done = GrainRun(grain, periods, 0, 0)
+            done = RunResult(grain, periods, 0, 0)
             if periods:
                 raised: list[Exception] = []
                 assets = grain_assets(grain, models, partitions, lake.calendar, on_error=raised.append)
@@ -86,7 +86,7 @@ def run_all(
                 changed = sum(bool(_value(event, "changed")) for event in made)
                 table = [event for event in made if event.asset_key == dg.AssetKey(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
-                done = GrainRun(grain, periods, changed, **sums)
+                done = RunResult(grain, periods, changed, **sums)
             yield done
         if between is None:
             nights = pending_nights(lake, lake.start, now)
@@ -116,7 +116,7 @@ def keep_nights(
     partitions: Partitions,
     resource: LakeResource,
     instance: dg.DagsterInstance,
-) -> Upkept:
+) -> ConsolidationReport:
     """Make nights of upkeep; through Dagster, with two events for each night, only where somebody can see them.
 
     Args:
@@ -129,8 +129,8 @@ def keep_nights(
         instance: keeps the runs.
     """
     if not settings.has_dagster_home:
-        return keep_up(lake, models, nights, lake.start)
-    told: list[Upkept] = []
+        return consolidate(lake, models, nights, lake.start)
+    told: list[ConsolidationReport] = []
     assets = upkeep_assets(models, partitions, lake.calendar, lake.start, told.append)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     _run("upkeep", [assets], resource, instance, config)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from memory_pipeline.checks import Check, Finding, Look, all_checks, run_checks
+from memory_pipeline.checks import Check, CheckContext, Finding, all_checks, run_checks
 from memory_pipeline.defs.assets.consolidation import OP
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
@@ -319,7 +319,7 @@ def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.
         can_subset=True,
     )
     def look_at(context: dg.AssetCheckExecutionContext, memory: LakeResource) -> Iterator[dg.AssetCheckResult]:
-        look = Look(memory.lake, datetime.now(UTC))
+        look = CheckContext(memory.lake, datetime.now(UTC))
         chosen = {check: key for key, check in checks.items() if key in context.selected_asset_check_keys}
         for finding in run_checks(look, list(chosen)):
             yield _result(chosen[finding.check], finding)

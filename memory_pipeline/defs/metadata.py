@@ -28,7 +28,7 @@ from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.results import Made
+from memory_pipeline.steps.results import PartitionResult
 
 #: Partitions of a run that get a preview, the newest of them: a backfill of years must not fill Dagster's database.
 MOST_PREVIEWS = 50
@@ -43,12 +43,14 @@ _COLUMNS = ("workspace_id", "agent_id", "period", "content")
 _JOINERS = "\u200c\u200d"
 
 
-def with_previews(lake: Lake, periods: Sequence[Period], made: Iterable[Made]) -> Iterator[tuple[Made, str | None]]:
+def with_previews(
+    lake: Lake, periods: Sequence[Period], made: Iterable[PartitionResult]
+) -> Iterator[tuple[PartitionResult, str | None]]:
     """Yield what was made, each with the preview of its content if it has one.
 
     Facts and summaries have one if they changed and are among the newest that the run was asked for. They are read
-    once a batch: :func:`~memory_pipeline.steps.materialize.make` yields the partitions of one asset after those of
-    another.
+    once a batch: :func:`~memory_pipeline.steps.materialize.materialize` yields the partitions of one asset after those
+    of another.
 
     Args:
         lake: where it was made.
@@ -56,7 +58,7 @@ def with_previews(lake: Lake, periods: Sequence[Period], made: Iterable[Made]) -
         made: what it makes, as it is done.
     """
     newest = set(sorted(periods, key=lambda period: period.key)[-MOST_PREVIEWS:])
-    held: list[Made] = []
+    held: list[PartitionResult] = []
     for part in made:
         if part.asset == table_asset(part.period.grain):
             held.append(part)
@@ -67,7 +69,9 @@ def with_previews(lake: Lake, periods: Sequence[Period], made: Iterable[Made]) -
     yield from _previewed(lake, held, newest)
 
 
-def _previewed(lake: Lake, tables: Sequence[Made], newest: set[Period]) -> Iterator[tuple[Made, str | None]]:
+def _previewed(
+    lake: Lake, tables: Sequence[PartitionResult], newest: set[Period]
+) -> Iterator[tuple[PartitionResult, str | None]]:
     shown = [part.period for part in tables if part.changed and part.rows and part.period in newest]
     previews = previews_of(lake, shown) if shown else {}
     for part in tables:
@@ -225,7 +229,7 @@ class Provenance:
         self._asset = ""
         self._seen = self._before
 
-    def tags(self, made: Made) -> Mapping[str, str]:
+    def tags(self, made: PartitionResult) -> Mapping[str, str]:
         """Return the tags of a partition; those of what it is made from must have been logged."""
         source = source_of(made.asset, made.period.grain)
         tags = {"dagster/data_version": made.output_digest, "dagster/code_version": self._version}
@@ -234,7 +238,7 @@ class Provenance:
             tags[f"dagster/input_event_pointer/{source}"] = str(self._newest_seen(made))
         return tags
 
-    def _newest_seen(self, made: Made) -> int:
+    def _newest_seen(self, made: PartitionResult) -> int:
         """Return the newest event about the partition's source that the run knew of."""
         grain = made.period.grain
         if grain is not Grain.WORKING and made.asset == table_asset(grain):

@@ -18,7 +18,13 @@ from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.steps.scheduling.request_log import Change, Outcome, Outcomes, Request, Setback
+from memory_pipeline.steps.scheduling.request_log import (
+    Failure,
+    FailureTransition,
+    Request,
+    RequestOutcome,
+    RequestOutcomes,
+)
 
 #: Tags of runs: which request, and which attempt at what it asks for.
 REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"
@@ -64,22 +70,22 @@ def tags_of(name: str, attempt: int) -> dict[str, str]:
     return {**_TAGS, REQUEST_TAG: name, ATTEMPT_TAG: str(attempt)}
 
 
-def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> Outcomes:
+def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> RequestOutcomes:
     """Return what became of the runs of requests; those for which there is no run are missing."""
     if not names:
         return {}
-    found: dict[str, tuple[Outcome, str]] = {}
+    found: dict[str, tuple[RequestOutcome, str]] = {}
     for record in instance.get_run_records(dg.RunsFilter(tags={REQUEST_TAG: list(names)})):  # newest first
         run = record.dagster_run
         name = run.tags[REQUEST_TAG]
         if _is_under_way(record, now):
-            found[name] = (Outcome.UNDER_WAY, "")
+            found[name] = (RequestOutcome.UNDER_WAY, "")
         elif name in found:
             continue  # somebody has run it again by hand
         elif run.status is dg.DagsterRunStatus.SUCCESS:
-            found[name] = (Outcome.DONE, "")
+            found[name] = (RequestOutcome.DONE, "")
         else:
-            found[name] = (Outcome.FAILED, _error(instance, run))
+            found[name] = (RequestOutcome.FAILED, _error(instance, run))
     return found
 
 
@@ -100,7 +106,7 @@ def under_way(
     return making
 
 
-def observations(changes: Iterable[Change], partitions: Partitions) -> Iterator[dg.AssetObservation]:
+def observations(changes: Iterable[FailureTransition], partitions: Partitions) -> Iterator[dg.AssetObservation]:
     """Yield what tells people, in the asset's own page, that partitions are failing, or no longer are."""
     for change in changes:
         setback = change.setback
@@ -121,7 +127,7 @@ def observations(changes: Iterable[Change], partitions: Partitions) -> Iterator[
             yield dg.AssetObservation(asset, partition=key, description=told(setback), metadata=metadata)
 
 
-def failing_lines(failing: Mapping[Grain, Mapping[Period, Setback]]) -> list[str]:
+def failing_lines(failing: Mapping[Grain, Mapping[Period, Failure]]) -> list[str]:
     """Return a line for each error that partitions are failing with, for logs and reasons to skip."""
     lines = []
     for grain, setbacks in failing.items():
@@ -135,7 +141,7 @@ def failing_lines(failing: Mapping[Grain, Mapping[Period, Setback]]) -> list[str
     return lines
 
 
-def told(setback: Setback | None) -> str:
+def told(setback: Failure | None) -> str:
     """Say what is wrong with partitions; None if nothing is any more."""
     if setback is None:
         return "made again, after it had been failing"

@@ -5,8 +5,8 @@ what was derived from it, and returns a receipt; :func:`~memory_pipeline.erasure
 file of the lake for what the receipt says is gone. Why it is done so: docs/decisions/0014-erasure.md.
 """
 
-from memory_pipeline.erasure.forget import forget, survey
-from memory_pipeline.erasure.report import Receipt
+from memory_pipeline.erasure.forget import forget, preview
+from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.verification import Verification, verify
 
-__all__ = ["Receipt", "Verification", "forget", "survey", "verify"]
+__all__ = ["ErasureReport", "Verification", "forget", "preview", "verify"]

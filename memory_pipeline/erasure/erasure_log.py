@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.erasure.scanner import Looker
+    from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged
@@ -44,7 +44,7 @@ _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
 
 
 @dataclass
-class Account:
+class ErasureLog:
     """What was removed, and what was made again.
 
     Attributes:
@@ -103,7 +103,7 @@ class Account:
             for (place, what), count in sorted(self._counts.items())
         )
 
-    def gone(self, lake: Lake, looker: Looker, salt: str) -> tuple[list[str], list[str]]:
+    def gone(self, lake: Lake, looker: SubjectScanner, salt: str) -> tuple[list[str], list[str]]:
         """Return the ids, and the digests of the texts, that nothing in the lake has any more; both sorted."""
         ids, texts = set(self.ids), set(self.texts)
         # What an agent wrote to a memory that is no more, and that nobody has read yet, names that memory still.

@@ -21,7 +21,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.words import Mentions
-from memory_pipeline.erasure.erasure_log import Account
+from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.memories import (
     agents_with_memories,
     concerned,
@@ -34,16 +34,16 @@ from memory_pipeline.erasure.memories import (
 )
 from memory_pipeline.erasure.recompute import (
     ancestors,
-    bring_level,
     enter_removal,
     note_summaries,
-    remake,
+    recompute,
     remark_expired,
     scrub_summaries,
+    sync_index,
 )
 from memory_pipeline.erasure.removal import forget_items, remove_agent, remove_answers, remove_rows, remove_unread
-from memory_pipeline.erasure.report import Receipt
-from memory_pipeline.erasure.scanner import Found, Looker, counted, find
+from memory_pipeline.erasure.report import ErasureReport
+from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
 from memory_pipeline.erasure.verification import agent_of, old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
@@ -71,7 +71,7 @@ _NOT_COVERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ErasurePreview:
     """What there is of a subject, before anything is done.
 
     Attributes:
@@ -87,11 +87,11 @@ class Survey:
     sample: tuple[str, ...]
 
 
-def survey(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> Survey:
+def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> ErasurePreview:
     """Say what there is of a subject; changes nothing."""
-    found = find(lake, Looker(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
+    found = find(lake, SubjectScanner(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
     ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
-    return Survey(
+    return ErasurePreview(
         dict(counted(found)),
         tuple(sorted(found.scopes, key=lambda scope: scope.agent_id)),
         tuple(sorted(found.hours)),
@@ -105,7 +105,7 @@ def forget(
     subject: Subject,
     now: datetime,
     progress: Callable[[str], None] = lambda _: None,
-) -> Receipt:
+) -> ErasureReport:
     """Remove a subject from a lake for good, and make again what was derived from it.
 
     Safe to repeat, to interrupt, and to run beside writers, readers and runs of the pipeline.
@@ -134,7 +134,7 @@ def forget(
     at = max(one.forgotten_at for one in tombstones)
     tombstones = [replace(one, forgotten_at=at) for one in tombstones]
     lake.tombstones.put(tombstones)
-    forgotten, looker, account = Forgotten(tombstones), Looker(lake, subject, at), Account()
+    forgotten, looker, account = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
     hours = {hour for one in tombstones for hour in one.hours} if is_resumed else set[str]()
 
     for number in range(_ROUNDS):
@@ -166,7 +166,7 @@ def forget(
     account.purge("tombstones", purged)
     mark_salt = secrets.token_hex(16)
     ids, contents = account.gone(lake, looker, mark_salt)
-    return Receipt(
+    return ErasureReport(
         subject=subject,
         at=at,
         lake=lake.storage.uri,
@@ -193,14 +193,14 @@ def forget(
 def _remove(
     lake: Lake,
     models: Models,
-    looker: Looker,
-    found: Found,
+    looker: SubjectScanner,
+    found: ScanResult,
     forgotten: Forgotten,
     resumed: Collection[Scope],
     hours: Collection[str],
     at: datetime,
     now: datetime,
-    account: Account,
+    account: ErasureLog,
     progress: Callable[[str], None],
 ) -> None:
     """Remove what was found, and make again what was derived from it.
@@ -233,14 +233,14 @@ def _remove(
     remove_nights(lake, durable, account)
     remove_rows(lake, found, account)
     progress(f"making {len(touched[Grain.WORKING]):,} hours and what rolls up from them again")
-    remake(lake, models, touched, now, account)
-    bring_level(lake, scopes, touched, models.embedder.dimension, account)
+    recompute(lake, models, touched, now, account)
+    sync_index(lake, scopes, touched, models.embedder.dimension, account)
     keep_again(lake, models, scopes, touched[Grain.WORKING], now, account)
     enter_memories(lake, scopes, memories, account)
     account.touch(touched)
 
 
-def _finish(lake: Lake, looker: Looker, account: Account, dimension: int) -> None:
+def _finish(lake: Lake, looker: SubjectScanner, account: ErasureLog, dimension: int) -> None:
     """Take what was removed off the disk: files, old versions and logs, marts that were made from it, and folders."""
     subject = looker.subject
     if subject.kind is SubjectKind.PERSON:
@@ -269,7 +269,7 @@ def _finish(lake: Lake, looker: Looker, account: Account, dimension: int) -> Non
             for grain in Grain
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }
-        bring_level(lake, [scope], since, dimension, Account())
+        sync_index(lake, [scope], since, dimension, ErasureLog())
         lake.journal.delete_stale_marks(scope)
         _remove_unfinished(lake, f"journal/pending/{scope.workspace_id}/{scope.agent_id}")
         for folder in ("journal/pending", "vectordb", "tables"):
@@ -287,7 +287,7 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
                 path.unlink()
 
 
-def _remove_index(lake: Lake, scope: Scope, account: Account) -> None:
+def _remove_index(lake: Lake, scope: Scope, account: ErasureLog) -> None:
     before = _index_files(lake, [scope])
     lake.index.remove_agent(scope)
     _note_gone(lake, before, account)
@@ -304,7 +304,7 @@ def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
     }
 
 
-def _note_gone(lake: Lake, before: Mapping[str, int], account: Account) -> None:
+def _note_gone(lake: Lake, before: Mapping[str, int], account: ErasureLog) -> None:
     """Enter files of the index that are there no more, by table."""
     gone = before.keys() - lake.storage.sizes(before, "vectordb").keys()
     counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in gone)
@@ -338,5 +338,5 @@ def _left_behind(lake: Lake, workspace_id: str) -> list[str]:
     return [text]
 
 
-def _ids(found: Found, name: str) -> list[str]:
+def _ids(found: ScanResult, name: str) -> list[str]:
     return [identifier for listed in found.rows.get(name, {}).values() for identifier in listed]

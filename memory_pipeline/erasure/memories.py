@@ -26,7 +26,7 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, pending_nights
 from memory_pipeline.steps.fold import refold_memories
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.erasure import Forgotten, Subject
-    from memory_pipeline.erasure.erasure_log import Account
-    from memory_pipeline.erasure.scanner import Found
+    from memory_pipeline.erasure.erasure_log import ErasureLog
+    from memory_pipeline.erasure.scanner import ScanResult
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.models.factory import Models
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _TO_ALL = frozenset([MemoryVerb.FORGET, MemoryVerb.UPDATE])
 
 
-def resettled(
+def reassign_events(
     events: Iterable[MemoryEvent],
     nights: Iterable[MemoryEvent],
     gone: Collection[str],
@@ -139,7 +139,7 @@ def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
     }
 
 
-def concerned(found: Found) -> set[Scope]:
+def concerned(found: ScanResult) -> set[Scope]:
     """Return the agents whose durable memories, or whose nights, hold any of what was found."""
     keys = {
         key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for key in found.rows.get(spec.name, ())
@@ -147,14 +147,14 @@ def concerned(found: Found) -> set[Scope]:
     return {Scope(*key.split("~")) for key in keys}
 
 
-def note_memories(lake: Lake, scopes: Collection[Scope], account: Account) -> dict[str, frozenset[str]]:
+def note_memories(lake: Lake, scopes: Collection[Scope], account: ErasureLog) -> dict[str, frozenset[str]]:
     """Enter what agents keep in the account, before any of it goes or is folded again; return its ids by owner."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id", "content"])
     account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
 
 
-def remove_nights(lake: Lake, scopes: Collection[Scope], account: Account) -> None:
+def remove_nights(lake: Lake, scopes: Collection[Scope], account: ErasureLog) -> None:
     """Remove all that the upkeep of agents decided, and that they were ever kept: it begins with them anew.
 
     Ids of decisions are not entered as removed: a later night may decide the same of memories that stay, by the same
@@ -170,7 +170,7 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], account: Account) -> No
     account.take(UPKEEP_EVENTS.name, "rows", {own: len(ids) for own, ids in _ids_by_owner(rows).items()})
 
 
-def remove_memories(lake: Lake, scope: Scope, found: Found, account: Account) -> None:
+def remove_memories(lake: Lake, scope: Scope, found: ScanResult, account: ErasureLog) -> None:
     """Remove what an agent keeps, and all that it was made from."""
     owner = owner_of(scope)
     before = note_memories(lake, [scope], account)
@@ -184,7 +184,7 @@ def remove_memories(lake: Lake, scope: Scope, found: Found, account: Account) ->
 
 
 def settle_events(
-    lake: Lake, scopes: Collection[Scope], found: Found, forgotten: Forgotten, account: Account
+    lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten, account: ErasureLog
 ) -> set[Scope]:
     """Take notes of the person from events of agents, and see to what they did to memories that lose what made them.
 
@@ -225,7 +225,7 @@ def settle_events(
         lost |= {event.id for event in said if not unsaid.isdisjoint(event.evidence)}
         pending = [event for contents in held.values() for event in contents.events]
         nights = rows_to_events(lake.tables.read(UPKEEP_EVENTS, [owner]))
-        replaced = resettled([*landed, *pending, *said], nights, lost, noted)
+        replaced = reassign_events([*landed, *pending, *said], nights, lost, noted)
         if old := [event for event in landed if event.id in replaced]:
             _replace_landed(lake, owner, old, replaced, account)
             changed.add(scope)
@@ -248,7 +248,7 @@ def _replace_landed(
     owner: str,
     events: Sequence[MemoryEvent],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
-    account: Account,
+    account: ErasureLog,
 ) -> None:
     """Put other events of an agent's own in the place of some."""
     new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
@@ -276,7 +276,7 @@ def _replace_landed(
 def _replace_pending(
     file: JournalFile,
     held: Contents,
-    found: Found,
+    found: ScanResult,
     lost: Collection[str],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
 ) -> None:
@@ -289,7 +289,7 @@ def _replace_pending(
 
 
 def keep_again(
-    lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, account: Account
+    lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, account: ErasureLog
 ) -> None:
     """Bring the memories of agents level with their events, and keep them up to the last night that was ever kept.
 
@@ -306,10 +306,12 @@ def keep_again(
     last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
         nights = {night for night in pending_nights(lake, first_day, now) if night.key <= last}
-        keep_up(lake, models, nights | {Period(Grain.DAILY, last)}, first_day)
+        consolidate(lake, models, nights | {Period(Grain.DAILY, last)}, first_day)
 
 
-def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], account: Account) -> None:
+def enter_memories(
+    lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], account: ErasureLog
+) -> None:
     """Enter in the account which versions of memories are gone."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id"])
     after = _ids_by_owner(rows)
@@ -317,7 +319,7 @@ def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, froz
     account.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
 
 
-def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], account: Account) -> None:
+def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], account: ErasureLog) -> None:
     """Drop events that rest on messages which are no more, though these have not expired."""
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)

@@ -21,7 +21,7 @@ from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESS
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import content_digest
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.summaries import KeyPoint, Summary
-    from memory_pipeline.erasure.erasure_log import Account
-    from memory_pipeline.erasure.scanner import Looker
+    from memory_pipeline.erasure.erasure_log import ErasureLog
+    from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
@@ -48,7 +48,7 @@ _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
 
 def scrub_summaries(
-    lake: Lake, looker: Looker, facts: Collection[str], days: Collection[str], at: datetime, account: Account
+    lake: Lake, looker: SubjectScanner, facts: Collection[str], days: Collection[str], at: datetime, account: ErasureLog
 ) -> dict[Grain, set[str]]:
     """Take from summaries the points that name a person, or rest on facts that are forgotten.
 
@@ -97,7 +97,7 @@ def scrub_summaries(
 
 
 def _scrubbed(
-    calendar: Calendar, looker: Looker, summary: Summary, facts: Collection[str], at: datetime
+    calendar: Calendar, looker: SubjectScanner, summary: Summary, facts: Collection[str], at: datetime
 ) -> Summary | None:
     """Return a summary without some of its points; None if none is left."""
 
@@ -121,7 +121,7 @@ def _scrubbed(
     )
 
 
-def remark_expired(lake: Lake, looker: Looker, account: Account) -> None:
+def remark_expired(lake: Lake, looker: SubjectScanner, account: ErasureLog) -> None:
     """Say what cannot be told apart any more, because what it was made from has expired."""
     subject = looker.subject
     latest: dict[RetentionClass, str] = {}
@@ -155,8 +155,8 @@ def ancestors(
     return touched
 
 
-def remake(
-    lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, account: Account
+def recompute(
+    lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, account: ErasureLog
 ) -> None:
     """Make periods again that were made before, and have closed."""
     for grain, keys in touched.items():
@@ -164,7 +164,7 @@ def remake(
         assets = [table_asset(grain), *([MESSAGES_ASSET, *_OUTLIVING] if grain is Grain.WORKING else [])]
         made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
         again = [period for period in periods if period.key in made and _may_be_made(lake, period, now)]
-        parts = [*make(lake, models, grain, again)]
+        parts = [*materialize(lake, models, grain, again)]
         empty = {part.period for part in parts if part.asset == table_asset(grain) and not part.rows}
         if empty:
             # A step passes over hours that hold nothing and held nothing; what these held was removed before. Their
@@ -181,7 +181,7 @@ def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
 
-def note_summaries(looker: Looker, touched: Mapping[Grain, Collection[str]], account: Account) -> None:
+def note_summaries(looker: SubjectScanner, touched: Mapping[Grain, Collection[str]], account: ErasureLog) -> None:
     """Enter the summaries of periods that are going to be made again in the account."""
     for grain in _SUMMARIES:
         listed = set(touched.get(grain, ()))
@@ -191,8 +191,8 @@ def note_summaries(looker: Looker, touched: Mapping[Grain, Collection[str]], acc
             account.note((), sentences_of(rows["key_points"]).to_pylist())
 
 
-def bring_level(
-    lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, account: Account
+def sync_index(
+    lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, account: ErasureLog
 ) -> None:
     """Bring the graphs and the index of agents level with the tables: a step passes over agents that say nothing."""
     hours = sorted(touched.get(Grain.WORKING, ()))

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.erasure.erasure_log import Account
-    from memory_pipeline.erasure.scanner import Found, Looker
+    from memory_pipeline.erasure.erasure_log import ErasureLog
+    from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -45,7 +45,7 @@ ERASED = "erased"
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
 
-def remove_unread(lake: Lake, found: Found, account: Account) -> None:
+def remove_unread(lake: Lake, found: ScanResult, account: ErasureLog) -> None:
     """Remove messages, edits and events from pending journal files, and records from the quarantine.
 
     What else a file holds is written to another one before it is deleted.
@@ -59,7 +59,7 @@ def remove_unread(lake: Lake, found: Found, account: Account) -> None:
     account.take("quarantine", "records", len(found.set_aside))
 
 
-def remove_rows(lake: Lake, found: Found, account: Account) -> None:
+def remove_rows(lake: Lake, found: ScanResult, account: ErasureLog) -> None:
     """Remove events, operations of the graph, facts and messages: what is derived from a row goes before it."""
     for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
@@ -70,7 +70,9 @@ def remove_rows(lake: Lake, found: Found, account: Account) -> None:
     account.note((), found.texts)
 
 
-def remove_agent(lake: Lake, looker: Looker, scope: Scope, found: Found, account: Account) -> dict[Grain, set[str]]:
+def remove_agent(
+    lake: Lake, looker: SubjectScanner, scope: Scope, found: ScanResult, account: ErasureLog
+) -> dict[Grain, set[str]]:
     """Remove all rows of an agent, of which `found` holds messages and facts; return the periods that they were of."""
     periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
     for spec in (MESSAGES, FACTS):
@@ -109,10 +111,10 @@ def remove_agent(lake: Lake, looker: Looker, scope: Scope, found: Found, account
 
 def remove_answers(
     lake: Lake,
-    looker: Looker,
+    looker: SubjectScanner,
     scopes: Collection[Scope],
     periods: Mapping[Grain, Collection[str]],
-    account: Account,
+    account: ErasureLog,
     kept: Collection[Scope] = (),
 ) -> None:
     """Remove what models answered for some agents' periods, or for all of an agent's; and wherever it names a person.
@@ -154,7 +156,7 @@ def drop(
 
 
 def _remove_vectors(
-    lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, account: Account
+    lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, account: ErasureLog
 ) -> None:
     """Delete the vectors that wait for the rows that they were made for."""
     pending = PendingCalls(lake.storage)
@@ -169,7 +171,7 @@ def _remove_vectors(
     account.take("calls", "answers that wait for rows", len(gone))
 
 
-def _ascribe_calls(lake: Lake, looker: Looker, scope: Scope, account: Account) -> None:
+def _ascribe_calls(lake: Lake, looker: SubjectScanner, scope: Scope, account: ErasureLog) -> None:
     """Take the agent's name from what was spent on it."""
     hours: dict[str, int] = {}
     for rows in looker.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
@@ -197,7 +199,7 @@ _SAME = "target.content = source.content AND target.metadata = source.metadata"
 _AT_ONCE = 1_000
 
 
-def forget_items(lake: Lake, looker: Looker, account: Account) -> None:
+def forget_items(lake: Lake, looker: SubjectScanner, account: ErasureLog) -> None:
     """Delete the items of all collections within reach that name the person, and take them off the disk."""
     subject = looker.subject
     paths = (entry.path for entry in lake.storage.list(f"vectordb/{subject.workspace_id}"))
@@ -209,7 +211,7 @@ def forget_items(lake: Lake, looker: Looker, account: Account) -> None:
             account.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
 
 
-async def _forget(lake: Lake, databases: Databases, looker: Looker, workspace_id: str, name: str) -> int:
+async def _forget(lake: Lake, databases: Databases, looker: SubjectScanner, workspace_id: str, name: str) -> int:
     async def read(table: Any) -> pa.Table:
         return await table.query().select(list(_COLUMNS)).to_arrow()
 

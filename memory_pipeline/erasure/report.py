@@ -43,7 +43,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class ErasureReport:
     """What became of a subject.
 
     Attributes:
@@ -87,7 +87,7 @@ class Receipt:
         return json.dumps({**plain, "digest": digest(plain)}, indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Receipt:
+    def from_json(cls, text: str) -> ErasureReport:
         """Read and check what :meth:`to_json` gives.
 
         Raises:
@@ -112,7 +112,7 @@ class Receipt:
             raise InputError(f"the receipt cannot be read: {shown(str(error))}") from None
 
     @classmethod
-    def _parsed(cls, record: dict[str, Any]) -> Receipt:
+    def _parsed(cls, record: dict[str, Any]) -> ErasureReport:
         return cls(
             subject=Subject.from_record(record["subject"]),
             at=datetime.fromisoformat(record["at"]),

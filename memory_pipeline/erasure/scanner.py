@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
 from memory_pipeline.domain.text.words import Mentions, words_of
-from memory_pipeline.erasure.subject_matcher import Sought, content_in, texts_in
+from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     FACTS,
@@ -62,7 +62,7 @@ _NOTE = ("editor", "reason")
 
 
 @dataclass
-class Found:
+class ScanResult:
     """What was found of a subject.
 
     Attributes:
@@ -98,7 +98,7 @@ class Found:
         return sum(map(len, self.rows.get(spec.name, {}).values()))
 
 
-def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
+def find(lake: Lake, looker: SubjectScanner, forgotten: Forgotten) -> ScanResult:
     """Look through messages, facts, operations of the graph, events of durable memories, the journal, the quarantine.
 
     Of the tables only files are read that `looker` has not read before.
@@ -108,7 +108,7 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
         looker: knows whom or what.
         forgotten: the subject's tombstones.
     """
-    found, subject = Found(), looker.subject
+    found, subject = ScanResult(), looker.subject
     looker.note(found, MESSAGES)
     messages = found.ids(MESSAGES)
     looker.note(found, FACTS, resting_on=messages)
@@ -145,7 +145,7 @@ def find(lake: Lake, looker: Looker, forgotten: Forgotten) -> Found:
     return found
 
 
-class Looker:
+class SubjectScanner:
     """Looks through tables for a subject.
 
     Args:
@@ -155,7 +155,7 @@ class Looker:
     """
 
     def __init__(self, lake: Lake, subject: Subject, at: datetime) -> None:
-        self.sought = Sought(subject, at)
+        self.sought = SubjectMatcher(subject, at)
         self._lake = lake
         self.subject = subject
         self._at = pa.scalar(at, pa.timestamp("us", tz="UTC"))
@@ -173,7 +173,7 @@ class Looker:
         except (ValueError, RecursionError):
             return bool(self.sought.in_text(text))
 
-    def note(self, found: Found, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
+    def note(self, found: ScanResult, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
         """Add the matching rows of a table whose rows were each said in an hour."""
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
@@ -339,7 +339,7 @@ def hex_of(identifier: str) -> str:
     return identifier.rpartition(":")[2].partition("#")[0]
 
 
-def counted(found: Found) -> Counter[str]:
+def counted(found: ScanResult) -> Counter[str]:
     """Return how much was found in each place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
     counts += Counter({"notes of events": sum(map(len, found.notes.values()))})

@@ -95,7 +95,7 @@ Whose = tuple[str | None, str | None]
 ANYBODY: Whose = (None, None)
 
 
-class Sought:
+class SubjectMatcher:
     """A subject, and what was removed of it.
 
     Args:

@@ -19,7 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memory_pipeline.erasure.subject_matcher import ANYBODY, Sought
+from memory_pipeline.erasure.subject_matcher import ANYBODY, SubjectMatcher
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.orphans import unnamed_files
@@ -27,7 +27,7 @@ from memory_pipeline.lake.orphans import unnamed_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from memory_pipeline.erasure.report import Receipt
+    from memory_pipeline.erasure.report import ErasureReport
     from memory_pipeline.erasure.subject_matcher import Whose
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.files.storage import Storage
@@ -145,7 +145,7 @@ _TABLE = re.compile(r"(?P<folder>vectordb/(?P<workspace>[^/]+)/(?P<name>[^/]+)\.
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Remnant:
     """Something that should be gone: the file (of the index: the table and its version), what, and how often.
 
     What was found is not repeated.
@@ -175,7 +175,7 @@ class Verification:
 
     places: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Remnant] = field(default_factory=list)
     unsearched: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
     remedies: list[str] = field(default_factory=list)
@@ -191,7 +191,7 @@ class Verification:
         return self.places.total()
 
 
-def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = lambda *_: None) -> Verification:
+def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], None] = lambda *_: None) -> Verification:
     """Search a lake for what a receipt says is gone.
 
     What mentions a forgotten person, or belongs to a forgotten agent or conversation, and was said after the
@@ -211,7 +211,7 @@ def verify(lake: Lake, receipt: Receipt, progress: Callable[[int, int], None] = 
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, and the one at {lake.storage.uri} has never "
             "forgotten that; name the lake with --root"
         )
-    sought = Sought(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
+    sought = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}
@@ -274,12 +274,12 @@ def old_versions(lake: Lake) -> list[str]:
     return [text]
 
 
-def _searched(sought: Sought, path: str, data: bytes) -> Counter[str]:
+def _searched(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
     read = _in_parquet(sought, path, data) if data[:4] == b"PAR1" else _in_text(sought, data)
     return sought.in_path(path) + sought.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 
-def _in_parquet(sought: Sought, path: str, data: bytes) -> Counter[str] | None:
+def _in_parquet(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
     # Of a table that is kept by the workspace, files do not say whose rows they hold; their folders do.
     workspace = _WORKSPACE.search(path)
@@ -292,7 +292,7 @@ def _in_parquet(sought: Sought, path: str, data: bytes) -> Counter[str] | None:
     return found
 
 
-def _in_text(sought: Sought, data: bytes) -> Counter[str] | None:
+def _in_text(sought: SubjectMatcher, data: bytes) -> Counter[str] | None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -325,7 +325,7 @@ def _records(text: str) -> Iterable[object] | None:
 
 def _search_table(
     lake: Lake,
-    sought: Sought,
+    sought: SubjectMatcher,
     result: Verification,
     reader: LanceReader,
     lance: LanceFolder,
@@ -352,7 +352,7 @@ def _search_table(
 
 
 def _note(result: Verification, file: str, found: Counter[str]) -> None:
-    result.findings += [Finding(file, what, count) for what, count in found.items() if count > 0]
+    result.findings += [Remnant(file, what, count) for what, count in found.items() if count > 0]
 
 
 def _files(lake: Lake) -> list[str]:

@@ -21,7 +21,7 @@ from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.arguments import MAX_RESULTS
 from memory_pipeline.rendering import run_line
-from memory_pipeline.steps.results import GrainRun
+from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer.writer import landed_messages
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _run(lake: Lake, settings: Settings, last: datetime, say: Callable[[str], ob
     models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
     unfinished, started = 0, time.monotonic()
     for event in run_all(lake, settings, models, closed):
-        if isinstance(event, GrainRun):
+        if isinstance(event, RunResult):
             say(run_line(event, time.monotonic() - started))
             unfinished += event.unfinished
         started = time.monotonic()

@@ -17,7 +17,7 @@ from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, chan
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold import land_events
-from memory_pipeline.steps.ingest import admit, land_messages
+from memory_pipeline.steps.ingest import filter_journal, load_messages
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline.steps.summaries import summarize_periods
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.steps.results import Made
+    from memory_pipeline.steps.results import PartitionResult
 
 
 # A lake to rehearse on: reads are the true lake's, writes stay in memory and are forgotten.
 
 
-class RehearsalLake(Lake):
+class DryRunLake(Lake):
     """A lake whose tables and journal take no writes. Its index is the true one; steps that write it are left out."""
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
@@ -111,8 +111,8 @@ class OverlaidTables(Tables):
         return self._over.setdefault((spec.name, values), {})
 
 
-def rehearse(
-    lake: RehearsalLake,
+def dry_run(
+    lake: DryRunLake,
     models: Models,
     start: date,
     now: datetime,
@@ -145,11 +145,11 @@ def rehearse(
         yield grain, periods
 
 
-def _make(lake: RehearsalLake, models: Models, grain: Grain, batch: list[Period]) -> list[Made]:
+def _make(lake: DryRunLake, models: Models, grain: Grain, batch: list[Period]) -> list[PartitionResult]:
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-    admitted = admit(lake, set(batch))
-    landed = land_messages(lake, batch, lambda _: admitted)
+    admitted = filter_journal(lake, set(batch))
+    landed = load_messages(lake, batch, lambda _: admitted)
     extracted = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph asks no model; durable memories are embedded.
     events = [event for held in admitted.contents.values() for event in held.events]

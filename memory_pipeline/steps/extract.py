@@ -24,9 +24,9 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.index import with_vectors
-from memory_pipeline.steps.results import Digests, Made, marks_of, together, unfinished_rows
+from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, together, unfinished_rows
 from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
-from memory_pipeline.steps.validation import are_sound, guard
+from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -156,7 +156,7 @@ def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str])
 
 def extract_facts(
     lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Make the ``facts`` partitions of `hours` from their messages; return what each holds.
 
     Only passages that are new, have changed or fell back before are extracted; only texts without a vector embedded.
@@ -168,7 +168,7 @@ def extract_facts(
         hours: the partitions.
         shares: the agents, as they are worked on one after the other.
     """
-    made: dict[Share, list[Made]] = {}
+    made: dict[Share, list[PartitionResult]] = {}
 
     def extracted(share: Share, old: pa.Table) -> pa.Table:
         # Read inside the attempt: whoever commits facts in between makes this start over, with newer messages.
@@ -182,7 +182,7 @@ def extract_facts(
             for fact in extraction.facts
         ]
         rows = pa.concat_tables([reading.kept, reading.carried, _left(reading, found), facts_to_rows(facts)])
-        guard(Grain.WORKING, rows, old)
+        validate_rows(Grain.WORKING, rows, old)
         rows = with_vectors(rows, old, hours, embedder)
         made[share] = _made(hours, rows, reading.messages, found)
         return rows
@@ -200,7 +200,7 @@ def extract_facts(
 
 def _made(
     hours: list[Period], rows: pa.Table, messages: Sequence[Message], found: Mapping[_Key, Extraction]
-) -> list[Made]:
+) -> list[PartitionResult]:
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
     for message in messages:
         inputs[message.hour].append(message_digest(message))
@@ -210,7 +210,7 @@ def _made(
         refused[key[2]] += extraction.refused
         waiting[key[2]] += extraction.is_waiting
     return [
-        Made(
+        PartitionResult(
             asset=table_asset(hour.grain),
             period=hour,
             input_digest=said.combined,
@@ -225,7 +225,7 @@ def _made(
             outputs=marks,
         )
         for hour, own in by_period(rows, hours).items()
-        for said, marks in [(Digests(inputs[hour]), marks_of(own))]
+        for said, marks in [(RowDigests(inputs[hour]), marks_of(own))]
     ]
 
 

@@ -45,7 +45,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
-from memory_pipeline.steps.results import Digests, Made, marks_of
+from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
 from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def land_events(
     events: Iterable[MemoryEvent],
     also: Iterable[Scope] = (),
     share: Share = EVERYBODY,
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Bring durable memories level with the facts of `hours` and with `events`; return what each hour adds to them.
 
     What was done in the hours and has been forgotten meanwhile goes. Safe to repeat and to interrupt: what has
@@ -129,7 +129,7 @@ def land_events(
     inputs, old_events = by_period(all_facts, hours), by_period(before, hours)
     said = result.rows.filter(pc.is_in(result.rows["period"], made_in))
     return [
-        Made(
+        PartitionResult(
             asset=MEMORIES_ASSET,
             period=hour,
             input_digest=found.combined,
@@ -140,10 +140,10 @@ def land_events(
             unfinished=unfinished.get(hour.key, 0),
             inputs=found,
             outputs=made,
-            before=Digests(old_events[hour]["id"]),
+            before=RowDigests(old_events[hour]["id"]),
         )
         for hour, rows in by_period(said, hours).items()
-        for found, made in [(marks_of(inputs[hour]), Digests(rows["id"]))]
+        for found, made in [(marks_of(inputs[hour]), RowDigests(rows["id"]))]
     ]
 
 
@@ -307,7 +307,7 @@ _COLUMNS = (
 
 def fold_hours(
     lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it.
 
     Args:
@@ -349,7 +349,7 @@ def fold_hours(
     of_hours = by_period(said, hours)
     inputs = by_period(facts, hours)
     return [
-        Made(
+        PartitionResult(
             asset=GRAPH_ASSET,
             period=hour,
             input_digest=found.combined,
@@ -361,7 +361,7 @@ def fold_hours(
             outputs=made,
         )
         for hour, rows in of_hours.items()
-        for found, made in [(marks_of(inputs[hour]), Digests(rows["id"]))]
+        for found, made in [(marks_of(inputs[hour]), RowDigests(rows["id"]))]
     ]
 
 

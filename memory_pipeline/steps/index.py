@@ -18,7 +18,7 @@ from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_i
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.results import Made, content_digest, marks_of
+from memory_pipeline.steps.results import PartitionResult, content_digest, marks_of
 from memory_pipeline.steps.shares import EVERYBODY
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def index_periods(
     dimension: int,
     also: Iterable[Scope] = (),
     share: Share = EVERYBODY,
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Bring a grain's index, of vectors of `dimension` numbers, level with its table; return what each period holds.
 
     Only agents whose rows differ are written, one commit each; those in `also` even if they have none left. Another run
@@ -90,7 +90,7 @@ def index_periods(
     else:
         raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
     return [
-        Made(
+        PartitionResult(
             asset=index_asset(grain),
             period=period,
             input_digest=marks.combined,

@@ -19,7 +19,7 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps.results import Digests, Made, together
+from memory_pipeline.steps.results import PartitionResult, RowDigests, together
 from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # The journal's last step: an hour of a file is acknowledged once all its messages can be found in the index.
 
 
-class Held(NamedTuple):
+class JournalFileIds(NamedTuple):
     """What a file holds of some hours that memory is to hold, by ids.
 
     Attributes:
@@ -64,7 +64,7 @@ class Held(NamedTuple):
 
 
 def acknowledge(
-    lake: Lake, files: Mapping[JournalFile, Held], hours: Collection[Period], share: Share = EVERYBODY
+    lake: Lake, files: Mapping[JournalFile, JournalFileIds], hours: Collection[Period], share: Share = EVERYBODY
 ) -> None:
     """Acknowledge hours of files, which have landed, where memory holds all that a file has of them.
 
@@ -109,7 +109,7 @@ _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class FilteredJournal:
     """What pending files hold that may become memory.
 
     Attributes:
@@ -124,7 +124,9 @@ class Admitted:
     forgotten: Counter[Period]
 
 
-def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None) -> Admitted:
+def filter_journal(
+    lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None
+) -> FilteredJournal:
     """Read what pending files, or `files` alone, hold of `hours`, and leave out what memory is not to take.
 
     A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
@@ -137,7 +139,7 @@ def admit(lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | 
         if (own := wanted.intersection(file.pending_hours))
     }
     marks, forgotten = ExpirationMarks.of(lake.tables), lake.tombstones.forgotten()
-    admitted = Admitted({}, Counter(), Counter())
+    admitted = FilteredJournal({}, Counter(), Counter())
 
     def taken_of(records: Iterable[_Record]) -> list[_Record]:
         found = []
@@ -184,9 +186,9 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
     return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (own or "")
 
 
-def land_messages(
-    lake: Lake, hours: list[Period], admitted: Callable[[Share], Admitted], shares: Sequence[Share] = WHOLE
-) -> list[Made]:
+def load_messages(
+    lake: Lake, hours: list[Period], admitted: Callable[[Share], FilteredJournal], shares: Sequence[Share] = WHOLE
+) -> list[PartitionResult]:
     """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
 
     A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
@@ -199,7 +201,7 @@ def land_messages(
         admitted: returns what has come of a share's agents.
         shares: the agents, as they are worked on one after the other.
     """
-    made: dict[Share, list[Made]] = {}
+    made: dict[Share, list[PartitionResult]] = {}
 
     def merged(share: Share, old: pa.Table) -> pa.Table:
         incoming: list[Message] = []
@@ -222,12 +224,12 @@ def land_messages(
     ]
 
 
-def _made(hours: list[Period], rows: pa.Table, admitted: Admitted) -> list[Made]:
+def _made(hours: list[Period], rows: pa.Table, admitted: FilteredJournal) -> list[PartitionResult]:
     by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
     for message in rows_to_messages(rows):
         by_hour[message.hour].append(message)
     return [
-        Made(
+        PartitionResult(
             asset=MESSAGES_ASSET,
             period=hour,
             input_digest="",
@@ -240,7 +242,7 @@ def _made(hours: list[Period], rows: pa.Table, admitted: Admitted) -> list[Made]
             outputs=outputs,
         )
         for hour, messages in by_hour.items()
-        for outputs in [Digests(map(message_digest, messages))]
+        for outputs in [RowDigests(map(message_digest, messages))]
     ]
 
 
@@ -259,7 +261,7 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
 # What the journal has for hours, share by share: of one share it stays in memory, of several their ids alone.
 
 
-class Intake:
+class JournalBatch:
     """Reads the pending files of hours, and knows what of them is to be found before they are acknowledged.
 
     Attributes:
@@ -274,15 +276,15 @@ class Intake:
     def __init__(self, lake: Lake, hours: Collection[Period], shares: Sequence[Share]) -> None:
         self._lake = lake
         self._hours = set(hours)
-        self.held: dict[JournalFile, Held] = {}
-        self._whole: Admitted | None = None
+        self.held: dict[JournalFile, JournalFileIds] = {}
+        self._whole: FilteredJournal | None = None
         self._files: list[JournalFile] = []
         if len(shares) == 1:
             self._whole = self._read(None)
         else:
             self._files = [file for file in lake.journal.pending() if not self._hours.isdisjoint(file.pending_hours)]
 
-    def of(self, share: Share) -> Admitted:
+    def of(self, share: Share) -> FilteredJournal:
         """Return what has come of a share's agents, to land it."""
         if self._whole is not None:
             return self._whole
@@ -296,11 +298,11 @@ class Intake:
         admitted = self._whole
         if admitted is None:
             files = [file for file, held in self.held.items() if file.scope in share and (held.edits or held.events)]
-            admitted = admit(self._lake, self._hours, files)
+            admitted = filter_journal(self._lake, self._hours, files)
         own = [contents for file, contents in admitted.contents.items() if share is EVERYBODY or file.scope in share]
         return [edit for held in own for edit in held.edits], [event for held in own for event in held.events]
 
-    def _read(self, files: Iterable[JournalFile] | None) -> Admitted:
-        admitted = admit(self._lake, self._hours, files)
-        self.held |= {file: Held.of(contents) for file, contents in admitted.contents.items()}
+    def _read(self, files: Iterable[JournalFile] | None) -> FilteredJournal:
+        admitted = filter_journal(self._lake, self._hours, files)
+        self.held |= {file: JournalFileIds.of(contents) for file, contents in admitted.contents.items()}
         return admitted

@@ -30,8 +30,8 @@ from memory_pipeline.steps.fold import fold_hours, land_events
 from memory_pipeline.steps.freeing import give_back
 from memory_pipeline.steps.group import agents_in, by_period, scopes_in
 from memory_pipeline.steps.index import index_periods
-from memory_pipeline.steps.ingest import Intake, acknowledge, land_messages
-from memory_pipeline.steps.results import Digests, together
+from memory_pipeline.steps.ingest import JournalBatch, acknowledge, load_messages
+from memory_pipeline.steps.results import RowDigests, together
 from memory_pipeline.steps.summaries import summarize_periods
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import Seen
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.steps.results import Made
+    from memory_pipeline.steps.results import PartitionResult
     from memory_pipeline.steps.shares import Share
 
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("workspace_id", "agent_id", "period", "id")
 
 
-def with_bystanders(lake: Lake, made: Sequence[Made]) -> list[Made]:
+def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
     """Return what was made of hours, of durable memories with what agents noted that the step has not looked at.
 
     The table is read only where the ledger says of an hour something else than the step has found there: only then may
@@ -72,15 +72,15 @@ def with_bystanders(lake: Lake, made: Sequence[Made]) -> list[Made]:
         period
         for period, part in parts.items()
         if period.key in entries
-        and entries[period.key].output_digest not in (NOTHING, (part.before or Digests()).combined)
+        and entries[period.key].output_digest not in (NOTHING, (part.before or RowDigests()).combined)
     ]
     if not lacking:
         return list(made)
     keys = pa.array([period.key for period in lacking], pa.string())
     rows = lake.tables.read(MEMORY_EVENTS, columns=_COLUMNS, where=pc.field("period").isin(keys))
-    whole: dict[Period, Made] = {}
+    whole: dict[Period, PartitionResult] = {}
     for period, own in by_period(rows, lacking).items():
-        outputs = Digests(own["id"])
+        outputs = RowDigests(own["id"])
         whole[period] = replace(
             parts[period],
             rows=own.num_rows,
@@ -107,7 +107,7 @@ _LOOKS = 5
 _AGENT = ("workspace_id", "agent_id")
 
 
-def make(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[Made]:
+def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[PartitionResult]:
     """Make partitions of one grain, and yield what each asset of each holds once the batch is complete.
 
     Safe to repeat, to interrupt and to run twice at a time: partitions are replaced whole, the ledger is written when
@@ -184,7 +184,7 @@ def _made(
     also: Collection[Scope],
     shares: Sequence[Share],
     seen: Seen | None,
-) -> tuple[list[Made], dict[Period, Usage], bool]:
+) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
     """Make a batch; return what each asset of each period holds, and what models were asked for each period.
 
     Beside it, whether that is entered: not where the ledger no longer says of the batch what was `seen` there before.
@@ -192,18 +192,18 @@ def _made(
     The agents in `also` had rows in it, and may have none any more. Rows of periods are made of one of `shares` after
     the other and committed together; what each agent has tables of its own for is brought level some agents at a time.
     """
-    intake: Intake | None = None
+    intake: JournalBatch | None = None
     if grain is Grain.WORKING:
-        intake = Intake(lake, batch, shares)
-        made = land_messages(lake, batch, intake.of, shares)
+        intake = JournalBatch(lake, batch, shares)
+        made = load_messages(lake, batch, intake.of, shares)
         made += extract_facts(lake, models.extractor, models.embedder, batch, shares)
         groups = groups_of(lake, grain, batch, {*also, *(file.scope for file in intake.held)})
-        own: list[list[Made]] = []
+        own: list[list[PartitionResult]] = []
         for group in _one_by_one(groups):
             edits, events = intake.done_by(group)
             folded = fold_hours(lake, batch, edits, group.of(also), group)
             own.append(folded + land_events(lake, models.embedder, batch, events, group.of(also), group))
-        made += with_bystanders(lake, together(own))
+        made += with_inactive_agents(lake, together(own))
     else:
         made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
         groups = groups_of(lake, grain, batch, also)
@@ -253,12 +253,12 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     lake.index.purge(agents, [grain])
 
 
-def _is_due(part: Made) -> bool:
+def _is_due(part: PartitionResult) -> bool:
     """Tell whether a part is entered though there is nothing in it: it may know more than is left of the facts."""
     return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
 
 
-def _is_entered(part: Made) -> bool:
+def _is_entered(part: PartitionResult) -> bool:
     """Tell whether a part is entered: it holds something, or was made from messages in which no fact was found."""
     if part.asset == GRAPH_ASSET:
         return False  # an hour in which somebody edited it, and nobody said anything, is not one of the memory
@@ -266,7 +266,7 @@ def _is_entered(part: Made) -> bool:
     return not is_silent or part.period.grain is not Grain.WORKING
 
 
-def _as_indexed(made: list[Made], indexed: list[Made]) -> list[Made]:
+def _as_indexed(made: list[PartitionResult], indexed: list[PartitionResult]) -> list[PartitionResult]:
     """Return what tables hold as the index last found it: another run may have replaced rows since they were made."""
     found = {part.period: part for part in indexed}
     return [

@@ -50,10 +50,10 @@ from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps import fold
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 from memory_pipeline.steps.index import restore_tables
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -164,7 +164,7 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
         with suppress(DamagedError):  # others are made, and what is lost is found again
-            for _ in make(lake, models, grain, periods):
+            for _ in materialize(lake, models, grain, periods):
                 pass
     _refold(lake, models, start, found)
 
@@ -258,7 +258,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
             lake.tables.drop_rows(UPKEEP, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"])
         nights = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
         with suppress(DamagedError):
-            keep_up(lake, models, nights, start)
+            consolidate(lake, models, nights, start)
     if names & _names((MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS)):
         owners = sorted(set(lake.tables.keys(MEMORY_EVENTS)) - unknown)
         fold.refold_memories(lake, models.embedder, [_scope(owner) for owner in owners])

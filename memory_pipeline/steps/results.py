@@ -30,7 +30,7 @@ _AT_ONCE = 10_000
 _DUMP = {"ensure_ascii": False, "separators": (",", ":")}
 
 
-class Digests:
+class RowDigests:
     """Digests on the way to one over all of them, whatever their order.
 
     Args:
@@ -42,9 +42,9 @@ class Digests:
             digests = pa.array(list(digests), pa.large_string())
         self._chunks: list[pa.Array] = _chunks(digests)
 
-    def __add__(self, other: Digests) -> Digests:
+    def __add__(self, other: RowDigests) -> RowDigests:
         """Return both together; nothing is copied."""
-        both = Digests()
+        both = RowDigests()
         both._chunks = [*self._chunks, *other._chunks]
         return both
 
@@ -65,10 +65,10 @@ class Digests:
         return whole.hexdigest()
 
 
-def marks_of(rows: pa.Table) -> Digests:
+def marks_of(rows: pa.Table) -> RowDigests:
     """Return what tells rows of ``facts`` or ``summaries`` apart; vectors count by their model."""
     models = pc.fill_null(rows["embed_model"], "None")
-    return Digests(pc.binary_join_element_wise(rows["digest"], models, "/"))
+    return RowDigests(pc.binary_join_element_wise(rows["digest"], models, "/"))
 
 
 def _chunks(digests: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
@@ -77,7 +77,7 @@ def _chunks(digests: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PartitionResult:
     """One partition of one asset, as it stands after the step.
 
     Attributes:
@@ -98,7 +98,7 @@ class Made:
         compression: tokens of summaries for each token that they were made from; None where there are none.
         inputs, outputs: what the digests are of, where shares of the agents are put together; see :func:`together`.
         before: what `outputs` of the agents that the step looked at were before it; see
-            :func:`~memory_pipeline.steps.materialize.with_bystanders`.
+            :func:`~memory_pipeline.steps.materialize.with_inactive_agents`.
     """
 
     asset: str
@@ -118,9 +118,9 @@ class Made:
     forgotten: int = 0
     compression: float | None = None
     usage: Usage = field(default_factory=Usage)
-    inputs: Digests | None = field(default=None, compare=False, repr=False)
-    outputs: Digests | None = field(default=None, compare=False, repr=False)
-    before: Digests | None = field(default=None, compare=False, repr=False)
+    inputs: RowDigests | None = field(default=None, compare=False, repr=False)
+    outputs: RowDigests | None = field(default=None, compare=False, repr=False)
+    before: RowDigests | None = field(default=None, compare=False, repr=False)
 
     @property
     def entry(self) -> LedgerEntry:
@@ -137,7 +137,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class GrainRun:
+class RunResult:
     """What the run of one grain did.
 
     Attributes:
@@ -206,7 +206,7 @@ class Expiration:
         return sum(each.rows for each in self.expired)
 
 
-def together(shares: Sequence[Sequence[Made]]) -> list[Made]:
+def together(shares: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:
     """Return what partitions hold, each of whose shares tells a part of it.
 
     Args:
@@ -217,7 +217,7 @@ def together(shares: Sequence[Sequence[Made]]) -> list[Made]:
     return [_together(parts) for parts in zip(*shares, strict=True)]
 
 
-def _together(parts: Sequence[Made]) -> Made:
+def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     numbers = ("rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten")
     whole = replace(
         parts[0],
@@ -228,12 +228,12 @@ def _together(parts: Sequence[Made]) -> Made:
     outputs = [part.outputs for part in parts if part.outputs is not None]
     before = [part.before for part in parts if part.before is not None]
     if before:
-        whole = replace(whole, before=sum(before, Digests()))
+        whole = replace(whole, before=sum(before, RowDigests()))
     if inputs:
-        of_all = sum(inputs, Digests())
+        of_all = sum(inputs, RowDigests())
         whole = replace(whole, inputs=of_all, input_digest=of_all.combined)
     if outputs:
-        of_all = sum(outputs, Digests())
+        of_all = sum(outputs, RowDigests())
         whole = replace(whole, outputs=of_all, output_digest=of_all.combined)
     return whole
 

@@ -60,7 +60,7 @@ _KINDS[RetentionClass.FACTS] = (
 _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
-class Survey:
+class Inventory:
     """What is in the tables, counted by agent, period and class, and what of it goes."""
 
     def __init__(self, lake: Lake, held: Mapping[Grain, Period], now: datetime) -> None:
@@ -228,7 +228,7 @@ def expire(
     """
     started = time.perf_counter()
     held = held_back(lake, start, now)
-    survey = Survey(lake, held, now)
+    survey = Inventory(lake, held, now)
     expired = [survey.of(expiry) for expiry in survey.plan]
     marks = ExpirationMarks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
     if dry_run or not (marks or any(each.rows for each in expired)):
@@ -274,7 +274,7 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
     return held
 
 
-def _drop(lake: Lake, spec: TableSpec, survey: Survey, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
+def _drop(lake: Lake, spec: TableSpec, survey: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
     """Delete the rows of a table that have expired."""
     name = fixed.get("grain") or ("facts" if spec is FACTS else "")
     keys = survey.keys(name)
@@ -288,7 +288,7 @@ def _drop(lake: Lake, spec: TableSpec, survey: Survey, classes: tuple[RetentionC
     lake.tables.drop_rows(spec, keys, gone, columns, **fixed)
 
 
-def _drop_answers(lake: Lake, survey: Survey) -> None:
+def _drop_answers(lake: Lake, survey: Inventory) -> None:
     """Delete what models answered about periods that have expired; what was spent on it stays known."""
     for grain in Grain:
         kept = RetentionClass.FACTS if grain is Grain.WORKING else RetentionClass(grain.value)
@@ -304,7 +304,7 @@ def _drop_answers(lake: Lake, survey: Survey) -> None:
             )
 
 
-def _forget_operations(lake: Lake, survey: Survey, marks: ExpirationMarks) -> None:
+def _forget_operations(lake: Lake, survey: Inventory, marks: ExpirationMarks) -> None:
     """Delete expired operations of the graph, and fold what is left."""
     owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | survey.owners()
     if not owners:

@@ -27,9 +27,17 @@ from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.index import with_vectors
-from memory_pipeline.steps.results import Digests, Made, compression_of, marks_of, together, tokens_of, unfinished_rows
+from memory_pipeline.steps.results import (
+    PartitionResult,
+    RowDigests,
+    compression_of,
+    marks_of,
+    together,
+    tokens_of,
+    unfinished_rows,
+)
 from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
-from memory_pipeline.steps.validation import are_sound, guard
+from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +73,7 @@ class Due:
 
 
 @dataclass
-class Sources:
+class SummarySources:
     """What periods are made from.
 
     Attributes:
@@ -79,7 +87,7 @@ class Sources:
     """
 
     present: pa.Table
-    inputs: dict[Period, dict[Period, Digests | str]]
+    inputs: dict[Period, dict[Period, RowDigests | str]]
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
     unsound: set[str] = field(default_factory=set)
@@ -93,7 +101,7 @@ def read_sources(
     periods: Sequence[Period],
     present: pa.Table,
     share: Share = EVERYBODY,
-) -> Sources:
+) -> SummarySources:
     """Read what a share's `periods` are made from, and find out which summaries, in `present`, need not be made again.
 
     An agent whose sources and method are those of the summary that is there keeps it, unless it fell back on rules.
@@ -111,7 +119,7 @@ def read_sources(
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
 
-    sources = Sources(present, {period: {} for period in periods})
+    sources = SummarySources(present, {period: {} for period in periods})
     sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
@@ -157,7 +165,7 @@ def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: 
 
 
 def _decide(
-    sources: Sources,
+    sources: SummarySources,
     marks: ExpirationMarks,
     summarizer: Summarizer,
     period: Period,
@@ -187,7 +195,7 @@ def _decide(
         sources.due.append(Due(assignment, *_listed(period, digests), source_digest, old))
 
 
-def _stands(sources: Sources, old: Summary, own: pa.Table, source_digest: str) -> bool:
+def _stands(sources: SummarySources, old: Summary, own: pa.Table, source_digest: str) -> bool:
     """Tell whether a summary is what would be made: of these sources, in this way, and resting on nothing else."""
     if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
         return False
@@ -317,7 +325,7 @@ def summarize_periods(
     grain: Grain,
     periods: list[Period],
     shares: Sequence[Share] = WHOLE,
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Make the ``summaries`` partitions of `periods`; return what each holds.
 
     Args:
@@ -328,8 +336,8 @@ def summarize_periods(
         periods: the partitions.
         shares: the agents, as they are worked on one after the other.
     """
-    made: dict[Share, list[Made]] = {}
-    inputs: dict[Share, dict[Period, dict[Period, Digests | str]]] = {}
+    made: dict[Share, list[PartitionResult]] = {}
+    inputs: dict[Share, dict[Period, dict[Period, RowDigests | str]]] = {}
     tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
 
     def summarized(share: Share, old: pa.Table) -> pa.Table:
@@ -342,13 +350,13 @@ def summarize_periods(
             refused[due.assignment.period] += 0 if condensation is None else condensation.refused
             waiting[due.assignment.period] += _waits(due, condensation)
         rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
-        guard(grain, rows, old)
+        validate_rows(grain, rows, old)
         rows = with_vectors(rows, old, periods, embedder)
         of_periods = by_period(rows, periods)
         inputs[share] = sources.inputs
         tokens[share] = {period: tokens_of(own) for period, own in of_periods.items()}
         made[share] = [
-            Made(
+            PartitionResult(
                 asset=table_asset(grain),
                 period=period,
                 input_digest="",
@@ -384,16 +392,16 @@ def summarize_periods(
     ]
 
 
-def _input_digest(shares: Iterable[Mapping[Period, Digests | str]]) -> str:
+def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
     """Return the digest of the digests of finer partitions, of each of which every share knows its rows."""
-    of_rows: dict[Period, Digests] = {}
+    of_rows: dict[Period, RowDigests] = {}
     expired: dict[Period, str] = {}
     for share in shares:
         for child, own in share.items():
             if isinstance(own, str):
                 expired[child] = own
             else:
-                of_rows[child] = of_rows.get(child, Digests()) + own
+                of_rows[child] = of_rows.get(child, RowDigests()) + own
     return digest_of_all(({child: own.combined for child, own in of_rows.items()} | expired).values())
 
 

@@ -36,7 +36,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RowIssue:
     """What is wrong with rows of a partition.
 
     Attributes:
@@ -50,7 +50,7 @@ class Fault:
     ids: tuple[str, ...]
 
 
-def guard(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
+def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
     """Refuse rows that would make memory wrong.
 
     Args:
@@ -77,8 +77,8 @@ def guard(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
     )
 
 
-def faults(rows: pa.Table, old: pa.Table) -> list[Fault]:
-    """Return what is wrong with rows, by check and partition; see :func:`guard`."""
+def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
+    """Return what is wrong with rows, by check and partition; see :func:`validate_rows`."""
     changed = pc.invert(pc.and_(_among(rows["id"], old["id"]), _among(rows["digest"], old["digest"])))
     judged = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
     found = []
@@ -89,7 +89,7 @@ def faults(rows: pa.Table, old: pa.Table) -> list[Fault]:
             offenders = rows.select(["period", "id"]).filter(pa.array(wrong))
             for period, identifier in zip(*(offenders[name].to_pylist() for name in ("period", "id")), strict=True):
                 ids.setdefault(period, []).append(identifier)
-            found += [Fault(check, period, tuple(own)) for period, own in sorted(ids.items())]
+            found += [RowIssue(check, period, tuple(own)) for period, own in sorted(ids.items())]
     return found
 
 

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.tools.memory_tools import FORGET, REMEMBER, UPDATE
 from memory_pipeline.tools.read_tools import reading_tools
-from memory_pipeline.tools.tool import DEFAULT_TOKENS, Access, Outcome, Parameter, Tool, perform, schema_of, writer_of
+from memory_pipeline.tools.tool import (
+    DEFAULT_TOKENS,
+    Access,
+    Parameter,
+    Tool,
+    ToolResult,
+    perform,
+    schema_of,
+    writer_of,
+)
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
@@ -111,7 +120,7 @@ class MemoryTools:
         """
         return self.outcome(name, arguments).text
 
-    def outcome(self, name: str, arguments: str | Mapping[str, object] | None = None) -> Outcome:
+    def outcome(self, name: str, arguments: str | Mapping[str, object] | None = None) -> ToolResult:
         """Do as :meth:`call`, and tell also whether something was wrong."""
         return perform(self._access, self._tools, name, arguments)
 

@@ -255,7 +255,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolResult:
     """What a call says to the model, and whether it says that something is wrong."""
 
     text: str
@@ -273,7 +273,7 @@ def writer_of(access: Access) -> MemoryWriter:
     return access.writer
 
 
-def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> Outcome:
+def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> ToolResult:
     """Call a tool. Never raises: whatever is wrong is said to the model, without anything of the insides.
 
     Args:
@@ -287,17 +287,17 @@ def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: 
         if tool is None:
             return _wrong(f"there is no tool {shown(name)}; there are: {_names(tools)}")
         text = tool.run(access, **arguments_of(tool.parameters, arguments))
-        return Outcome(text.encode(errors="replace").decode())
+        return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
         return _wrong(str(error))
     except Exception:  # noqa: BLE001  # whatever it is, the model gets a text
         _log.exception("a tool of memory failed: %s", shown(name))
-        return Outcome("Error: memory could not do this because of a fault of its own; go on without it.", True)
+        return ToolResult("Error: memory could not do this because of a fault of its own; go on without it.", True)
 
 
 def _names(tools: Iterable[str]) -> str:
     return ", ".join(tools)
 
 
-def _wrong(why: str) -> Outcome:
-    return Outcome(f"Error: {why.encode(errors='replace').decode()}", True)
+def _wrong(why: str) -> ToolResult:
+    return ToolResult(f"Error: {why.encode(errors='replace').decode()}", True)

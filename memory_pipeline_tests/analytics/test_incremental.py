@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of, read_catalog, stale_marts
-from memory_pipeline.analytics.lake_views import Sources
-from memory_pipeline.analytics.warehouse import State
+from memory_pipeline.analytics.lake_views import LakeViews
+from memory_pipeline.analytics.warehouse import MartState
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
@@ -125,7 +125,7 @@ def test_only_the_month_that_changed_is_read(unbuilt: Lake) -> None:
     built = build(lake)
     assert built["memory_by_period"][:3] == (4, True, 1)
     # Two facts and two messages, and the calendar's few rows; not the facts of January.
-    sources = Sources(lake)
+    sources = LakeViews(lake)
     calendar = sources.read("periods", ["2024-03"]).num_rows
     assert built["memory_by_period"][3] <= 4 + 3 * calendar
     assert untouched
@@ -144,9 +144,9 @@ def test_a_month_that_is_gone_leaves_the_marts(unbuilt: Lake) -> None:
 def test_a_change_of_the_sql_makes_all_of_it_again(unbuilt: Lake) -> None:
     lake = unbuilt
     build(lake, "memory_by_period")
-    state = State.read(lake.storage, "memory_by_period")
+    state = MartState.read(lake.storage, "memory_by_period")
     assert state is not None
-    State("another", state.made, state.versions, state.inputs).write(lake.storage, "memory_by_period")
+    MartState("another", state.made, state.versions, state.inputs).write(lake.storage, "memory_by_period")
     assert "memory_by_period" in {model.name for model in stale_marts(lake)}
     assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2)
 
@@ -195,7 +195,7 @@ def test_a_month_of_a_table_is_all_that_its_rows_are_made_from(root: str) -> Non
     lake.ensure()
     year, quarter = Period(Grain.YEARLY, "2024"), Period(Grain.QUARTERLY, "2024-Q4")
     put_summaries(lake, summary(lake, year, [], []), summary(lake, quarter, [], []))
-    sources = Sources(lake)
+    sources = LakeViews(lake)
     # The year begins in January and is made from quarters, of which one begins in October.
     assert set(sources.months(["summaries"])) == {"2024-01", "2024-10"}
     found = {month: sources.read("summaries", [month]).to_table() for month in ("2024-01", "2024-10")}

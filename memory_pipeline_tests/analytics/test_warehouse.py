@@ -285,7 +285,7 @@ def doubled(lake: Lake, spec: TableSpec, rows: list[dict[str, Any]], **fixed: st
 
 def plant_stale_growth(lake: Lake) -> None:
     """Let the stored growth be of other rows, and say that it is not."""
-    from memory_pipeline.analytics.warehouse import State, made_digest
+    from memory_pipeline.analytics.warehouse import MartState, made_digest
     from memory_pipeline.lake.tables.marts import Marts
 
     put_hours(lake, fact("2024-01-15T08"))
@@ -293,10 +293,10 @@ def plant_stale_growth(lake: Lake) -> None:
     marts, name = Marts(lake.storage), "memory_by_period"
     rows = Warehouse(lake).query(name)
     wrong = rows.set_column(rows.schema.names.index("rows"), "rows", pa.array([2], pa.int64()))
-    state = State.read(lake.storage, name)
+    state = MartState.read(lake.storage, name)
     assert state is not None
     files = marts.replace(name, wrong, column="month", values=None).files
-    State(state.sql, made_digest(files), state.versions, state.inputs).write(lake.storage, name)
+    MartState(state.sql, made_digest(files), state.versions, state.inputs).write(lake.storage, name)
 
 
 OFFENCES: dict[str, Callable[[Lake], object]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 
@@ -36,7 +36,7 @@ def made(shared_folder: SharedFolder, models: Models) -> Path:
         lake = Lake(str(path))
         write(lake, *TALKS)
         run(lake, models)
-        keep_up(lake, models, pending_nights(lake, START, NOW), START)
+        consolidate(lake, models, pending_nights(lake, START, NOW), START)
 
     return shared_folder("checked", fill)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from memory_pipeline.checks import Look, checks_of, run_checks
+from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline_tests.building import NOW
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def look(lake: Lake, asset: str, name: str, *, now: datetime = NOW, periods: Iterable[Period] | None = None) -> Finding:
     """Return what one check finds."""
     [check] = [check for check in checks_of(asset) if check.name == name]
-    [finding] = run_checks(Look(lake, now, periods), [check])
+    [finding] = run_checks(CheckContext(lake, now, periods), [check])
     assert finding.trouble is None, finding.trouble
     assert finding.passed == (finding.offenders == 0)
     return finding

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memory_pipeline.checks import Look, checks_of, run_checks
+from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import (
@@ -129,7 +129,9 @@ def test_missing_values_are_found_in_plain_columns_and_in_lists(lake: Lake) -> N
 
 def test_what_cannot_be_read_fails_the_checks_that_need_it_and_no_others(lake: Lake) -> None:
     rewrite(lake, FACTS, HOUR, with_column("content", pa.nulls(lake.tables.read(FACTS, [HOUR]).num_rows, pa.string())))
-    findings = {finding.check.name: finding for finding in run_checks(Look(lake, NOW), checks_of("working_facts"))}
+    findings = {
+        finding.check.name: finding for finding in run_checks(CheckContext(lake, NOW), checks_of("working_facts"))
+    }
     assert findings["unique_ids"].passed
     assert findings["orphaned_sources"].passed
     for name in ("fed_back_recall", "duplicate_share"):

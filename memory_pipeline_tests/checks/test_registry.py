@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.checks import Look, Offences, Severity, all_checks, checks_of, run_checks
+from memory_pipeline.checks import CheckContext, Offences, Severity, all_checks, checks_of, run_checks
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline_tests.building import NOW, hours, versions
@@ -41,11 +41,11 @@ def test_all_is_well_in_a_lake_that_was_made_and_in_an_empty_one(indexed: Lake, 
     from memory_pipeline.lake import Lake
 
     before = versions(indexed)
-    assert [finding for finding in run_checks(Look(indexed, NOW), all_checks()) if not finding.passed] == []
+    assert [finding for finding in run_checks(CheckContext(indexed, NOW), all_checks()) if not finding.passed] == []
     assert versions(indexed) == before  # nothing is written
     empty = Lake(f"{root}-empty")
     empty.ensure()
-    assert [finding for finding in run_checks(Look(empty, NOW), all_checks()) if not finding.passed] == []
+    assert [finding for finding in run_checks(CheckContext(empty, NOW), all_checks()) if not finding.passed] == []
 
 
 def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None:
@@ -54,20 +54,20 @@ def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None
     plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")
     checks = [*checks_of("working_facts")[:8], *checks_of("daily_summaries")[:8], *checks_of("messages")[:4]]
     for periods in (None, hours("2024-01-15T08", "2024-01-15T11")):
-        together = list(run_checks(Look(lake, NOW, periods), checks))
+        together = list(run_checks(CheckContext(lake, NOW, periods), checks))
         assert [finding.check for finding in together] == checks
-        alone = [finding for check in checks for finding in run_checks(Look(lake, NOW, periods), [check])]
+        alone = [finding for check in checks for finding in run_checks(CheckContext(lake, NOW, periods), [check])]
         assert together == alone
     assert {finding.check.name for finding in together if finding.sample} >= {"unique_ids", "orphaned_sources"}
 
 
 def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run(lake: Lake) -> None:
-    def fail(_: Look) -> Offences:
+    def fail(_: CheckContext) -> Offences:
         raise RuntimeError("out of paper\nand of ink")
 
     [real] = [check for check in checks_of("messages") if check.name == "quarantine"]
     broken = replace(real, run=fail, severity=Severity.WARNING)
-    first, second = run_checks(Look(lake, NOW), [broken, real])
+    first, second = run_checks(CheckContext(lake, NOW), [broken, real])
     assert first.is_error
     assert first.trouble == "it cannot be run; RuntimeError: 'out of paper'"
     assert second.passed
@@ -76,15 +76,15 @@ def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run
 def test_a_check_is_begun_again_when_files_were_taken_away_under_it(lake: Lake) -> None:
     missing = iter([True, True, False])
 
-    def read(_: Look) -> Offences:
+    def read(_: CheckContext) -> Offences:
         if next(missing, True):
             raise FileNotFoundError("part-0.parquet")
         return Offences()
 
     check = replace(all_checks()[0], run=read)
-    [finding] = run_checks(Look(lake, NOW), [check])
+    [finding] = run_checks(CheckContext(lake, NOW), [check])
     assert finding.passed
-    [gone] = run_checks(Look(lake, NOW), [check])
+    [gone] = run_checks(CheckContext(lake, NOW), [check])
     assert gone.trouble == "it cannot be run; FileNotFoundError: 'part-0.parquet'"
 
 

@@ -10,7 +10,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.ledger import LedgerEntry
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import conversation, hours, table_rows, write
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_a_run_that_enters_last_has_seen_what_the_other_brought(
             overtaken.append(True)
             theirs = Lake(root)
             write(theirs, conversation("I like tea.", conversation_id="newer"))
-            list(make(theirs, models, Grain.WORKING, HOUR))
+            list(materialize(theirs, models, Grain.WORKING, HOUR))
 
     original = lake.tables.transform
 
@@ -65,11 +65,11 @@ def test_a_run_that_enters_last_has_seen_what_the_other_brought(
         return original(spec, keys, changed, **fixed)
 
     monkeypatch.setattr(lake.tables, "transform", slow)
-    made = list(make(lake, models, Grain.WORKING, HOUR))
+    made = list(materialize(lake, models, Grain.WORKING, HOUR))
     assert overtaken
     assert {part.messages for part in made if part.asset == "messages"} == {2}
     alone = Lake(f"{root} alone")
     write(alone, conversation("I moved to Porto."), conversation("I like tea.", conversation_id="newer"))
-    list(make(alone, models, Grain.WORKING, HOUR))
+    list(materialize(alone, models, Grain.WORKING, HOUR))
     assert table_rows(lake)["ledger"] == table_rows(alone)["ledger"]
     assert lake.journal.pending() == []

@@ -16,7 +16,7 @@ from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
@@ -62,7 +62,7 @@ def make_by_command(root: str) -> None:
 def keep_nights(root: str) -> None:
     """Make the nights that are pending."""
     lake = Lake(root)
-    keep_up(lake, default_models(), pending_nights(lake, START, NOW), START)
+    consolidate(lake, default_models(), pending_nights(lake, START, NOW), START)
 
 
 def expire_soon(root: str) -> None:

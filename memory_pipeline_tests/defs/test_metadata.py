@@ -14,8 +14,8 @@ from memory_pipeline.defs.metadata import MOST_CHARACTERS, MOST_PREVIEWS, markdo
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.steps.materialize import make
-from memory_pipeline.steps.results import Made
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import PartitionResult
 from memory_pipeline_tests.building import ACME, conversation, hours, run, write
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ def test_a_workspace_that_switched_previews_off_is_never_shown(lake: Lake, model
 def test_only_what_changed_gets_a_preview_and_only_the_newest_of_a_run(lake: Lake, models: Models) -> None:
     days = [Period.parse(Grain.DAILY, f"2024-{month:02}-{day:02}") for month in (1, 2) for day in range(1, 29)]
     write(lake, *(conversation("I moved to Porto.", at=f"{day.key}T08:00", conversation_id=day.key) for day in days))
-    list(make(lake, models, Grain.WORKING, hours(*(f"{day.key}T08" for day in days))))
+    list(materialize(lake, models, Grain.WORKING, hours(*(f"{day.key}T08" for day in days))))
 
     def shown() -> dict[str, list[Period]]:
         assets: dict[str, list[Period]] = {}
-        for made, preview in with_previews(lake, days, make(lake, models, Grain.DAILY, days)):
+        for made, preview in with_previews(lake, days, materialize(lake, models, Grain.DAILY, days)):
             assets.setdefault(made.asset, []).extend([made.period] * (preview is not None))
         return assets
 
@@ -131,6 +131,9 @@ def test_only_what_changed_gets_a_preview_and_only_the_newest_of_a_run(lake: Lak
 
 def test_what_was_made_comes_through_as_it_is_made(lake: Lake) -> None:
     [hour] = hours("2024-01-15T08")
-    made = [Made(asset, hour, "", "", 0, 0) for asset in ("messages", "working_facts", "graph_facts", "working_index")]
+    made = [
+        PartitionResult(asset, hour, "", "", 0, 0)
+        for asset in ("messages", "working_facts", "graph_facts", "working_index")
+    ]
     assert list(with_previews(lake, [hour], iter(made))) == [(part, None) for part in made]
     assert list(with_previews(lake, [hour], iter(made[1:2]))) == [(made[1], None)]

@@ -13,7 +13,7 @@ from memory_pipeline.defs.run_requests import ATTEMPT_TAG, RANGE_START, REQUEST_
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, conversation, write
 from memory_pipeline_tests.defs.ticking import HOURS, Ticking
@@ -214,7 +214,7 @@ def test_what_another_run_made_is_forgotten(ticking: Ticking, models: Models) ->
     write(ticking.lake, talk(FIRST))
     [request] = ticking.tick(HOURS)
     ticking.record(request, FAILURE)
-    list(make(ticking.lake, models, Grain.WORKING, ticking.periods(request)))  # as `memory-pipeline run` does
+    list(materialize(ticking.lake, models, Grain.WORKING, ticking.periods(request)))  # as `memory-pipeline run` does
     assert ticking.tick(HOURS) == []
     write(ticking.lake, talk(FIRST + 5 * MINUTE))
     [again] = ticking.tick(HOURS)

@@ -22,9 +22,9 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET, pending_nights
-from memory_pipeline.steps.consolidation.report import Upkept
+from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline_tests.building import ACME, START, table_rows
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lifecycle.durable_year import at, noted
@@ -92,7 +92,7 @@ def test_a_backfill_by_one_run_makes_what_the_step_makes_and_shows_it(
             assert len(instance.get_materialized_partitions(dg.AssetKey(asset))) == 36
         again = materialized(instance, definitions, {RANGE_START: "2024-02-01", RANGE_END: "2024-02-02"})
     other = Lake(str(shutil.copytree(landed, landed.with_name("other"))))
-    keep_up(other, models, pending_nights(other, START, NOW), START)
+    consolidate(other, models, pending_nights(other, START, NOW), START)
     assert kept(filled) == kept(other)
 
     first = made[f"{UPKEEP_ASSET} 2024-01-15"]
@@ -126,7 +126,7 @@ def test_the_schedule_asks_for_what_is_pending_and_for_nothing_else(filled: Lake
     request = asked()
     assert request is not None
     assert (request.tags[RANGE_START], request.tags[RANGE_END]) == ("2024-01-15", LAST)
-    keep_up(filled, models, pending_nights(filled, START, NOW), START)
+    consolidate(filled, models, pending_nights(filled, START, NOW), START)
     assert asked() is None
     filled.journal.append(
         [noted(at(date(2024, 1, day)), content=f"Late on the {day}th, in words.") for day in (20, 25)]
@@ -164,10 +164,10 @@ def test_a_workspace_without_previews_shows_no_hot_index(filled: Lake, models: M
 def test_run_makes_the_nights_after_the_hours(filled: Lake, models: Models) -> None:
     filled.journal.append([noted(at(date(2024, 2, 1)), content="The lift is grey.")])
     settings = Settings(filled.storage.uri, START)
-    done = [event for event in run_all(filled, settings, models, NOW) if isinstance(event, Upkept)]
+    done = [event for event in run_all(filled, settings, models, NOW) if isinstance(event, ConsolidationReport)]
     assert [len(each.nights) for each in done] == [36]
     assert done[0].written
-    assert [event for event in run_all(filled, settings, models, NOW) if isinstance(event, Upkept)] == []
+    assert [event for event in run_all(filled, settings, models, NOW) if isinstance(event, ConsolidationReport)] == []
 
 
 def test_run_with_a_dagster_home_shows_the_nights_there(filled: Lake, models: Models) -> None:

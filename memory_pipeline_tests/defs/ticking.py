@@ -16,7 +16,7 @@ from memory_pipeline.defs.run_requests import RANGE_END, RANGE_START
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import START
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Ticking:
         """Make what is asked for, and leave the run."""
         if grain := self.grain(request):
             models = self.models or LakeResource(root=self.lake.storage.uri).models()
-            list(make(self.lake, models, grain, self.periods(request)))
+            list(materialize(self.lake, models, grain, self.periods(request)))
         self.record(request)
 
     def grain(self, request: dg.RunRequest) -> Grain | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.erasure import Receipt, forget
+from memory_pipeline.erasure import ErasureReport, forget
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES, built
@@ -52,9 +52,9 @@ class Erased:
 
     folder: Path
     stages: dict[str, Path]
-    person: Receipt
-    conversation: Receipt
-    agent: Receipt
+    person: ErasureReport
+    conversation: ErasureReport
+    agent: ErasureReport
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +70,7 @@ def erased_once(original: Path, shared_folder: SharedFolder, models: Models) -> 
         (path / "receipts").write_bytes(pickle.dumps(receipts))
 
     folder = shared_folder("erasure-erased", fill)
-    receipts: dict[str, Receipt] = pickle.loads((folder / "receipts").read_bytes())
+    receipts: dict[str, ErasureReport] = pickle.loads((folder / "receipts").read_bytes())
     stages = {"original": original} | {name: folder / name for name in FORGOTTEN}
     return Erased(folder / "agent", stages, **receipts)
 

@@ -12,16 +12,16 @@ from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryEvent, 
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import verify
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from memory_pipeline.erasure import Receipt
+    from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
@@ -139,16 +139,16 @@ def built(
 def kept(lake: Lake, models: Models, now: datetime = NOW) -> None:
     """Make everything that is pending, and after it the nights."""
     run(lake, models, now)
-    keep_up(lake, models, pending_nights(lake, START, now), START)
+    consolidate(lake, models, pending_nights(lake, START, now), START)
 
 
 def remembered(lake: Lake, models: Models) -> None:
     """Make what durable memories need of what is pending, and no summaries: hours, and after them the nights."""
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
-    keep_up(lake, models, pending_nights(lake, START, NOW), START)
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+    consolidate(lake, models, pending_nights(lake, START, NOW), START)
 
 
-def assert_verified(lake: Lake, receipt: Receipt) -> None:
+def assert_verified(lake: Lake, receipt: ErasureReport) -> None:
     """Check that nothing is found of what a receipt is of."""
     result = verify(lake, receipt)
     assert not [*map(str, result.findings), *result.unsearched]

@@ -17,7 +17,7 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.text.words import Mentions
-from memory_pipeline.erasure import forget, survey
+from memory_pipeline.erasure import forget, preview
 from memory_pipeline.erasure import forget as forgetting
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
@@ -69,9 +69,9 @@ def is_of_sales(record: Record) -> bool:
 
 def test_whoever_is_forgotten_is_found_before_and_not_after_and_nothing_is_left_to_make(erased_once: Erased) -> None:
     for (before, after), (name, subject) in zip(pairwise(erased_once.stages.values()), FORGOTTEN.items(), strict=True):
-        assert survey(Lake(str(before)), subject, NOW).counts, name
+        assert preview(Lake(str(before)), subject, NOW).counts, name
         lake = Lake(str(after))
-        assert not survey(lake, subject, NOW).counts, name
+        assert not preview(lake, subject, NOW).counts, name
         for grain in Grain:
             assert not grain_status(lake, grain, START, NOW).pending, (name, grain)
 
@@ -245,7 +245,7 @@ def test_a_run_that_is_under_way_brings_nothing_back(
             elif moment == "acknowledging":
                 patch.setattr(materialize, "acknowledge", forgetting_once(acknowledge))
             own = replace(models, extractor=Extractor()) if moment == "extracting" else models
-            list(materialize.make(lake, own, Grain.WORKING, hours(at[:13])))
+            list(materialize.materialize(lake, own, Grain.WORKING, hours(at[:13])))
         assert begun, moment
         contents = lake.tables.read(FACTS, [hour.key for hour in hours(at[:13])])["content"].to_pylist()
         assert sum("Oslo" in content for content in contents) == 2, moment  # what was said, and that it is so

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
-from memory_pipeline.erasure.memories import resettled
+from memory_pipeline.erasure.memories import reassign_events
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.erasure.lakes import done
 
@@ -23,7 +23,7 @@ def said(at: str, content: str = CODE) -> MemoryEvent:
 
 def after(events: Sequence[MemoryEvent], gone: MemoryEvent, *nights: MemoryEvent, **noted: Any) -> list[MemoryEvent]:
     """Return what is left of events without one of them."""
-    found = resettled(events, nights, {gone.id}, noted)
+    found = reassign_events(events, nights, {gone.id}, noted)
     return [one for event in events if event is not gone for one in found.get(event.id, (event,))]
 
 
@@ -90,8 +90,8 @@ def test_what_a_night_had_made_one_is_revoked_whole() -> None:
 
 def test_notes_go_wherever_an_event_goes() -> None:
     noted = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id, reason="Anna asked for it")
-    found = resettled([FIRST, SECOND, noted], (), {FIRST.id}, {noted.id: without_note(noted)})
+    found = reassign_events([FIRST, SECOND, noted], (), {FIRST.id}, {noted.id: without_note(noted)})
     ((moved,),) = found.values()
     assert (moved.memory_id, moved.reason) == (SECOND.memory_id, None)
-    found = resettled([FIRST, SECOND, noted], (), (), {noted.id: without_note(noted)})
+    found = reassign_events([FIRST, SECOND, noted], (), (), {noted.id: without_note(noted)})
     assert found == {noted.id: (without_note(noted),)}

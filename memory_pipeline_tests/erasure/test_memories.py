@@ -14,15 +14,15 @@ import pytest
 
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.erasure import Receipt, forget, survey
-from memory_pipeline.erasure.subject_matcher import Sought, content_in, texts_in
+from memory_pipeline.erasure import ErasureReport, forget, preview
+from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import RuleCurator
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, write
 from memory_pipeline_tests.erasure.lakes import (
     ANNA,
@@ -73,7 +73,7 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(erased_once: Er
     (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
     assert memories(lake)[merged]["status"] == "active"
     assert verbs(lake)["MERGE"] == 1
-    counts = survey(lake, ANNA, NOW).counts
+    counts = preview(lake, ANNA, NOW).counts
     assert counts["notes of events"] == 1
     assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
     receipt, lake = erased_once.person, Lake(str(erased_once.stages["person"]))
@@ -185,7 +185,7 @@ def test_what_was_revoked_stays_revoked_whoever_is_forgotten(root: str, models: 
 def test_words_of_this_package_are_nobodys_name(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])
-    assert not survey(lake, person, NOW).counts
+    assert not preview(lake, person, NOW).counts
     assert_verified(lake, forget(lake, models, person, NOW))
     # Reasons of nights have it: they are made again, once.
     forget(lake, models, Subject.person("acme", ["Importance"]), NOW)
@@ -236,8 +236,8 @@ def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Mode
         done("REMEMBER", "2024-02-01T08:01", content="Eve likes jam, says Anna.", subject="Eve", predicate="likes",
              object="jam"),
     ])  # fmt: skip
-    list(make(lake, models, Grain.WORKING, hours("2024-02-01T08")))
-    receipts: list[Receipt] = []
+    list(materialize(lake, models, Grain.WORKING, hours("2024-02-01T08")))
+    receipts: list[ErasureReport] = []
 
     class Forgetting(RuleCurator):
         def merge(self, *arguments: Any) -> str:
@@ -245,7 +245,7 @@ def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Mode
                 receipts.append(forget(Lake(lake.storage.uri), models, ANNA, NOW))
             return super().merge(*arguments)
 
-    keep_up(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, NOW), START)
+    consolidate(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, NOW), START)
     assert receipts
     # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
     for path in Path(lake.storage.uri).rglob("*.parquet"):
@@ -259,10 +259,10 @@ def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Mode
 
 def test_verification_finds_what_is_left_of_memories_and_events() -> None:
     at = NOW.replace(year=2027)
-    person, talk = Sought(ANNA, at), Sought(Subject.conversation(ACME, "c4"), at)
+    person, talk = SubjectMatcher(ANNA, at), SubjectMatcher(Subject.conversation(ACME, "c4"), at)
     scope = {"workspace_id": ["acme"], "agent_id": ["support"]}
 
-    def found(sought: Sought, **columns: list[Any]) -> bool:
+    def found(sought: SubjectMatcher, **columns: list[Any]) -> bool:
         return bool(sought.in_rows(pa.table({**scope, **columns})))
 
     assert found(person, changes=['{"kind":"fact","content":"Ask \\u0041nna"}'])

@@ -14,7 +14,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, write
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def made(lake: Lake, models: Models) -> None:
     """Make the hours that are pending."""
-    list(make(lake, models, Grain.WORKING, lake.journal.pending_hours()))
+    list(materialize(lake, models, Grain.WORKING, lake.journal.pending_hours()))
 
 
 def unreadable(record: dict[str, Any]) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_file_of_which_some_hours_are_acknowledged_loses_what_is_forgotten(tmp
         message["timestamp"] = f"2024-01-15T{8 + number:02}:00:00Z"
     write(lake, talk)
     [file] = lake.journal.pending()
-    list(make(lake, models, Grain.WORKING, file.hours[:2]))
+    list(materialize(lake, models, Grain.WORKING, file.hours[:2]))
     receipt = forget(lake, models, Subject.person("acme", ["Bob"]), NOW)
     assert_verified(lake, receipt)
     left = [message.content for file in lake.journal.pending() for message in lake.journal.read(file).messages]

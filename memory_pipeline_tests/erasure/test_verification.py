@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memory_pipeline.erasure import Receipt, forget, verify
+from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.orphans import vacuum
@@ -196,7 +196,7 @@ def test_a_person_may_come_back_after_the_forgetting(lake: Lake, models: Models)
 
 def test_a_receipt_can_be_written_down(erased: Erased) -> None:
     text = erased.person.to_json()
-    assert Receipt.from_json(text) == erased.person
+    assert ErasureReport.from_json(text) == erased.person
     assert "Lisbon" not in text
 
 
@@ -215,7 +215,7 @@ def test_a_receipt_can_be_written_down(erased: Erased) -> None:
 )
 def test_what_is_no_receipt_is_refused(erased: Erased, change: Callable[[str], str]) -> None:
     with pytest.raises(InputError, match="receipt"):
-        Receipt.from_json(change(erased.person.to_json()))
+        ErasureReport.from_json(change(erased.person.to_json()))
 
 
 def test_a_receipt_of_another_lake_is_refused(erased: Erased, lake: Lake) -> None:

@@ -16,7 +16,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files import s3_options as object_store_module
 from memory_pipeline.lake.files.s3_options import ObjectStore
 from memory_pipeline.lake.schemas import LEDGER
-from memory_pipeline.steps.materialize import make as make_periods
+from memory_pipeline.steps.materialize import materialize as make_periods
 from memory_pipeline_tests.building import ACME, conversation, hours, write
 
 if TYPE_CHECKING:

@@ -158,4 +158,4 @@ def keep_until_killed(root: str, commits: int) -> None:
     Storage.write = counted(Storage.write)  # type: ignore[method-assign]
     consolidate._BATCH_AGENTS = 1
     lake = Lake(root)
-    consolidate.keep_up(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)
+    consolidate.consolidate(lake, default_models(lake.calendar.timezone), nights(lake, FIRST, LAST), START)

@@ -15,7 +15,7 @@ from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.invoking import call, read
@@ -55,7 +55,7 @@ def test_what_was_written_is_made_found_and_forgotten_in_every_key(
     s3_root: str, tmp_path: Path, models: Models
 ) -> None:
     lake = ingested(s3_root, tmp_path)
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T09")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T09")))
     assert lake.journal.pending() == []
     assert "Rex" in json.dumps(read("search", "dog", *_WHO, "--now", NOW, "--root", s3_root))
     receipt = tmp_path / "receipt.json"

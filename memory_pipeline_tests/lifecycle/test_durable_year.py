@@ -20,9 +20,9 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, table_rows
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -61,7 +61,7 @@ TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)
 
 
 def land(lake: Lake, models: Models) -> None:
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
@@ -87,7 +87,7 @@ def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> Lake:
 
     def keep(path: Path) -> None:
         lake = Lake(str(shutil.copytree(landed, path)))
-        done = keep_up(lake, models, nights(lake, FIRST, LAST), START)
+        done = consolidate(lake, models, nights(lake, FIRST, LAST), START)
         assert done.written
         assert not any(night.troubles for night in done.nights)
 
@@ -199,7 +199,7 @@ def test_the_year_night_by_night_is_the_year_in_one_backfill(
     if not IS_THOROUGH:  # the busiest nights one by one, the rest by months
         steps = [all_of_it[:30], *steps[30:42], *(all_of_it[start : start + 36] for start in range(42, 366, 36))]
     for step in steps:
-        keep_up(fresh, models, step, START)
+        consolidate(fresh, models, step, START)
     assert rows(fresh) == whole_rows
 
 
@@ -212,10 +212,10 @@ def test_the_year_in_any_order_is_the_year_in_one_backfill(
     count = 9 if IS_THOROUGH else 4
     parts = [asked[start::count] for start in range(count)]
     for part in parts:
-        keep_up(fresh, models, part, START)
+        consolidate(fresh, models, part, START)
     assert rows(fresh) == whole_rows
     before = {spec.name: fresh.tables.version(spec) for spec in TABLES}
-    again = keep_up(fresh, models, rng.sample(asked, 40), START)
+    again = consolidate(fresh, models, rng.sample(asked, 40), START)
     assert (again.written, again.agents) == (False, 0)
     assert {spec.name: fresh.tables.version(spec) for spec in TABLES} == before
 
@@ -227,14 +227,14 @@ def test_what_comes_late_makes_its_night_and_those_after_it_again(
     on_time = Lake(str(shutil.copytree(landed, tmp_path / "on_time")))
     on_time.journal.append(late)
     land(on_time, models)
-    keep_up(on_time, models, pending_nights(on_time, START, at(LAST, 23)), START)
+    consolidate(on_time, models, pending_nights(on_time, START, at(LAST, 23)), START)
 
-    keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START)
+    consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START)
     assert pending_nights(fresh, START, at(LAST, 23)) == []
     fresh.journal.append(late)
     land(fresh, models)
     assert [night.key for night in pending_nights(fresh, START, at(LAST, 23))] == ["2024-03-05", "2024-10-02"]
-    done = keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START, explain=True)
+    done = consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START, explain=True)
     assert {change.scope for change in done.changes} == {ACME, OTHER}
     assert min(change.night.key for change in done.changes if change.scope == OTHER) >= "2024-10-02"
     assert rows(fresh) == rows(on_time)
@@ -265,7 +265,7 @@ def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(
 def test_an_agent_of_which_nothing_has_changed_is_not_read(
     fresh: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_up(fresh, models, nights(fresh, FIRST, date(2024, 12, 30)), START)
+    consolidate(fresh, models, nights(fresh, FIRST, date(2024, 12, 30)), START)
     fresh.journal.append([noted(at(LAST), scope=OTHER, content="The lift is grey.")])
     land(fresh, models)
     asked: list[str] = []
@@ -277,6 +277,6 @@ def test_an_agent_of_which_nothing_has_changed_is_not_read(
         return read(self, spec, keys, **named)
 
     monkeypatch.setattr(type(fresh.tables), "read", counted)
-    done = keep_up(fresh, models, pending_nights(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
+    done = consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
     assert done.agents == 1
     assert set(asked) == {"acme~sales"}

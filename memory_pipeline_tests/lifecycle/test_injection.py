@@ -15,7 +15,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES
 from memory_pipeline.models.factory import configured_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests import oracle
@@ -81,7 +81,7 @@ class Agent:
         lake = Lake(self.lake.storage.uri)
         models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: NOW)
         for grain in grains:
-            list(make(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
+            list(materialize(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
 
     def found(self) -> list[Any]:
         """Return all that readers find: by search, by recall, in the graph."""

@@ -23,8 +23,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
 from memory_pipeline.models.factory import rehearsing_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.dry_run import DryRunLake, dry_run
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import (
@@ -172,7 +172,7 @@ def test_the_second_time_costs_nothing_and_writes_nothing(lake: Lake, server: Op
     fresh = Lake(lake.storage.uri)
     for grain in Grain:
         periods = grain_status(fresh, grain, START, NOW).made
-        made = list(make(fresh, models_at(fresh), grain, periods))
+        made = list(materialize(fresh, models_at(fresh), grain, periods))
         assert not any(part.changed or part.usage.calls for part in made)
     assert (versions(lake), len(server.requests)) == (before, calls)
 
@@ -184,7 +184,7 @@ def test_answers_outlive_the_tables(made: Lake, server: OpenAIServer) -> None:
         made.tables.replace(spec, made.tables.keys(spec, **fixed), spec.schema.empty_table(), **fixed)
     assert not said(made)
     for grain in Grain:
-        list(make(made, models_at(made), grain, grain_status(made, grain, START, NOW).made))
+        list(materialize(made, models_at(made), grain, grain_status(made, grain, START, NOW).made))
     assert outcome(made) == before
     assert server.requests == []
 
@@ -248,11 +248,11 @@ def test_on_a_new_lake_a_question_that_fails_is_asked_and_corrected_once(
         while others:
             other = Lake(lake.storage.uri)
             write(other, others.pop())
-            list(make(other, models, Grain.WORKING, hours("2024-02-20T09")))
+            list(materialize(other, models, Grain.WORKING, hours("2024-02-20T09")))
         return "I'd rather not say."
 
     server.answer = answer
-    list(make(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T08")))
     assert [len(request.body["messages"]) for request in server.requests] == [2, 4]
     assert said(lake) == texts_of(TALKS[0], *([] if is_alone else [TALKS[2]]))
 
@@ -270,7 +270,7 @@ def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: Op
         brief = EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.5") if kind == "hang" else EMBEDDING
         configure(lake, server, brief, text=config)
         server.faults = [Fault(kind, times=None, path="embeddings", retry_after=0.01)]
-        list(make(lake, models_at(lake), Grain.WORKING, hours(hour)))
+        list(materialize(lake, models_at(lake), Grain.WORKING, hours(hour)))
         assert server.counts[f"fault {kind}"], kind
         rows = lake.tables.read(FACTS, [hour]).to_pylist()
         assert {row["content"].partition(": ")[2] for row in rows} >= texts_of(talks[hour]), kind
@@ -279,7 +279,7 @@ def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: Op
         [hit] = reader.search_memory(query_text=f"{kind} passport", now=NOW, maximum_days_ago=1000, max_results=1)
         assert f"{kind} passport" in hit.content
     for grain in list(Grain)[1:]:
-        list(make(lake, models_at(lake), grain, grain_status(lake, grain, START, NOW).pending))
+        list(materialize(lake, models_at(lake), grain, grain_status(lake, grain, START, NOW).pending))
     assert said(lake) == texts_of(*talks.values())
     assert set(fallbacks(lake)) == {"no vector"}
 
@@ -303,7 +303,7 @@ def test_one_call_in_twenty_fails_at_random(lake: Lake, server: OpenAIServer, se
     ]  # fmt: skip
     configure(lake, server, EMBEDDING, text=oracle.CONFIG.replace("attempts: 2", "attempts: 1"))
     write(lake, talks[0])
-    list(make(lake, models_at(lake), Grain.WORKING, lake.journal.pending_hours()))
+    list(materialize(lake, models_at(lake), Grain.WORKING, lake.journal.pending_hours()))
     server.reset()
     write(lake, *talks[1:])
     server.seed = seed
@@ -363,7 +363,7 @@ def test_a_change_of_the_monthly_prompt_asks_for_months_and_what_is_above(made: 
     assert not any(run(made, models_at(made)).values())  # nothing is asked for unasked
     for grain in Grain:
         periods = [p for p in grain_status(made, grain, START, NOW).made if p.key.startswith("2024")]
-        list(make(made, models_at(made), grain, periods))
+        list(materialize(made, models_at(made), grain, periods))
     openings = Counter(text.partition("\n")[0] for text in oracle.asked(server.requests))
     assert openings.pop("Say it in the monthly 2024-01 briefly: 3200.") == 1
     assert openings.pop("Say it in the monthly 2024-02 briefly: 3200.") == 1
@@ -428,10 +428,10 @@ def test_an_estimate_is_what_a_run_then_asks(lake: Lake, server: OpenAIServer) -
 
 
 def calls_expected(lake: Lake) -> int:
-    rehearsal = RehearsalLake(lake.storage.uri)
+    rehearsal = DryRunLake(lake.storage.uri)
     models, asker = rehearsing_models(rehearsal.configuration(), rehearsal.calls, "UTC", lambda: NOW)
     before = versions(lake)
-    list(rehearse(rehearsal, models, START, NOW))
+    list(dry_run(rehearsal, models, START, NOW))
     assert versions(lake) == before
     return sum(usage.calls for usage in asker.expected.values())
 
@@ -528,7 +528,7 @@ def test_another_embedder_is_refused_until_the_vectors_are_made_anew(made: Lake,
     fresh = Lake(lake.storage.uri)
     for grain in Grain:
         status = grain_status(fresh, grain, START, NOW)
-        list(make(fresh, models_at(fresh), grain, {*status.made, *status.pending}))
+        list(materialize(fresh, models_at(fresh), grain, {*status.made, *status.pending}))
     models = set(fresh.tables.read(FACTS)["embed_model"].to_pylist())
     assert len(models) == 1
     assert "vectors" in str(models)
@@ -542,14 +542,14 @@ def test_another_embedder_is_refused_until_the_vectors_are_made_anew(made: Lake,
 def test_what_an_hour_taught_is_shown_later_though_only_others_are_made(lake: Lake, server: OpenAIServer) -> None:
     write(lake, conversation("I moved to Porto.", at="2024-01-15T10:00", conversation_id="between"))
     configure(lake, server)
-    list(make(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T10")))
+    list(materialize(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T10")))
     server.reset()
     write(
         lake,
         conversation("Anna is here.", at="2024-01-15T08:00", conversation_id="before"),
         conversation("Anna is here again.", at="2024-01-15T12:00", conversation_id="after"),
     )
-    list(make(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T08", "2024-01-15T12")))
+    list(materialize(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T08", "2024-01-15T12")))
     [before, after] = oracle.asked(server.requests)
     assert "Anna lives_in Porto" not in before
     assert "Anna lives_in Porto" in after

@@ -12,7 +12,7 @@ import random
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.checks import Look, checks_of, run_checks
+from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
@@ -22,7 +22,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -77,13 +77,13 @@ class Operation:
 
     def keep(self, now: datetime) -> None:
         """Make the nights that are pending."""
-        keep_up(self.lake, self.models, pending_nights(self.lake, START, now), START)
+        consolidate(self.lake, self.models, pending_nights(self.lake, START, now), START)
 
     def look(self, now: datetime) -> None:
         """Check all that must hold."""
         failed = [
             (finding.check.asset, finding.check.name, finding.sample, finding.trouble)
-            for finding in run_checks(Look(self.lake, now), checks_of())
+            for finding in run_checks(CheckContext(self.lake, now), checks_of())
             if not finding.passed
         ]
         assert not failed

@@ -23,7 +23,7 @@ from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.scheduling.planner import GrainStatus, grain_status, journal_hours
-from memory_pipeline.steps.scheduling.request_log import Outcome, Request
+from memory_pipeline.steps.scheduling.request_log import Request, RequestOutcome
 from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps, settled_at
 from memory_pipeline_tests.effort import IS_THOROUGH
 
@@ -110,7 +110,7 @@ class World:
     hours: Hours = field(default_factory=Hours)
     rolls: RollUps = field(default_factory=RollUps)
     runs: list[Run] = field(default_factory=list)
-    ended: dict[str, tuple[Outcome, str]] = field(default_factory=dict)
+    ended: dict[str, tuple[RequestOutcome, str]] = field(default_factory=dict)
     made: dict[Period, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     asked: list[Request] = field(default_factory=list)
     failing: list[tuple[datetime, int]] = field(default_factory=list)
@@ -151,7 +151,7 @@ class World:
     def _end_runs(self, now: datetime) -> None:
         for run in [run for run in self.runs if run.ends <= now]:
             self.runs.remove(run)
-            self.ended[run.request.id] = (Outcome.FAILED, "no model") if run.fails else (Outcome.DONE, "")
+            self.ended[run.request.id] = (RequestOutcome.FAILED, "no model") if run.fails else (RequestOutcome.DONE, "")
             for period, source in {} if run.fails else run.found.items():
                 table = self.ledger.of[table_asset(period.grain)]
                 if period.grain is Grain.WORKING:
@@ -167,7 +167,9 @@ class World:
 
     def _tick(self, now: datetime) -> None:
         states = journal_hours(self.lake, START, now)
-        outcomes = {request.id: self.ended.get(request.id, (Outcome.UNDER_WAY, "")) for request in self._waiting()}
+        outcomes = {
+            request.id: self.ended.get(request.id, (RequestOutcome.UNDER_WAY, "")) for request in self._waiting()
+        }
         self.hours = Hours.from_record(json.loads(json.dumps(self.hours.to_record())))
         _, changes = self.hours.attempts.settle(outcomes, now, states)
         self._start(self.hours.ask(states, (), now), now)

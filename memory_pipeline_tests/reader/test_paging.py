@@ -11,7 +11,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import WEIGHTS, Weights
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk, tell
 
@@ -135,7 +135,7 @@ def test_a_message_in_both_the_tail_and_the_index_counts_once(
 
     monkeypatch.setattr(steps, "acknowledge", lambda *_: None)
     lake = Lake(root)
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert lake.journal.pending(ACME)
     assert lake.index.count(ACME, Grain.WORKING)
     reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)

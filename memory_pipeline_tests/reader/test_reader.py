@@ -19,7 +19,7 @@ from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.segment import Segment
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -84,7 +84,7 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
 
     for name in ("land_messages", "extract_facts", "index_periods", "acknowledge"):
         looking(name)
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     found = ["Anna: I moved to Porto."]
     assert seen == [(name, found, found) for name in ("land_messages", "extract_facts", "index_periods", "acknowledge")]
 
@@ -106,7 +106,7 @@ def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Model
     thread = threading.Thread(target=read)
     thread.start()
     for number in range(len(texts)):
-        list(make(lake, models, Grain.WORKING, hours(f"2024-01-15T{number:02}")))
+        list(materialize(lake, models, Grain.WORKING, hours(f"2024-01-15T{number:02}")))
     done.set()
     thread.join()
     assert wrong == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START
@@ -60,7 +60,7 @@ def tell(root: str, *talks: dict[str, Any]) -> list[str]:
 def make_hours(root: str, models: Models) -> None:
     """Bring all that is in the journal into the index of working memory."""
     lake = Lake(root)
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def keep(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> None:

@@ -12,8 +12,8 @@ from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.ingest import admit
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.ingest import filter_journal
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
 from memory_pipeline_tests.domain.memories.histories import remember
@@ -38,8 +38,8 @@ def forget(lake: Lake, subject: Subject) -> None:
 def test_what_was_forgotten_is_not_taken_and_is_counted(lake: Lake, models: Models) -> None:
     write(lake, TALK, OTHER)
     forget(lake, Subject.conversation(ACME, "c1"))
-    assert admit(lake, {HOUR}).forgotten == {HOUR: 2}
-    made = {each.asset: each for each in make(lake, models, Grain.WORKING, [HOUR])}
+    assert filter_journal(lake, {HOUR}).forgotten == {HOUR: 2}
+    made = {each.asset: each for each in materialize(lake, models, Grain.WORKING, [HOUR])}
     assert (made["messages"].forgotten, made["messages"].rows) == (2, 1)
     assert lake.journal.pending() == []
     assert lake.tables.read(MESSAGES)["agent_id"].to_pylist() == ["sales"]
@@ -69,7 +69,7 @@ def test_what_was_done_to_a_memory_of_a_forgotten_person_is_not_taken(lake: Lake
     stays = remember("Ruben likes tea.", -4)
     late = remember("Ines Moreau likes milk.", 24 * 40)
     lake.journal.append([about, by, hers, stays, late])
-    admitted = admit(lake, {stays.hour})
+    admitted = filter_journal(lake, {stays.hour})
     assert admitted.forgotten == {stays.hour: 2}
     run(lake, models)
     memories = lake.tables.read(MEMORIES)
@@ -108,7 +108,7 @@ class _ForgetsMeanwhile:
 def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
     write(lake, TALK, OTHER)
     extractor = _ForgetsMeanwhile(models, lake, Subject.conversation(ACME, "c1"))
-    made = list(make(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
+    made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
     # The other agent's conversation has the same id, and stays.
     for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS):
         assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
@@ -126,7 +126,7 @@ def test_a_run_takes_out_what_was_done_to_memories_and_forgotten_while_it_ran(la
         [remember("Anna likes tea.", -4), remember("Omar likes tea.", -4, scope=Scope("acme", "sales"))]
     )
     extractor = _ForgetsMeanwhile(models, lake, Subject.agent(ACME))
-    made = list(make(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
+    made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
     assert {each.rows for each in made if each.asset == "durable_memories"} == {
         2
     }  # what sales was told, and what it noted

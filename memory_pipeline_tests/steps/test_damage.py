@@ -22,9 +22,9 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
     UPKEEP,
 )
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
 from memory_pipeline_tests.damaging import KINDS, damage, file_of
@@ -49,7 +49,7 @@ def sound(shared_folder: SharedFolder, models: Models) -> Lake:
         write(lake, conversation("I moved to Porto.", "Remind me to water the plants on Mondays."))
         write(lake, conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
         run(lake, models)
-        keep_up(lake, models, pending_nights(lake, START, NOW), START)
+        consolidate(lake, models, pending_nights(lake, START, NOW), START)
 
     return Lake(str(shared_folder("undamaged", fill)))
 
@@ -62,7 +62,7 @@ def lake(sound: Lake, tmp_path: Path) -> Lake:
 def make_all_again(lake: Lake, models: Models) -> None:
     since, until = (lake.calendar.bounds(Period(Grain.DAILY, day))[0] for day in ("2024-01-15", "2024-01-17"))
     for grain in Grain:
-        list(make(lake, models, grain, periods_in(lake, grain, since, until, NOW)))
+        list(materialize(lake, models, grain, periods_in(lake, grain, since, until, NOW)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +86,7 @@ def test_damaged_summaries_are_made_again_from_what_is_below_them(lake: Lake, so
 
 def test_nights_are_kept_again_when_nobody_knows_how_far_they_were(lake: Lake, sound: Lake, models: Models) -> None:
     damage(file_of(lake, UPKEEP), "cut")
-    keep_up(lake, models, [Period(Grain.DAILY, "2024-01-15")], START)
+    consolidate(lake, models, [Period(Grain.DAILY, "2024-01-15")], START)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
@@ -104,7 +104,7 @@ def test_damaged_messages_keep_no_other_hour_from_being_made(lake: Lake, models:
     before = lake.tables.read(FACTS, [FIRST])
     write(lake, conversation("I sold the van.", at="2024-01-17T08:00", conversation_id="c3"))
     with pytest.raises(DamagedError) as raised:
-        list(make(lake, models, Grain.WORKING, hours(FIRST, SECOND, "2024-01-17T08")))
+        list(materialize(lake, models, Grain.WORKING, hours(FIRST, SECOND, "2024-01-17T08")))
     assert raised.value.keys == {FIRST}
     assert str(file_of(lake, MESSAGES, FIRST).relative_to(lake.storage.uri)) in str(raised.value)
     assert lake.tables.keys(MESSAGES)[-1] == "2024-01-17T08"
@@ -115,7 +115,7 @@ def test_damaged_messages_keep_no_other_hour_from_being_made(lake: Lake, models:
 def test_facts_outlive_messages_that_the_log_has_lost(lake: Lake, models: Models) -> None:
     lake.tables.remove(MESSAGES, [FIRST])
     with pytest.raises(DamagedError):
-        list(make(lake, models, Grain.WORKING, hours(FIRST)))
+        list(materialize(lake, models, Grain.WORKING, hours(FIRST)))
     assert FIRST in lake.tables.keys(FACTS)
 
 
@@ -157,7 +157,11 @@ def test_no_day_is_made_above_an_hour_with_such_a_fact(lake: Lake, models: Model
     planted(lake, FACTS, FIRST, cites_nobody)
     before = lake.tables.read(SUMMARIES)
     with pytest.raises(QualityError, match=FIRST) as raised:
-        list(make(lake, models, Grain.DAILY, [Period(Grain.DAILY, "2024-01-15"), Period(Grain.DAILY, "2024-01-16")]))
+        list(
+            materialize(
+                lake, models, Grain.DAILY, [Period(Grain.DAILY, "2024-01-15"), Period(Grain.DAILY, "2024-01-16")]
+            )
+        )
     assert raised.value.keys == {"2024-01-15"}
     assert lake.tables.read(SUMMARIES) == before
 

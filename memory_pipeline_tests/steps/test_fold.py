@@ -28,7 +28,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.fold import land_events, refold_memories
 from memory_pipeline.steps.ingest import acknowledge
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
@@ -127,7 +127,7 @@ def put_all(lake: Lake) -> None:
 def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
     """Make hours: those that are pending if none are named. Return what of durable memories was made."""
     periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
-    return [made for made in make(lake, models, Grain.WORKING, periods) if made.asset == MEMORIES_ASSET]
+    return [made for made in materialize(lake, models, Grain.WORKING, periods) if made.asset == MEMORIES_ASSET]
 
 
 def rows_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
@@ -302,7 +302,7 @@ def test_nothing_of_it_expires(made: Lake, keeping: Models) -> None:
     lake = made
     lake.storage.write(CONFIGURATION, b"defaults:\n  retention: {conversations: 1d, facts: 1d, daily: 1d, graph: 1d}\n")
     for grain in (Grain.DAILY, Grain.WEEKLY):  # what facts and days may not go before
-        list(make(lake, keeping, grain, grain_status(lake, grain, START, NOW).pending))
+        list(materialize(lake, keeping, grain, grain_status(lake, grain, START, NOW).pending))
     before = rows_of(lake)
     assert expire(lake, START, NOW).rows > 0
     assert lake.tables.read(LEDGER)["expired"].to_pylist()

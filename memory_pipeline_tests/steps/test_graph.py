@@ -31,7 +31,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.fold import fold_hours, refold_graph
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
@@ -97,7 +97,7 @@ def put_all(lake: Lake) -> None:
 def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
     """Make hours: those that are pending if none are named."""
     periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
-    return list(make(lake, models, Grain.WORKING, periods))
+    return list(materialize(lake, models, Grain.WORKING, periods))
 
 
 @pytest.fixture(scope="module")
@@ -695,7 +695,7 @@ def test_what_was_said_last_counts_even_at_one_time_and_in_one_message(lake: Lak
     for _ in range(2):  # in the journal's tail, and landed
         found = {scope: MemoryReader(lake, scope, models.embedder).graph.facts_about("Anna") for scope in holds}
         assert {scope: lines(facts) for scope, facts in found.items()} == holds
-        list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+        list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
 
 
 def test_a_cat_that_is_called_like_a_person_does_not_take_over(lake: Lake, models: Models) -> None:

@@ -14,7 +14,7 @@ from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
@@ -87,7 +87,7 @@ def test_making_one_hour_again_restores_the_rows_of_all(
 ) -> None:
     spoil(folder)
     lake = Lake(str(folder.parents[2]))
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 

@@ -19,8 +19,8 @@ from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.ingest import land_messages
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.ingest import load_messages
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status, journal_hours
 from memory_pipeline_tests.building import (
     ACME,
@@ -79,13 +79,13 @@ def only_hours(shared_folder: SharedFolder, models: Models) -> Lake:
 
 def make_hours(lake: Lake, models: Models) -> None:
     """Make the hours that are pending."""
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def make_days(lake: Lake, models: Models) -> None:
     """Make the hours and the days that are pending."""
     make_hours(lake, models)
-    list(make(lake, models, Grain.DAILY, grain_status(lake, Grain.DAILY, START, NOW).pending))
+    list(materialize(lake, models, Grain.DAILY, grain_status(lake, Grain.DAILY, START, NOW).pending))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_second_run_writes_nothing(filled: Lake, models: Models) -> None:
             Period(grain, key)
             for key in lake.ledger.entries("working_facts" if grain is Grain.WORKING else f"{grain}_summaries")
         ]
-        assert not any(made.changed for made in make(lake, models, grain, every))
+        assert not any(made.changed for made in materialize(lake, models, grain, every))
     assert versions(lake) == tables
     assert index_rows(lake, [ACME, OTHER]) == index
 
@@ -127,12 +127,12 @@ def test_partitions_made_in_any_order_give_the_same_lake(
         write(shuffled, talk)
     pending = sorted(shuffled.journal.pending_hours(), key=str)
     for hour in rng.sample(pending, len(pending)):
-        list(make(shuffled, models, Grain.WORKING, [hour]))
+        list(materialize(shuffled, models, Grain.WORKING, [hour]))
     for grain in SUMMARY_GRAINS:
         periods = _made(straight, grain)
         shuffled_periods = rng.sample(periods, len(periods))
         for first in range(0, len(periods), 2):
-            list(make(shuffled, models, grain, shuffled_periods[first : first + 2]))
+            list(materialize(shuffled, models, grain, shuffled_periods[first : first + 2]))
 
     assert table_rows(shuffled) == table_rows(straight)
     assert index_rows(shuffled, [ACME, OTHER]) == index_rows(straight, [ACME, OTHER])
@@ -217,7 +217,7 @@ def test_a_day_without_assertions_is_remembered_by_what_was_said(lake: Lake, mod
 
 
 def test_a_period_without_material_gets_no_row_and_is_marked_as_looked_at(lake: Lake, models: Models) -> None:
-    [table, index] = make(lake, models, Grain.DAILY, [Period.parse("daily", "2024-05-01")])
+    [table, index] = materialize(lake, models, Grain.DAILY, [Period.parse("daily", "2024-05-01")])
     assert (table.rows, index.rows, table.changed) == (0, 0, False)
     assert lake.ledger.entries("daily_summaries")["2024-05-01"].rows == 0
     assert lake.tables.read(SUMMARIES).num_rows == 0
@@ -250,7 +250,7 @@ def test_an_hour_without_facts_in_a_day_that_was_made_leaves_the_day_alone(fille
 
 
 def test_silent_hours_are_not_entered(lake: Lake, models: Models) -> None:
-    list(make(lake, models, Grain.WORKING, hours("2024-05-01T00", "2024-05-01T01")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-05-01T00", "2024-05-01T01")))
     assert lake.ledger.entries("working_facts") == {}
 
 
@@ -277,7 +277,7 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
                 write(lake, conversation("I like coffee.", conversation_id="meanwhile"))
             return models.extractor.extract(passages, recall)
 
-    list(make(lake, replace(models, extractor=Interrupted()), Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, replace(models, extractor=Interrupted()), Grain.WORKING, hours("2024-01-15T08")))
     [left] = lake.journal.pending()
     assert [message.content for message in lake.journal.read(left)[0]] == ["I like coffee."]
     make_hours(lake, models)
@@ -307,7 +307,7 @@ def test_a_conversation_of_many_hours_is_made_hour_by_hour(
     lake.storage.write(file.path, (lake.storage.read(file.path) or b"") + broken)
     for done, number in enumerate(order, start=1):
         assert lake.storage.is_there(file.path)
-        list(make(lake, models, Grain.WORKING, [own[number]]))
+        list(materialize(lake, models, Grain.WORKING, [own[number]]))
         left = sorted((own[each] for each in order[done:]), key=str)
         assert grain_status(lake, Grain.WORKING, START, NOW).pending == left
         assert list(journal_hours(lake, START, NOW)) == left
@@ -332,7 +332,7 @@ def test_a_run_of_one_hour_does_not_read_the_records_of_others(
         return parse_json(line)
 
     monkeypatch.setattr("memory_pipeline.lake.journal.parse_json", counted)
-    list(make(lake, models, Grain.WORKING, own[:1]))
+    list(materialize(lake, models, Grain.WORKING, own[:1]))
     assert lines["is_read"] == 1
 
 
@@ -378,7 +378,7 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
         return replace_index(*args)
 
     monkeypatch.setattr(lake.index, "replace", slow_index)
-    list(make(lake, mine, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, mine, Grain.WORKING, hours("2024-01-15T08")))
     said = {"Anna: I moved to Porto.", "Anna: I bought a canoe."}
     assert set(lake.tables.read(FACTS)["content"].to_pylist()) == said
     assert set(lake.index.scan(ACME, Grain.WORKING)["content"].to_pylist()) == said
@@ -394,15 +394,15 @@ def test_what_comes_after_the_landing_is_not_acknowledged_unread(
     step = "memory_pipeline.steps.materialize.land_messages"
 
     def land_then_receive(*args: Any) -> Any:
-        made = land_messages(*args)
-        monkeypatch.setattr(step, land_messages)
+        made = load_messages(*args)
+        monkeypatch.setattr(step, load_messages)
         write(lake, conversation("I moved to Rome."))  # the same id, another text
         [path] = [file.path for file in lake.journal.pending()][-1:]
         lake.storage.write(path.replace("__", "__0"), b"{broken")
         return made
 
     monkeypatch.setattr(step, land_then_receive)
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert len(lake.journal.pending()) == 2
     make_hours(lake, models)
     assert lake.journal.pending() == []
@@ -436,5 +436,5 @@ def test_an_index_that_was_deleted_is_made_again(filled: Lake, models: Models) -
     again = Lake(lake.storage.uri)
     for grain in Grain:
         keys = again.ledger.entries("working_facts" if grain is Grain.WORKING else f"{grain}_summaries")
-        list(make(again, models, grain, [Period(grain, key) for key in keys]))
+        list(materialize(again, models, grain, [Period(grain, key) for key in keys]))
     assert index_rows(again, [ACME]) == before

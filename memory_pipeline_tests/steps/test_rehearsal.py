@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
-from memory_pipeline.steps.dry_run import RehearsalLake, rehearse
+from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 from memory_pipeline_tests.building import NOW, START, conversation, run, table_rows, versions, write
 from memory_pipeline_tests.domain.memories.histories import do, remember
 from memory_pipeline_tests.steps.test_fold import Counting
@@ -22,20 +22,20 @@ HOUR = "2024-01-15T08"
 
 
 @pytest.fixture
-def rehearsal(lake: Lake, models: Models) -> RehearsalLake:
+def rehearsal(lake: Lake, models: Models) -> DryRunLake:
     write(lake, conversation("I moved to Porto."), conversation("I like tea.", at="2024-02-01T09:00"))
     run(lake, models)
-    return RehearsalLake(lake.storage.uri)
+    return DryRunLake(lake.storage.uri)
 
 
-def test_reads_are_the_true_lakes_until_something_is_replaced(lake: Lake, rehearsal: RehearsalLake) -> None:
+def test_reads_are_the_true_lakes_until_something_is_replaced(lake: Lake, rehearsal: DryRunLake) -> None:
     for spec, fixed in [(MESSAGES, {}), (FACTS, {}), (SUMMARIES, {"grain": "daily"})]:
         assert rehearsal.tables.read(spec, **fixed).equals(lake.tables.read(spec, **fixed))
         assert rehearsal.tables.keys(spec, **fixed) == lake.tables.keys(spec, **fixed)
         assert rehearsal.tables.sizes(spec, **fixed) == lake.tables.sizes(spec, **fixed)
 
 
-def test_what_is_replaced_is_seen_here_and_nowhere_else(lake: Lake, rehearsal: RehearsalLake) -> None:
+def test_what_is_replaced_is_seen_here_and_nowhere_else(lake: Lake, rehearsal: DryRunLake) -> None:
     before, rows = versions(lake), lake.tables.read(FACTS, [HOUR])
     renamed = rows.set_column(rows.schema.get_field_index("speaker"), "speaker", pc.utf8_upper(rows["speaker"]))
     assert rehearsal.tables.replace(FACTS, [HOUR], renamed).changed == {HOUR}
@@ -53,7 +53,7 @@ def test_what_is_replaced_is_seen_here_and_nowhere_else(lake: Lake, rehearsal: R
 def test_a_rehearsal_goes_through_every_grain_and_leaves_no_trace(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."), conversation("I like tea.", at="2024-02-01T09:00"))
     before, files = versions(lake), lake.journal.pending()
-    looked = dict(rehearse(RehearsalLake(lake.storage.uri), models, START, NOW))
+    looked = dict(dry_run(DryRunLake(lake.storage.uri), models, START, NOW))
     assert {grain: len(periods) for grain, periods in looked.items()} == {
         "working": 2, "daily": 2, "weekly": 2, "monthly": 2, "quarterly": 1, "yearly": 1,
     }  # fmt: skip
@@ -67,11 +67,11 @@ def test_as_much_is_embedded_as_is_then_asked_of_durable_memories(lake: Lake, mo
     tea = remember("Anna likes tea.", -3.5)
     lake.journal.append([tea, do("UPDATE", tea, -3.4, content="Anna likes green tea.")])
     asked = []
-    for own in (RehearsalLake(lake.storage.uri), lake):
+    for own in (DryRunLake(lake.storage.uri), lake):
         embedder = Counting()
         counting = replace(models, embedder=embedder)
-        if isinstance(own, RehearsalLake):
-            list(rehearse(own, counting, START, NOW))
+        if isinstance(own, DryRunLake):
+            list(dry_run(own, counting, START, NOW))
         else:
             run(own, counting)
         asked.append(set(embedder.asked))
@@ -82,7 +82,7 @@ def test_as_much_is_embedded_as_is_then_asked_of_durable_memories(lake: Lake, mo
 def test_a_contradiction_is_not_set_aside_by_a_rehearsal(lake: Lake, models: Models) -> None:
     write(lake, conversation("I live in Porto."))
     write(lake, conversation("I live in Oslo."), now=NOW.replace(second=1))
-    list(rehearse(RehearsalLake(lake.storage.uri), models, START, NOW))
+    list(dry_run(DryRunLake(lake.storage.uri), models, START, NOW))
     assert lake.journal.quarantined() == []
     run(lake, models)
     assert len(lake.journal.quarantined()) == 1

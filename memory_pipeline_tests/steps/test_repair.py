@@ -23,7 +23,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.repair import Damage, find_damage, repair
 from memory_pipeline.writer import MemoryWriter
@@ -80,7 +80,7 @@ def lake(sound: Lake, tmp_path: Path) -> Lake:
 
 def make_all(lake: Lake, models: Models) -> None:
     run(lake, models)
-    keep_up(lake, models, pending_nights(lake, START, NOW), START)
+    consolidate(lake, models, pending_nights(lake, START, NOW), START)
 
 
 def mended(lake: Lake, models: Models, found: list[Damage] | None = None) -> Lake:

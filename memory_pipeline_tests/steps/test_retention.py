@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
-from memory_pipeline.checks import Look, all_checks, run_checks
+from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
@@ -28,9 +28,9 @@ from memory_pipeline.lake.schemas import (
 )
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import Expiration
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -196,7 +196,7 @@ def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(ex
     assert summaries(expired) == after
     for grain in SUMMARY_GRAINS:
         every = [Period(grain, key) for key in expired.ledger.entries(f"{grain}_summaries")]
-        assert not any(made.changed for made in make(expired, models, grain, every))
+        assert not any(made.changed for made in materialize(expired, models, grain, every))
     assert not any(run(expired, models, SOON).values())
     assert summaries(expired) == after
 
@@ -237,7 +237,7 @@ def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: L
     before = table_rows(kept)
     write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
     [hour] = hours("2024-01-15T09")
-    made = {each.asset: each for each in make(kept, models, Grain.WORKING, [hour])}
+    made = {each.asset: each for each in materialize(kept, models, Grain.WORKING, [hour])}
     assert made["messages"].expired == 1
     assert kept.journal.pending() == []
     after = table_rows(kept)
@@ -260,7 +260,7 @@ def test_an_agent_that_is_new_may_import_what_is_older(expired_later: Lake, mode
 def test_nothing_goes_before_its_parent_was_made_from_it(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
     write(lake, TALKS[0], now=SOON)
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, SOON).pending))
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, SOON).pending))
     done = expire_at(lake, SOON)
     assert done.rows == 0
     # The first hour that may not go is the first of its day, and there is nothing before it.
@@ -329,14 +329,14 @@ def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
         conversation("My sister lives in Oslo.", "I live in Ghent.", at="2024-04-15T08:00", conversation_id="c2"),
         now=LATER,
     )
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08", "2024-04-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08", "2024-04-15T08")))
     said = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
     assert "Porto" in said
     expire_at(lake, LATER)
     left = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
     assert left == said - {"Porto"}
     # A run over the hour does not bring it back.
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
 
 
@@ -356,7 +356,7 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_k
         )
         day += timedelta(days=97 if IS_THOROUGH else 199)
         run(lake, models, _noon(day))
-        keep_up(lake, models, pending_nights(lake, START, _noon(day)), START)
+        consolidate(lake, models, pending_nights(lake, START, _noon(day)), START)
         assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
         before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
         expire_at(lake, _noon(day))
@@ -383,7 +383,7 @@ def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_k
     assert index_rows(lake, [ACME])
     reader = MemoryReader(lake, ACME, models.embedder)
     assert reader.search_memory("yearly", 0, 800, now=_noon(day))
-    failed = [finding for finding in run_checks(Look(lake, _noon(day)), all_checks()) if not finding.passed]
+    failed = [finding for finding in run_checks(CheckContext(lake, _noon(day)), all_checks()) if not finding.passed]
     assert not failed
 
 

@@ -18,8 +18,8 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.partitions import PartialUpdate, StreamingWrite
 from memory_pipeline.steps import batches
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.materialize import make
-from memory_pipeline.steps.results import Digests
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import RowDigests
 from memory_pipeline.steps.shares import EVERYBODY, Share, cut
 from memory_pipeline_tests.building import conversation, hours, versions, write
 from memory_pipeline_tests.lake_digest import differing, lake_digest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.steps.results import Made
+    from memory_pipeline.steps.results import PartitionResult
     from memory_pipeline_tests.conftest import SharedFolder
 
 HOUR = hours("2024-01-15T08")[0]
@@ -56,7 +56,7 @@ def hour_once(shared_folder: SharedFolder, models: Models) -> Path:
     def fill(path: Path) -> None:
         lake = Lake(str(path))
         write(lake, *talks())
-        list(make(lake, models, Grain.WORKING, [HOUR]))
+        list(materialize(lake, models, Grain.WORKING, [HOUR]))
 
     return shared_folder("shares-hour", fill)
 
@@ -67,11 +67,11 @@ def hour(hour_once: Path, root: str) -> Lake:
     return Lake(shutil.copytree(hour_once, root))
 
 
-def make_all(lake: Lake, models: Models) -> list[Made]:
-    return [*make(lake, models, Grain.WORKING, [HOUR]), *make(lake, models, Grain.DAILY, [DAY])]
+def make_all(lake: Lake, models: Models) -> list[PartitionResult]:
+    return [*materialize(lake, models, Grain.WORKING, [HOUR]), *materialize(lake, models, Grain.DAILY, [DAY])]
 
 
-def told(made: list[Made]) -> list[tuple[object, ...]]:
+def told(made: list[PartitionResult]) -> list[tuple[object, ...]]:
     """Return what does not depend on files and seconds."""
     return [
         (
@@ -114,8 +114,8 @@ def test_an_agent_that_is_too_large_stands_alone() -> None:
 def test_digests_come_to_what_one_list_of_them_does(count: int) -> None:
     source = random.Random(count)
     digests = [f'{source.getrandbits(64):016x}/é"\\{number % 3}' for number in range(count)]
-    pieces = [Digests(digests[start::3]) for start in range(3)]
-    assert sum(pieces, Digests()).combined == digest_of_all(digests)
+    pieces = [RowDigests(digests[start::3]) for start in range(3)]
+    assert sum(pieces, RowDigests()).combined == digest_of_all(digests)
 
 
 @pytest.mark.usefixtures("small")
@@ -147,7 +147,7 @@ def test_late_messages_of_one_share_leave_the_others_as_they_are(hour: Lake, mod
     late = conversation("I sold the violin.", at="2024-01-15T08:40", scope=AGENTS[4], conversation_id="late")
     write(hour, late)
     assert shares_in(hour, Grain.WORKING, HOUR) > 2
-    list(make(hour, models, Grain.WORKING, [HOUR]))
+    list(materialize(hour, models, Grain.WORKING, [HOUR]))
     after = hour.tables.read(FACTS)
     new = set(after["id"].to_pylist()) - set(before["id"].to_pylist())
     assert after.num_rows == before.num_rows + len(new)
@@ -172,9 +172,9 @@ def test_what_was_cut_short_at_one_stage_after_the_other_is_made_by_the_next_run
         with monkeypatch.context() as patch:
             patch.setattr(steps, stage, failing)
             with pytest.raises(KeyboardInterrupt):
-                list(make(lake, models, Grain.WORKING, [HOUR]))
+                list(materialize(lake, models, Grain.WORKING, [HOUR]))
         assert lake.journal.pending(), stage
-    list(make(lake, models, Grain.WORKING, [HOUR]))
+    list(materialize(lake, models, Grain.WORKING, [HOUR]))
     assert differing(lake_digest(lake), lake_digest(Lake(str(hour_once)))) == []
 
 

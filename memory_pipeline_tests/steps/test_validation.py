@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.checks import Look, all_checks, run_checks
+from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline.steps.validation import are_sound, faults, guard
+from memory_pipeline.steps.validation import are_sound, faults, validate_rows
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, index_rows, run, table_rows, write
 from memory_pipeline_tests.checks.planting import plant
 
@@ -160,11 +160,11 @@ def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
     assert index_rows(lake, [ACME]) == index_rows(plain, [ACME])
     # What models cost, and the nights, are not made here.
     own = [each for each in all_checks() if each.asset not in {"model_cost", "memory_upkeep"}]
-    assert [finding for finding in run_checks(Look(lake, NOW), own) if not finding.passed] == []
+    assert [finding for finding in run_checks(CheckContext(lake, NOW), own) if not finding.passed] == []
 
 
 def run_one(lake: Lake, models: Models, grain: Grain) -> list[Any]:
-    return list(make(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
+    return list(materialize(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
 
 
 @pytest.fixture
@@ -180,8 +180,8 @@ def rows_of(lake: Lake, grain: Grain) -> pa.Table:
 def test_what_is_right_is_let_through(plain: Lake, grain: Grain) -> None:
     rows = rows_of(plain, grain)
     assert rows.num_rows
-    guard(grain, rows, rows.slice(0, 0))
-    guard(grain, rows.slice(0, 0), rows)
+    validate_rows(grain, rows, rows.slice(0, 0))
+    validate_rows(grain, rows.slice(0, 0), rows)
     assert are_sound(rows).all()
 
 
@@ -220,7 +220,7 @@ def test_an_error_names_a_few_partitions_and_counts_the_rest(plain: Lake) -> Non
         [{**row, "id": row["period"], "digest": row["period"]} for row in rows], schema=FACTS.schema
     )
     with pytest.raises(QualityError, match=r"working 2024-01-11T00 fails fed_back_recall .*; and 3 more\. ") as refused:
-        guard(Grain.WORKING, wrong, wrong.slice(0, 0))
+        validate_rows(Grain.WORKING, wrong, wrong.slice(0, 0))
     assert "xylophone" not in str(refused.value)
 
 
@@ -228,8 +228,8 @@ def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: 
     before = table_rows(whole)
     plant(whole, FACTS, "2024-01-16T08", lambda rows: rows.append(rows[0]))
     plant(whole, SUMMARIES, "2024-01-16", lambda rows: rows[0].update(content=mark("Anna")), grain="daily")
-    list(make(whole, models, Grain.WORKING, hours("2024-01-16T08")))
-    list(make(whole, models, Grain.DAILY, DAY))
+    list(materialize(whole, models, Grain.WORKING, hours("2024-01-16T08")))
+    list(materialize(whole, models, Grain.DAILY, DAY))
     assert table_rows(whole) == before
 
 

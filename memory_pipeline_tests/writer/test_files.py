@@ -20,7 +20,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.journal import Contents, Journal, JournalFile
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import files
 from memory_pipeline.writer.files import Ingestion, ingest_file
 from memory_pipeline_tests.invoking import call, read
@@ -60,7 +60,7 @@ def pending(lake: Lake) -> list[str]:
 
 
 def run(lake: Lake) -> None:
-    list(make(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
+    list(materialize(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert lake.journal.pending() == []
 
 

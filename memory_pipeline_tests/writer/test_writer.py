@@ -22,7 +22,7 @@ from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter, Receipt
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
@@ -61,7 +61,7 @@ def write(writer: MemoryWriter, *messages: object, **fields: object) -> Receipt:
 def run(root: str) -> None:
     """Make all pending hours, as the pipeline does."""
     lake = Lake(root)
-    made = list(make(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
+    made = list(materialize(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert made != []
     assert lake.journal.pending() == []
 

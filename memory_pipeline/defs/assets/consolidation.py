@@ -19,9 +19,9 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, LedgerEntry
 from memory_pipeline.models.factory import Models
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
-from memory_pipeline.steps.consolidation.report import NightRun, Upkept
+from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
 
 #: Name of the op; its configuration may list nights.
 OP = "keep_memories"
@@ -53,7 +53,7 @@ def upkeep_assets(
     partitions: Partitions,
     calendar: Calendar,
     start: date,
-    tell: Callable[[Upkept], None] | None = None,
+    tell: Callable[[ConsolidationReport], None] | None = None,
 ) -> dg.AssetsDefinition:
     """Return the assets of the nightly upkeep; a partition is the night after a day.
 
@@ -106,7 +106,7 @@ def upkeep_assets(
         lake = memory.lake
         lake.ensure()
         before = context.instance.event_log_storage.get_maximum_record_id() or 1
-        done = keep_up(lake, models or memory.models(), nights, start)
+        done = consolidate(lake, models or memory.models(), nights, start)
         if tell is not None:
             tell(done)
         chosen = {night.key for night in nights}
@@ -154,7 +154,7 @@ def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
     }
 
 
-def _numbers(night: NightRun, entry: LedgerEntry | None) -> dict[str, Any]:
+def _numbers(night: DayResult, entry: LedgerEntry | None) -> dict[str, Any]:
     usage = night.usage
     return {
         "events": entry.rows if entry else sum(night.events.values()),
@@ -172,7 +172,7 @@ def _numbers(night: NightRun, entry: LedgerEntry | None) -> dict[str, Any]:
     }
 
 
-def _hot(night: NightRun, preview: str | None) -> dict[str, Any]:
+def _hot(night: DayResult, preview: str | None) -> dict[str, Any]:
     return {
         **({} if preview is None else {"preview": dg.MetadataValue.md(preview)}),
         **({"entries": night.hot} if night.agents else {}),
@@ -182,7 +182,7 @@ def _hot(night: NightRun, preview: str | None) -> dict[str, Any]:
     }
 
 
-def _preview(lake: Lake, done: Upkept) -> str | None:
+def _preview(lake: Lake, done: ConsolidationReport) -> str | None:
     """Return the hot indexes of some agents, as code, in which nothing that stands there can be markup."""
     configuration = lake.configuration()
     allowed = {scope: lines for scope, lines in done.hot.items() if configuration.previews(scope.workspace_id)}

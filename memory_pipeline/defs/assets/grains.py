@@ -20,8 +20,8 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.models.factory import Models
-from memory_pipeline.steps.materialize import make
-from memory_pipeline.steps.results import Made
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import PartitionResult
 
 _DESCRIPTIONS = {
     MESSAGES_ASSET: "What was said: one row a message, from the journal, without doubles. An hour in which nobody "
@@ -102,7 +102,7 @@ def grain_assets(
             raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
         provenance = Provenance(context.instance)
         try:
-            done = make(memory.lake, models or memory.models(), grain, periods)
+            done = materialize(memory.lake, models or memory.models(), grain, periods)
             for made, preview in with_previews(memory.lake, periods, done):
                 # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
                 # hours touches no others.
@@ -177,7 +177,7 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
     )
 
 
-def _metadata(made: Made, preview: str | None) -> dict[str, Any]:
+def _metadata(made: PartitionResult, preview: str | None) -> dict[str, Any]:
     """Return what the UI shows of a partition; whatever is a number it plots over partitions."""
     metadata: dict[str, Any] = {} if preview is None else {"preview": dg.MetadataValue.md(preview)}
     metadata |= {"rows": made.rows, "agents": made.agents}

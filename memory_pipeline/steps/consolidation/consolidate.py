@@ -24,10 +24,17 @@ from memory_pipeline.lake.codec.memories import events_digest, rows_to_events, u
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import LedgerEntry
-from memory_pipeline.steps.consolidation.cosines import Vectors
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, day_of, night, night_inputs, read_kept, write_kept
-from memory_pipeline.steps.consolidation.report import Upkept
-from memory_pipeline.steps.consolidation.simulation import Course, Rules, live
+from memory_pipeline.steps.consolidation.cosines import CosineMatrix
+from memory_pipeline.steps.consolidation.days import (
+    UPKEEP_ASSET,
+    day_of,
+    night_inputs,
+    parse_day,
+    read_kept,
+    write_kept,
+)
+from memory_pipeline.steps.consolidation.report import ConsolidationReport
+from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
 from memory_pipeline.steps.fold import refold_memories
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.steps.consolidation.days import Kept
+    from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +61,7 @@ _VERSION = 1
 _LEVEL = "state/upkeep.json"
 
 
-def keep_up(
+def consolidate(
     lake: Lake,
     models: Models,
     nights: Collection[Period],
@@ -63,7 +70,7 @@ def keep_up(
     scopes: Collection[Scope] | None = None,
     dry_run: bool = False,
     explain: bool = False,
-) -> Upkept:
+) -> ConsolidationReport:
     """Make nights of upkeep, each as of the end of its day, and whatever later nights follow from them.
 
     Safe to repeat, to interrupt and to run twice at a time. What comes out does not depend on when, nor in what order,
@@ -80,7 +87,7 @@ def keep_up(
         explain: say it of what is done, too.
     """
     started = time.perf_counter()
-    done = Upkept()
+    done = ConsolidationReport()
     inputs = night_inputs(lake)  # before events are read: a night for which some come meanwhile stays pending
     entries = lake.ledger.entries(UPKEEP_ASSET)
     # No night comes before the first thing that happened, unless it was made when something else had happened.
@@ -118,7 +125,7 @@ class _Level:
         self._known: dict[str, str] = found if isinstance(found, dict) else {}
         self._found: dict[str, str] = {}
 
-    def has(self, files: Iterable[str], kept: Kept | None, until: Period) -> bool:
+    def has(self, files: Iterable[str], kept: ConsolidationCheckpoint | None, until: Period) -> bool:
         """Tell whether an agent with these files and this row was found level, and nothing has happened since."""
         key = _level_key(files, kept)
         later = self._known.get(key)
@@ -127,7 +134,7 @@ class _Level:
         self._found[key] = later
         return True
 
-    def put(self, files: Iterable[str], kept: Kept | None, later: Period | None) -> None:
+    def put(self, files: Iterable[str], kept: ConsolidationCheckpoint | None, later: Period | None) -> None:
         """Note that an agent is level."""
         self._found[_level_key(files, kept)] = later.key if later else ""
 
@@ -137,7 +144,7 @@ class _Level:
             lake.storage.write(_LEVEL, json.dumps(self._found, sort_keys=True).encode())
 
 
-def _level_key(files: Iterable[str], kept: Kept | None) -> str:
+def _level_key(files: Iterable[str], kept: ConsolidationCheckpoint | None) -> str:
     return digest(_VERSION, sorted(files), None if kept is None else kept.to_row())
 
 
@@ -150,7 +157,7 @@ class _Run:
         models: Models,
         asked: Sequence[Period],
         entries: Mapping[str, LedgerEntry],
-        done: Upkept,
+        done: ConsolidationReport,
         *,
         dry_run: bool,
         explain: bool,
@@ -161,11 +168,11 @@ class _Run:
         self.kept = read_kept(lake.tables)
         self.level = _Level(lake)
         known = [*self.entries, *(each.through.key for each in self.kept.values())]
-        self.until = max([asked[-1], *map(night, known)], key=_key)
+        self.until = max([asked[-1], *map(parse_day, known)], key=_key)
         self._configuration = lake.configuration()
-        self._rules: dict[Scope, Rules] = {}
+        self._rules: dict[Scope, SimulationInputs] = {}
 
-    def rules(self, scope: Scope) -> Rules:
+    def rules(self, scope: Scope) -> SimulationInputs:
         """Return what an agent is kept by."""
         if scope not in self._rules:
             settings = self._configuration.memories(scope).upkeep_settings
@@ -178,7 +185,7 @@ class _Run:
             method = digest(
                 _VERSION, by, vocabulary.digest, curator.name(scope), curator.confirms(scope), self.models.embedder.name
             )
-            self._rules[scope] = Rules(settings, vocabulary, curator, method)
+            self._rules[scope] = SimulationInputs(settings, vocabulary, curator, method)
         return self._rules[scope]
 
     def batches(self, scopes: Collection[Scope] | None) -> Iterator[list[Scope]]:
@@ -255,11 +262,11 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         )  # fmt: skip
 
 
-def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[Course]:
+def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
     """Make the nights of agents; write what they do, in one commit, unless it is only to be shown."""
     lake = run.lake
     owners = [owner_of(scope) for scope in scopes]
-    courses: list[Course] = []
+    courses: list[AgentSimulation] = []
     last: tuple[object, pa.Table] | None = None
 
     def simulated(old: pa.Table) -> pa.Table:
@@ -277,10 +284,10 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[Course]:
         touched = {owner_of(course.scope): course for course in courses if course.first is not None}
         if not touched:
             return old
-        vectors = Vectors(run.models.embedder)
+        vectors = CosineMatrix(run.models.embedder)
         vectors.learn(_vectors(lake, touched, vectors.name))
         told = time.perf_counter()
-        for course, made in live(list(touched.values()), vectors):
+        for course, made in simulate(list(touched.values()), vectors):
             if time.perf_counter() - told > _TELL_AFTER:
                 told = time.perf_counter()
                 _log.info("upkeep: night %s of %s agents (%s)", made.day, f"{len(touched):,}", course.scope)
@@ -299,7 +306,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[Course]:
     return courses
 
 
-def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[Course]:
+def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
     """Return the ways of agents through their nights, none of which has been made."""
     calendar = run.lake.calendar
     happened: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
@@ -307,9 +314,9 @@ def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Tabl
         happened[event.scope][day_of(event, calendar)].append(event)
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event, key in zip(rows_to_events(upkeep), upkeep["night"].to_pylist(), strict=True):
-        old[event.scope][night(key)].append(event)
+        old[event.scope][parse_day(key)].append(event)
     return [
-        Course(
+        AgentSimulation(
             scope,
             run.rules(scope),
             calendar,

@@ -30,7 +30,7 @@ _DIGITS = 6
 NEAREST = 100
 
 
-class Vectors:
+class CosineMatrix:
     """Vectors of contents by one embedder, each worked out once.
 
     Args:

@@ -36,7 +36,7 @@ UPKEEP_ASSET, HOT_INDEX_ASSET = "memory_upkeep", "hot_index"
 
 
 @dataclass(frozen=True, slots=True)
-class NightStatus:
+class ConsolidationStatus:
     """What nights of upkeep are there, and what is not.
 
     Attributes:
@@ -54,7 +54,7 @@ class NightStatus:
     events: int
 
 
-def night_status(lake: Lake, start: date, now: datetime) -> NightStatus:
+def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     """Return the state of the upkeep as of `now`; days before `start` have no nights."""
     wanted = night_inputs(lake)
     entries = lake.ledger.entries(UPKEEP_ASSET)
@@ -71,17 +71,17 @@ def night_status(lake: Lake, start: date, now: datetime) -> NightStatus:
     first = min((day.key for day in days), default="9999")
     lost = [key for key, entry in entries.items() if key < first and entry.input_digest != NOTHING]
     pending = [*_nights(lost), *pending]
-    return NightStatus(
+    return ConsolidationStatus(
         made=_nights(entries),
         pending=pending,
-        missing=[night for night in pending if night.key not in entries],
-        troubled=[night for night in pending if night.key in entries and entries[night.key].unfinished],
+        missing=[day for day in pending if day.key not in entries],
+        troubled=[day for day in pending if day.key in entries and entries[day.key].unfinished],
         events=sum(entry.rows for entry in entries.values()),
     )
 
 
 def pending_nights(lake: Lake, start: date, now: datetime) -> list[Period]:
-    """Return the nights that are to be made as of `now`, in order; see :class:`NightStatus`."""
+    """Return the nights that are to be made as of `now`, in order; see :class:`ConsolidationStatus`."""
     return night_status(lake, start, now).pending
 
 
@@ -121,7 +121,7 @@ _MONTH = len("2024-01")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ConsolidationCheckpoint:
     """How far the memories of one agent were kept.
 
     Attributes:
@@ -153,13 +153,13 @@ class Kept:
         }
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Kept:
+    def of_row(cls, row: Mapping[str, Any]) -> ConsolidationCheckpoint:
         """Read a row of ``upkeep``."""
         due = row["due"]
         return cls(
             Scope(row["workspace_id"], row["agent_id"]),
-            night(row["through"]),
-            None if due is None else night(due),
+            parse_day(row["through"]),
+            None if due is None else parse_day(due),
             tuple(row["days"]),
             row["method"],
             tuple(row["troubles"]),
@@ -168,7 +168,7 @@ class Kept:
     @property
     def first_trouble(self) -> Period | None:
         """The first night on which a pass failed."""
-        return min((night(text.partition(" ")[0]) for text in self.troubles), key=_key, default=None)
+        return min((parse_day(text.partition(" ")[0]) for text in self.troubles), key=_key, default=None)
 
     def first_change(self, happened: Mapping[Period, Collection[str]]) -> Period | None:
         """Return the first day, up to the last night, whose events are not those that were kept; None if there is none.
@@ -178,10 +178,12 @@ class Kept:
         """
         before, after = dict(map(_parted, self.days)), dict(map(_parted, spans(happened, self.through)))
         changed = [span for span in before.keys() | after.keys() if before.get(span) != after.get(span)]
-        return min((night(span if len(span) > _MONTH else f"{span}-01") for span in changed), key=_key, default=None)
+        return min(
+            (parse_day(span if len(span) > _MONTH else f"{span}-01") for span in changed), key=_key, default=None
+        )
 
 
-def night(key: str) -> Period:
+def parse_day(key: str) -> Period:
     """Return the night of a day, given as ``2024-01-15``."""
     return Period(Grain.DAILY, key)
 
@@ -192,7 +194,7 @@ def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
 
 
 def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[str, ...]:
-    """Return what happened up to a night as :attr:`Kept.days` has it: the events' ids, by day, as digests."""
+    """Return what happened up to a night as ``ConsolidationCheckpoint.days``: digests of event ids by day."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
     for day, own in happened.items():
         if day.key <= through.key:
@@ -200,16 +202,16 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
     return tuple(f"{span} {digest_of_all(own)}" for span, own in sorted(ids.items()))
 
 
-def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, Kept]:
+def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
     """Return how far the memories of each agent were kept, by owner.
 
     Agents whose row is in a damaged file count as never kept, so that all their nights are made again.
     """
-    rows = map(Kept.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
+    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
-def write_kept(tables: Tables, scopes: Iterable[Scope], kept: Iterable[Kept]) -> bool:
+def write_kept(tables: Tables, scopes: Iterable[Scope], kept: Iterable[ConsolidationCheckpoint]) -> bool:
     """Replace the rows of `scopes` by `kept`, which need not be of all of them, in one commit; tell of a change."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
     new = pa.Table.from_pylist([each.to_row() for each in kept], schema=UPKEEP.schema)

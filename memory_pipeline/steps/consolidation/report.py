@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.consolidation import Night
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.steps.consolidation.simulation import Course
+    from memory_pipeline.steps.consolidation.simulation import AgentSimulation
 
 #: Agents whose hot index a run tells.
 _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MemoryDiff:
     """One thing that a night does to one memory.
 
     Attributes:
@@ -48,7 +48,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class NightRun:
+class DayResult:
     """What one night did, of the agents that were looked at.
 
     Attributes:
@@ -73,7 +73,7 @@ class NightRun:
 
 
 @dataclass(slots=True)
-class Upkept:
+class ConsolidationReport:
     """What a run of the upkeep did, or, if it was only to be shown, would do.
 
     Attributes:
@@ -85,23 +85,23 @@ class Upkept:
         seconds: how long it took.
     """
 
-    nights: list[NightRun] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    nights: list[DayResult] = field(default_factory=list)
+    changes: list[MemoryDiff] = field(default_factory=list)
     agents: int = 0
     written: bool = False
     hot: dict[Scope, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
-    _places: dict[Period, NightRun] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _places: dict[Period, DayResult] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def night(self, period: Period) -> NightRun:
+    def night(self, period: Period) -> DayResult:
         """Return what was done in one night, from nothing on."""
         found = self._places.get(period)
         if found is None:
-            found = self._places[period] = NightRun(period)
+            found = self._places[period] = DayResult(period)
             self.nights.append(found)
         return found
 
-    def note(self, course: Course, *, explain: bool) -> None:
+    def note(self, course: AgentSimulation, *, explain: bool) -> None:
         """Add what the nights of one agent did."""
         if course.first is None:
             return
@@ -123,11 +123,11 @@ class Upkept:
             self.hot[course.scope] = hot_lines(course.memories.newest.values())
 
 
-def change(course: Course, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> Change:
+def change(course: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
     """Return what an event does, with the titles that memories have."""
     newest = course.memories.newest
     titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
-    return Change(
+    return MemoryDiff(
         scope=event.scope,
         night=night,
         verb=event.verb.value,
@@ -140,7 +140,7 @@ def change(course: Course, night: Period, event: MemoryEvent, *, is_withdrawn: b
     )
 
 
-def _withdrawn(course: Course) -> Iterator[Change]:
+def _withdrawn(course: AgentSimulation) -> Iterator[MemoryDiff]:
     """Yield what earlier makings of an agent's nights did, and these do not."""
     now = {event.id for made in course.made for event in made.events}
     for night, events in course.old.items():
@@ -148,7 +148,7 @@ def _withdrawn(course: Course) -> Iterator[Change]:
             yield from (change(course, night, event, is_withdrawn=True) for event in events if event.id not in now)
 
 
-def _note(run: NightRun, course: Course, made: Night) -> None:
+def _note(run: DayResult, course: AgentSimulation, made: Night) -> None:
     before = {event.id for event in course.old.get(made.day, ())}
     run.agents += 1
     run.events.update(event.verb.value for event in made.events)

@@ -18,8 +18,7 @@ from memory_pipeline.domain.memories.consolidation import consolidate, due
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.steps.consolidation.days import Kept, spans
-from memory_pipeline.steps.consolidation.days import night as night_of
+from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint, parse_day, spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
-    from memory_pipeline.steps.consolidation.cosines import Vectors
+    from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 
 _MOMENT = timedelta(microseconds=1)
 #: Characters that are kept of what an error says.
@@ -41,7 +40,7 @@ NO_VECTORS = "vectors"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SimulationInputs:
     """What an agent's memories are kept by.
 
     Attributes:
@@ -58,7 +57,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Course:
+class AgentSimulation:
     """The nights of one agent, as they are simulated.
 
     Attributes:
@@ -77,11 +76,11 @@ class Course:
     """
 
     scope: Scope
-    rules: Rules
+    rules: SimulationInputs
     calendar: Calendar
     happened: Mapping[Period, Sequence[MemoryEvent]]
     old: Mapping[Period, Sequence[MemoryEvent]]
-    kept: Kept | None
+    kept: ConsolidationCheckpoint | None
     asked: Sequence[Period]
     until: Period
     first: Period | None = None
@@ -117,7 +116,7 @@ class Course:
         if events:
             self.memories = fold_events(events, self.memories)
 
-    def sleep(self, night: Period, vectors: Vectors) -> Night:
+    def sleep(self, night: Period, vectors: CosineMatrix) -> Night:
         """Make the night to which the agent has come.
 
         Args:
@@ -143,7 +142,7 @@ class Course:
         self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
         return done
 
-    def result(self) -> Kept | None:
+    def result(self) -> ConsolidationCheckpoint | None:
         """Return how far the agent was kept, once no night is left; None where nothing ever happened."""
         if self.first is None:
             return self.kept
@@ -156,7 +155,7 @@ class Course:
         troubles = [text for text in before if text.partition(" ")[0] < self.first.key]
         troubles += [f"{made.day} {name}: {why}" for made in self.made for name, why in made.troubles.items()]
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
-        return Kept(
+        return ConsolidationCheckpoint(
             self.scope, self._through, self._chain, spans(ids, self._through), self.rules.method, tuple(troubles)
         )
 
@@ -218,15 +217,15 @@ class Course:
         return max(night, earliest, key=_key)
 
 
-def live(courses: Sequence[Course], vectors: Vectors) -> Iterator[tuple[Course, Night]]:
+def simulate(courses: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
     """Make the nights of agents, all of one night together, so that what is new is embedded in one request."""
-    waiting: defaultdict[str, list[Course]] = defaultdict(list)
+    waiting: defaultdict[str, list[AgentSimulation]] = defaultdict(list)
     for course in courses:
         if course.next is not None:
             waiting[course.next.key].append(course)
     while waiting:
         key = min(waiting)
-        at_once, night = waiting.pop(key), night_of(key)
+        at_once, night = waiting.pop(key), parse_day(key)
         for course in at_once:
             course.come_to(night)
         vectors.prepare(

@@ -42,7 +42,7 @@ _PIECES, _MOST_PIECES = 8, 40
 _MOST_REQUESTS, _MOST_SMALL_REQUESTS = 8, 64
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """What became of a request."""
 
     UNDER_WAY = "under way"
@@ -51,11 +51,11 @@ class Outcome(StrEnum):
 
 
 #: What became of requests, by their ids, with what the run said if it failed; those without a run are missing.
-Outcomes = Mapping[str, tuple[Outcome, str]]
+RequestOutcomes = Mapping[str, tuple[RequestOutcome, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class Failure:
     """What went wrong with a partition.
 
     Attributes:
@@ -91,7 +91,7 @@ class Setback:
         return [self.attempts, self.since.isoformat(), self.last.isoformat(), self.error, self.has_failed]
 
     @classmethod
-    def from_record(cls, record: Sequence[Any]) -> Setback:
+    def from_record(cls, record: Sequence[Any]) -> Failure:
         """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
         attempts, since, last, error, has_failed = record
         return cls(attempts, datetime.fromisoformat(since), datetime.fromisoformat(last), error, has_failed)
@@ -124,12 +124,12 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FailureTransition:
     """Partitions of a grain that have begun to be failing, with what went wrong; or, without it, no longer are."""
 
     grain: Grain
     periods: tuple[Period, ...]
-    setback: Setback | None
+    setback: Failure | None
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Attempts:
     """
 
     asked: list[Request] = field(default_factory=list)
-    setbacks: dict[Grain, dict[Period, Setback]] = field(default_factory=lambda: defaultdict(dict))
+    setbacks: dict[Grain, dict[Period, Failure]] = field(default_factory=lambda: defaultdict(dict))
     most: int = MOST_PERIODS
 
     def under_way(self, grain: Grain) -> set[Period]:
@@ -151,8 +151,8 @@ class Attempts:
         return {period for request in self.asked if request.grain is grain for period in request.periods}
 
     def settle(
-        self, outcomes: Outcomes, now: datetime, states: Mapping[Period, str] | None = None
-    ) -> tuple[list[Request], list[Change]]:
+        self, outcomes: RequestOutcomes, now: datetime, states: Mapping[Period, str] | None = None
+    ) -> tuple[list[Request], list[FailureTransition]]:
         """Take note of what became of requests; return those that ended well, and what people should know.
 
         Args:
@@ -163,15 +163,15 @@ class Attempts:
         done, changes, still = [], [], []
         for request in self.asked:
             outcome, error = outcomes.get(request.id, (None, ""))
-            if outcome is Outcome.UNDER_WAY or (outcome is None and now < request.at + START_WITHIN):
+            if outcome is RequestOutcome.UNDER_WAY or (outcome is None and now < request.at + START_WITHIN):
                 still.append(request)
-            elif outcome is Outcome.FAILED:
+            elif outcome is RequestOutcome.FAILED:
                 changes += self._fail(request, request.periods, now, error, has_failed=True)
-            elif outcome is Outcome.DONE:
+            elif outcome is RequestOutcome.DONE:
                 done.append(request)
                 known = self.setbacks[request.grain]
                 if back := tuple(period for period in request.periods if _is_failing(known.get(period))):
-                    changes.append(Change(request.grain, back, None))
+                    changes.append(FailureTransition(request.grain, back, None))
                 left = [
                     period
                     for period, state in zip(request.periods, request.states, strict=False)
@@ -185,17 +185,17 @@ class Attempts:
 
     def _fail(
         self, request: Request, periods: Iterable[Period], now: datetime, error: str, *, has_failed: bool
-    ) -> list[Change]:
+    ) -> list[FailureTransition]:
         known = self.setbacks[request.grain]
         begun = []
         for period in periods:
             before = known.get(period)
             if before is None or before.has_failed is not has_failed:
-                before = Setback(0, now, now, error, has_failed)
+                before = Failure(0, now, now, error, has_failed)
             known[period] = replace(before, attempts=before.attempts + 1, last=now, error=error)
             if known[period].attempts == FAILING_AFTER and has_failed:
                 begun.append(period)
-        return [Change(request.grain, tuple(begun), known[begun[0]])] if begun else []
+        return [FailureTransition(request.grain, tuple(begun), known[begun[0]])] if begun else []
 
     def forget(self, grain: Grain, pending: Collection[Period]) -> None:
         """Forget what went wrong with periods that are no longer pending: somebody else has made them."""
@@ -242,7 +242,7 @@ class Attempts:
     def _most_requests(self) -> int:
         return min(_MOST_REQUESTS * max(MOST_PERIODS // self.most, 1), _MOST_SMALL_REQUESTS)
 
-    def failing(self) -> dict[Grain, dict[Period, Setback]]:
+    def failing(self) -> dict[Grain, dict[Period, Failure]]:
         """Return what is failing."""
         found = {
             grain: {period: setback for period, setback in sorted(known.items(), key=_key) if setback.is_failing}
@@ -257,7 +257,7 @@ class Attempts:
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON writes it; periods as spans, so that a year of hours stays small."""
-        groups: dict[tuple[Grain, Setback], list[Period]] = defaultdict(list)
+        groups: dict[tuple[Grain, Failure], list[Period]] = defaultdict(list)
         for grain, known in self.setbacks.items():
             for period, setback in known.items():
                 groups[grain, setback].append(period)
@@ -288,7 +288,7 @@ class Attempts:
             each = tuple(states[start : start + size] for start in range(0, len(states), size)) if size else ()
             found.asked.append(Request(name, Grain(grain), listed, datetime.fromisoformat(at), attempt, each))
         for grain, periods, *setback_record in record["setbacks"]:
-            setback = Setback.from_record(setback_record)
+            setback = Failure.from_record(setback_record)
             found.setbacks[Grain(grain)].update(dict.fromkeys(read_periods(Grain(grain), periods), setback))
         return found
 
@@ -347,9 +347,9 @@ def _name(grain: Grain, periods: Sequence[Period], now: datetime) -> str:
     return f"{grain} {span} {digest(grain, [period.key for period in periods], now.isoformat())[:8]}"
 
 
-def _is_failing(setback: Setback | None) -> bool:
+def _is_failing(setback: Failure | None) -> bool:
     return setback is not None and setback.is_failing
 
 
-def _key(item: tuple[Period, Setback]) -> str:
+def _key(item: tuple[Period, Failure]) -> str:
     return item[0].key

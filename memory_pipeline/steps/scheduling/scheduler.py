@@ -19,9 +19,9 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.steps.scheduling.request_log import (
     START_WITHIN,
     Attempts,
-    Outcome,
+    Failure,
     Request,
-    Setback,
+    RequestOutcome,
     read_periods,
     written,
 )
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.steps.scheduling.planner import GrainStatus
-    from memory_pipeline.steps.scheduling.request_log import Outcomes
+    from memory_pipeline.steps.scheduling.request_log import RequestOutcomes
 
 
 # When summaries are asked for: soon after their period has closed, and, when late data came, at the next gate.
@@ -123,7 +123,7 @@ class Hours:
 
 
 @dataclass
-class Marts:
+class MartSchedule:
     """Asks for the marts once a day, when the summaries are made.
 
     Attributes:
@@ -136,7 +136,7 @@ class Marts:
     looked: datetime | None = None
     is_owed: bool = False
     asked: tuple[str, datetime] | None = None
-    setback: Setback | None = None
+    setback: Failure | None = None
 
     def look(self, calendar: Calendar, now: datetime) -> None:
         """Owe the marts if a day has begun since the last look."""
@@ -153,16 +153,16 @@ class Marts:
         self.asked = (f"marts {now.isoformat(timespec='seconds')}", now)
         return self.asked[0], self.setback.attempts + 1 if self.setback else 1
 
-    def settle(self, outcomes: Outcomes, now: datetime) -> None:
+    def settle(self, outcomes: RequestOutcomes, now: datetime) -> None:
         """Take note of what became of the request; `outcomes` as for :meth:`~.attempts.Attempts.settle`."""
         if self.asked is None:
             return
         outcome, error = outcomes.get(self.asked[0], (None, ""))
-        if outcome is Outcome.DONE:
+        if outcome is RequestOutcome.DONE:
             self.asked, self.setback, self.is_owed = None, None, False
-        elif outcome is Outcome.FAILED:
+        elif outcome is RequestOutcome.FAILED:
             attempts, since = (self.setback.attempts, self.setback.since) if self.setback else (0, now)
-            self.asked, self.setback = None, Setback(attempts + 1, since, now, error)
+            self.asked, self.setback = None, Failure(attempts + 1, since, now, error)
         elif outcome is None and now >= self.asked[1] + START_WITHIN:
             self.asked = None
 
@@ -172,14 +172,14 @@ class Marts:
         return [_text(self.looked), self.is_owed, asked, self.setback.to_record() if self.setback else None]
 
     @classmethod
-    def from_record(cls, record: Any) -> Marts:
+    def from_record(cls, record: Any) -> MartSchedule:
         """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
         looked, is_owed, asked, setback = record
         return cls(
             looked=_time(looked),
             is_owed=bool(is_owed),
             asked=(asked[0], datetime.fromisoformat(asked[1])) if asked else None,
-            setback=Setback.from_record(setback) if setback else None,
+            setback=Failure.from_record(setback) if setback else None,
         )
 
 
@@ -206,7 +206,7 @@ class RollUps:
     waits: dict[Period, datetime] = field(default_factory=dict)
     healed: datetime | None = None
     to_heal: dict[Grain, set[Period]] = field(default_factory=dict)
-    marts: Marts = field(default_factory=Marts)
+    marts: MartSchedule = field(default_factory=MartSchedule)
     is_level: bool = False
     is_done: bool = False
     closes: datetime | None = None
@@ -354,7 +354,7 @@ class RollUps:
             waits={Period.parse(Grain.DAILY, day): datetime.fromisoformat(at) for day, at in record["waits"].items()},
             healed=_time(record["healed"]),
             to_heal={Grain(grain): set(read_periods(Grain(grain), text)) for grain, text in record["to_heal"].items()},
-            marts=Marts.from_record(record["marts"]),
+            marts=MartSchedule.from_record(record["marts"]),
         )
 
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.checks import Look, checks_of, run_checks
+from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.text.words import Mentions
-from memory_pipeline.erasure import Receipt, verify
+from memory_pipeline.erasure import ErasureReport, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -171,7 +171,7 @@ class Judge:
         return grain_status(self._lake, grain, DEFAULT_START, self._now).pending
 
     def _checked(self) -> Verdict:
-        findings = list(run_checks(Look(self._lake, self._now), checks_of()))
+        findings = list(run_checks(CheckContext(self._lake, self._now), checks_of()))
         # Garbage is set aside on purpose.
         failed = [one for one in findings if not one.passed and one.check.name != "quarantine"]
         wrong = [f"{one.check.asset} {one.check.name}: {one.offenders} {one.sample} {one.trouble}" for one in failed]
@@ -218,7 +218,7 @@ class Judge:
         files = excused = orphaned = 0
         said = self._lake.tables.read(TABLES["messages"], columns=["name", "content", "user_id"]).to_pylist()
         for number in self._numbers:
-            receipt = Receipt.from_json(self._station.receipt(number).read_text())
+            receipt = ErasureReport.from_json(self._station.receipt(number).read_text())
             result = verify(self._lake, receipt)
             files = result.files
             has_come_back = any(

@@ -13,9 +13,9 @@ from memory_pipeline.errors import MemoryPipelineError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.consolidation.consolidate import keep_up
+from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
     for grain in Grain:
         periods = grain_status(lake, grain, start, now).pending
         count += len(periods)
-        for _ in make(lake, models, grain, periods):
+        for _ in materialize(lake, models, grain, periods):
             pass
     nights = pending_nights(lake, start, now)
     if nights:
-        keep_up(lake, models, nights, start)
+        consolidate(lake, models, nights, start)
     return count + len(nights)
 
 

@@ -13,7 +13,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, conversation, hours, write
 from memory_pipeline_tests.lake.odd_servers import conditionless
 
@@ -81,7 +81,7 @@ def test_a_single_writer_may_write_where_conditions_are_ignored(
     monkeypatch.setenv("MEMORY_PIPELINE_SINGLE_WRITER", "1")
     lake = Lake(odd_root)
     write(lake, conversation("I moved to Lisbon in May.", "My dog is called Rex."))
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert {row["content"] for row in lake.index.scan(ACME, Grain.WORKING, ["content"]).to_pylist()} != set()
     assert not lake.storage.create("lake.json", b"other"), "it is there"
     assert Lake(odd_root).calendar.timezone == "UTC"

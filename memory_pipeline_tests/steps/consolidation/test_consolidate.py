@@ -26,9 +26,9 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic import RuleCurator
-from memory_pipeline.steps.consolidation.consolidate import keep_up
-from memory_pipeline.steps.consolidation.days import night, night_status, nights_between, pending_nights
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.consolidation.consolidate import consolidate
+from memory_pipeline.steps.consolidation.days import night_status, nights_between, parse_day, pending_nights
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, table_rows, versions
 from memory_pipeline_tests.lifecycle.durable_year import at, noted
@@ -92,13 +92,13 @@ def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> dict[str
 
     def keep(path: Path) -> None:
         lake = Lake(str(shutil.copytree(landed, path)))
-        keep_up(lake, models, pending_nights(lake, START, AFTER), START)
+        consolidate(lake, models, pending_nights(lake, START, AFTER), START)
 
     return rows(Lake(str(shared_folder("upkeep-whole", keep))))
 
 
 def land(lake: Lake, models: Models) -> None:
-    list(make(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def rows(lake: Lake) -> dict[str, Any]:
@@ -122,22 +122,22 @@ def test_nights_are_pending_from_the_first_event_to_the_last_day_that_ended(
     assert [each.key for each in pending_nights(filled, START, ended)] == ["2024-01-15"]
     assert len(pending_nights(filled, START, AFTER)) == 77
     assert pending_nights(filled, LAST, AFTER) == []  # days before the first of the memory have no nights
-    keep_up(filled, models, pending_nights(filled, START, AFTER)[5:9], START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER)[5:9], START)
     status = night_status(filled, START, AFTER)
     assert [each.key for each in status.made] == ["2024-01-20", "2024-01-21", "2024-01-22", "2024-01-23"]
     assert (len(status.pending), status.pending, status.troubled) == (73, status.missing, [])
-    assert keep_up(filled, models, [], START).nights == []
-    assert keep_up(filled, models, [night("2023-12-31")], START).nights == []
+    assert consolidate(filled, models, [], START).nights == []
+    assert consolidate(filled, models, [parse_day("2023-12-31")], START).nights == []
 
 
 def test_a_dry_run_tells_what_the_run_does_and_writes_nothing(filled: Lake, models: Models) -> None:
     nights = pending_nights(filled, START, AFTER)
     before = versions(filled)
-    told = keep_up(filled, models, nights, START, dry_run=True)
+    told = consolidate(filled, models, nights, START, dry_run=True)
     assert versions(filled) == before
     assert filled.storage.read("state/upkeep.json") is None
     assert not told.written
-    done = keep_up(filled, models, nights, START, explain=True)
+    done = consolidate(filled, models, nights, START, explain=True)
     assert done.changes == told.changes
     assert [(each.night, each.events, each.agents, each.hot) for each in done.nights] == [
         (each.night, each.events, each.agents, each.hot) for each in told.nights
@@ -149,7 +149,7 @@ def test_a_dry_run_tells_what_the_run_does_and_writes_nothing(filled: Lake, mode
     assert all(change.reason for change in told.changes)
     assert sum(each.changed for each in done.nights) == len(done.changes)
     assert set(done.hot) == {ACME, SALES, BETA}
-    again = keep_up(filled, models, nights, START, dry_run=True)
+    again = consolidate(filled, models, nights, START, dry_run=True)
     assert (again.changes, again.agents) == ([], 0)
 
 
@@ -157,21 +157,21 @@ def test_one_agent_can_be_kept_alone_and_its_nights_stay_pending(
     filled: Lake, models: Models, whole: dict[str, Any]
 ) -> None:
     nights = pending_nights(filled, START, AFTER)
-    done = keep_up(filled, models, nights, START, scopes=[SALES])
+    done = consolidate(filled, models, nights, START, scopes=[SALES])
     assert done.agents == 1
     assert owners(filled, UPKEEP_EVENTS) == owners(filled, UPKEEP) == {"acme~sales"}
     assert pending_nights(filled, START, AFTER) == nights
-    assert keep_up(filled, models, nights, START).agents == 2
+    assert consolidate(filled, models, nights, START).agents == 2
     assert rows(filled) == whole
 
 
 def test_what_tells_who_is_level_may_be_lost(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
-    keep_up(filled, models, nights, START)
+    consolidate(filled, models, nights, START)
     before = versions(filled)
     for data in (b"no JSON", b"[1]", b'{"a": "b"}'):
         filled.storage.write("state/upkeep.json", data)
-        done = keep_up(filled, models, nights, START)
+        done = consolidate(filled, models, nights, START)
         assert (done.agents, done.written) == (0, False)
     assert versions(filled) == before
     assert rows(filled) == whole
@@ -183,8 +183,8 @@ def test_what_has_happened_today_is_looked_at_tomorrow_though_nothing_has_come_s
     today = LAST - timedelta(days=1)
     filled.journal.append([noted(at(LAST, 0), scope=SALES, content="Rui keeps bees.")])
     land(filled, models)
-    keep_up(filled, models, nights_between(filled, FIRST, today, AFTER), START)
-    done = keep_up(filled, models, nights_between(filled, LAST, LAST, AFTER), START, explain=True)
+    consolidate(filled, models, nights_between(filled, FIRST, today, AFTER), START)
+    done = consolidate(filled, models, nights_between(filled, LAST, LAST, AFTER), START, explain=True)
     assert [(change.scope, change.verb, change.title) for change in done.changes] == [
         (SALES, "HEAT", "Rui keeps bees.")
     ]
@@ -196,7 +196,7 @@ def test_two_runs_at_once_leave_what_one_does(filled: Lake, models: Models, whol
 
     def run(part: list[Any]) -> None:
         try:
-            keep_up(Lake(filled.storage.uri), models, part, START)
+            consolidate(Lake(filled.storage.uri), models, part, START)
         except BaseException as error:  # noqa: BLE001  # whatever it is, the test must see it
             errors.append(error)
 
@@ -206,7 +206,7 @@ def test_two_runs_at_once_leave_what_one_does(filled: Lake, models: Models, whol
     for thread in threads:
         thread.join()
     assert errors == []
-    keep_up(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert rows(filled) == whole
 
 
@@ -222,7 +222,7 @@ class NoModel(RuleCurator):
 
 def test_a_pass_that_fails_is_seen_and_made_again(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
-    done = keep_up(filled, replace(models, curator=NoModel()), nights, START)
+    done = consolidate(filled, replace(models, curator=NoModel()), nights, START)
     failed = [each for each in done.nights if each.troubles]
     assert failed
     assert "acme / sales: staleness: ModelError: the model is down" in failed[0].troubles
@@ -230,7 +230,7 @@ def test_a_pass_that_fails_is_seen_and_made_again(filled: Lake, models: Models, 
     status = night_status(filled, START, AFTER)
     assert status.pending == status.troubled == [each.night for each in failed]
     assert status.missing == []
-    healed = keep_up(filled, models, status.pending, START)
+    healed = consolidate(filled, models, status.pending, START)
     assert not any(each.troubles for each in healed.nights)
     assert pending_nights(filled, START, AFTER) == []
     assert rows(filled) == whole
@@ -250,12 +250,12 @@ def test_what_could_not_be_embedded_could_not_be_compared(
     monkeypatch.setattr(type(models.embedder), "embed", without)
     gone = filled.tables.read(MEMORIES)
     filled.tables.replace(MEMORIES, set(gone["owner"].to_pylist()), gone.slice(0, 0))
-    done = keep_up(filled, models, nights, START)
+    done = consolidate(filled, models, nights, START)
     troubles = [trouble for each in done.nights for trouble in each.troubles]
     assert any(trouble.endswith("vectors: 1 memories have no vector yet") for trouble in troubles)
     assert night_status(filled, START, AFTER).troubled
     monkeypatch.undo()
-    keep_up(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert rows(filled) == whole
 
 
@@ -276,7 +276,7 @@ def test_what_is_forgotten_meanwhile_does_not_come_back(
         return result
 
     monkeypatch.setattr(module, "refold", forgetting)
-    keep_up(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert len(calls) == 2
     for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
@@ -288,15 +288,15 @@ def test_what_is_forgotten_meanwhile_does_not_come_back(
 
 def test_an_agent_whose_events_are_all_gone_has_no_nights(filled: Lake, models: Models) -> None:
     nights = pending_nights(filled, START, AFTER)
-    keep_up(filled, models, nights, START)
+    consolidate(filled, models, nights, START)
     filled.tables.remove(MEMORY_EVENTS, ["acme~sales"])
-    keep_up(filled, models, nights, START)
+    consolidate(filled, models, nights, START)
     for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
 
 
 def test_a_first_day_that_is_taken_back_leaves_no_night_pending(filled: Lake, models: Models) -> None:
-    keep_up(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     early = pc.field("period") == "2024-01-15T09"
     events = filled.tables.read(MEMORY_EVENTS, where=~early)
     filled.tables.replace(MEMORY_EVENTS, owners(filled, MEMORY_EVENTS), events)
@@ -304,18 +304,18 @@ def test_a_first_day_that_is_taken_back_leaves_no_night_pending(filled: Lake, mo
     noon = filled.ledger.entries(MEMORIES_ASSET)["2024-01-15T12"]
     filled.ledger.record([replace(each, rows=0, output_digest=NOTHING) for each in (entry, noon)])
     assert [each.key for each in pending_nights(filled, START, AFTER)] == ["2024-01-15"]
-    keep_up(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert pending_nights(filled, START, AFTER) == []
 
 
 def test_other_settings_hold_from_the_next_night_on(filled: Lake, models: Models) -> None:
-    keep_up(filled, models, nights_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
+    consolidate(filled, models, nights_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
     before = filled.tables.read(UPKEEP_EVENTS).num_rows
     filled.storage.write(CONFIGURATION, b"defaults:\n  memories:\n    hot_entries: 1\n")
-    done = keep_up(filled, models, [night("2024-03-02")], START, explain=True)
+    done = consolidate(filled, models, [parse_day("2024-03-02")], START, explain=True)
     assert {change.verb for change in done.changes} == {"CHILL"}
     assert {change.night.key for change in done.changes} == {"2024-03-02"}
     assert filled.tables.read(UPKEEP_EVENTS).num_rows == before + len(done.changes)
     hot = filled.tables.read(MEMORIES)["temperature"].to_pylist().count(Temperature.HOT)
     assert hot == 3
-    assert keep_up(filled, models, [night("2024-03-03")], START).agents == 0
+    assert consolidate(filled, models, [parse_day("2024-03-03")], START).agents == 0

@@ -10,8 +10,8 @@ import pytest
 import memory_pipeline.steps.consolidation.cosines as module
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
-from memory_pipeline.steps.consolidation.cosines import NEAREST, Vectors
-from memory_pipeline.steps.consolidation.days import night
+from memory_pipeline.steps.consolidation.cosines import NEAREST, CosineMatrix
+from memory_pipeline.steps.consolidation.days import parse_day
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.lifecycle.durable_year import FIRST, at
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import DurableMemory
 
-DAY = night("2024-01-15")
+DAY = parse_day("2024-01-15")
 
 
 class Made:
@@ -49,7 +49,7 @@ def test_pairs_are_as_near_as_is_asked_and_each_stands_once() -> None:
     embedder = Made({"a": [1, 0, 0, 0], "b": turned, "c": [0.91, 0, np.sqrt(1 - 0.91**2), 0], "d": [2, 0, 0, 0]})
     own = {memory.content: memory for memory in memories("a", "b", "c", "d", "no vector")}
     all_of_them = list(own.values())
-    found = Vectors(embedder).similar(all_of_them, all_of_them, 0.92, scope=ACME, day=DAY)
+    found = CosineMatrix(embedder).similar(all_of_them, all_of_them, 0.92, scope=ACME, day=DAY)
     name = {memory.id: memory.content for memory in all_of_them}
     pairs = {frozenset((name[one], name[other])): cosine for one, other, cosine in found}
     assert pairs == {
@@ -58,9 +58,9 @@ def test_pairs_are_as_near_as_is_asked_and_each_stands_once() -> None:
         frozenset("bd"): pytest.approx(0.95, abs=1e-6),
     }
     assert len(found) == 3
-    alone = Vectors(embedder).similar([own["c"]], all_of_them, 0.9, scope=ACME, day=DAY)
+    alone = CosineMatrix(embedder).similar([own["c"]], all_of_them, 0.9, scope=ACME, day=DAY)
     assert {(name[one], name[other]) for one, other, _ in alone} == {("c", "a"), ("c", "d")}
-    assert Vectors(embedder).similar([], all_of_them, 0.9, scope=ACME, day=DAY) == []
+    assert CosineMatrix(embedder).similar([], all_of_them, 0.9, scope=ACME, day=DAY) == []
 
 
 def test_what_is_near_does_not_depend_on_the_blocks_nor_on_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +68,9 @@ def test_what_is_near_does_not_depend_on_the_blocks_nor_on_the_order(monkeypatch
     points = rng.normal(size=(60, 4))
     own = memories(*(f"t{number}" for number in range(60)))
     embedder = Made({f"t{number}": row.tolist() for number, row in enumerate(points)})
-    whole = Vectors(embedder).similar(own, own, 0.9, scope=ACME, day=DAY)
+    whole = CosineMatrix(embedder).similar(own, own, 0.9, scope=ACME, day=DAY)
     monkeypatch.setattr(module, "_BLOCK", 130)
-    parts = Vectors(embedder).similar(own[::-1], own[::-1], 0.9, scope=ACME, day=DAY)
+    parts = CosineMatrix(embedder).similar(own[::-1], own[::-1], 0.9, scope=ACME, day=DAY)
     assert whole
     assert sorted(parts) == sorted(whole)
     expected = points / np.linalg.norm(points, axis=1, keepdims=True)
@@ -80,7 +80,7 @@ def test_what_is_near_does_not_depend_on_the_blocks_nor_on_the_order(monkeypatch
 def test_of_a_crowd_the_nearest_are_told() -> None:
     crowd = memories(*(f"t{number}" for number in range(3 * NEAREST)))
     embedder = Made({memory.content: [1, number / 1e4, 0, 0] for number, memory in enumerate(crowd)})
-    found = Vectors(embedder).similar(crowd[:1], crowd, 0.9, scope=ACME, day=DAY)
+    found = CosineMatrix(embedder).similar(crowd[:1], crowd, 0.9, scope=ACME, day=DAY)
     assert len(found) == NEAREST
     ids = {memory.id for memory in crowd}
     assert all(one == crowd[0].id and other in ids for one, other, _ in found)
@@ -88,7 +88,7 @@ def test_of_a_crowd_the_nearest_are_told() -> None:
 
 def test_a_content_is_embedded_once_and_all_that_is_new_in_one_request() -> None:
     embedder = Made({"a": [1, 0, 0, 0], "b": [1, 0, 0, 0], "c": [1, 0, 0, 0]})
-    vectors = Vectors(embedder)
+    vectors = CosineMatrix(embedder)
     vectors.learn({"a": np.array([1, 0, 0, 0], np.float32)})
     vectors.prepare([("a", ACME), ("b", ACME), ("c", ACME), ("b", ACME), ("none", ACME)], DAY)
     assert (embedder.asked, embedder.requests) == (["b", "c", "none"], 1)

@@ -17,9 +17,9 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.models.deterministic import HashingEmbedder, RuleCurator
-from memory_pipeline.steps.consolidation.cosines import Vectors
-from memory_pipeline.steps.consolidation.days import Kept, day_of, night
-from memory_pipeline.steps.consolidation.simulation import Course, Rules, live
+from memory_pipeline.steps.consolidation.cosines import CosineMatrix
+from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint, day_of, parse_day
+from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.effort import examples
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 CALENDAR = Calendar("America/New_York")
-RULES = Rules(UpkeepSettings(hot_entries=2), Vocabulary(), RuleCurator(), "m1")
-VECTORS = Vectors(HashingEmbedder())
+RULES = SimulationInputs(UpkeepSettings(hot_entries=2), Vocabulary(), RuleCurator(), "m1")
+VECTORS = CosineMatrix(HashingEmbedder())
 FIRST = datetime(2024, 2, 27, tzinfo=UTC)
 DAYS = 60
 
@@ -66,21 +66,23 @@ class Agent:
     """What the lake holds of an agent's upkeep, and what a run does to it."""
 
     def __init__(self) -> None:
-        self.kept: Kept | None = None
+        self.kept: ConsolidationCheckpoint | None = None
         self.nightly: tuple[MemoryEvent, ...] = ()
-        self.until = night("2024-02-26")
+        self.until = parse_day("2024-02-26")
 
-    def keep(self, events: Iterable[MemoryEvent], asked: Sequence[Period], rules: Rules = RULES) -> Course:
+    def keep(
+        self, events: Iterable[MemoryEvent], asked: Sequence[Period], rules: SimulationInputs = RULES
+    ) -> AgentSimulation:
         self.until = max(self.until, *asked, key=lambda each: each.key)
         happened: defaultdict[Period, list[MemoryEvent]] = defaultdict(list)
         for event in events:
             happened[day_of(event, CALENDAR)].append(event)
         old: defaultdict[Period, list[MemoryEvent]] = defaultdict(list)
-        ends = {CALENDAR.bounds(each)[1]: each for each in night("2024-02-01").through(night("2024-06-01"))}
+        ends = {CALENDAR.bounds(each)[1]: each for each in parse_day("2024-02-01").through(parse_day("2024-06-01"))}
         for event in self.nightly:
             old[ends[event.event_at]].append(event)
-        course = Course(ACME, rules, CALENDAR, happened, old, self.kept, asked, self.until)
-        for _ in live([course], VECTORS):
+        course = AgentSimulation(ACME, rules, CALENDAR, happened, old, self.kept, asked, self.until)
+        for _ in simulate([course], VECTORS):
             pass
         before = [events for each, events in old.items() if course.first is None or each.key < course.first.key]
         now = [made.events for made in course.made]
@@ -89,7 +91,7 @@ class Agent:
 
 
 def nights(*days: int) -> list[Period]:
-    return [night(f"{FIRST + timedelta(days=day):%Y-%m-%d}") for day in sorted(days)]
+    return [parse_day(f"{FIRST + timedelta(days=day):%Y-%m-%d}") for day in sorted(days)]
 
 
 LAST = DAYS + 10
@@ -184,7 +186,7 @@ def test_what_is_late_by_months_makes_that_month_and_what_follows_again() -> Non
     spans = [text.partition(" ")[0] for text in agent.kept.days]
     assert spans == ["2024-02", "2024-03", "2024-04"]  # the last night, when all had faded, is months later
     course = agent.keep([*events, remembered(10, 8, 4)], nights(LAST))
-    assert course.first == night("2024-03-01")
+    assert course.first == parse_day("2024-03-01")
     same_month = Agent()
     same_month.keep(events, nights(56))
     assert same_month.keep([*events, remembered(54, 8, 4)], nights(56)).first == nights(54)[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.steps.materialize import make
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
 
@@ -38,7 +38,7 @@ def test_hours_before_the_first_day_and_in_the_future_wait(lake: Lake) -> None:
 
 def test_a_period_is_pending_once_it_has_closed(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto.", at="2024-01-31T12:00"))
-    list(make(lake, models, Grain.WORKING, hours("2024-01-31T12")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-31T12")))
     day_after = datetime(2024, 2, 1, tzinfo=UTC)
     assert names(grain_status(lake, Grain.DAILY, START, datetime(2024, 1, 31, 23, 59, tzinfo=UTC)).open) == [
         "2024-01-31"
@@ -62,7 +62,7 @@ def test_a_month_waits_for_its_last_week(lake: Lake, models: Models) -> None:
 
 def test_what_a_crash_left_undone_is_pending(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."))
-    list(make(lake, models, Grain.WORKING, hours("2024-01-15T08")))
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert lake.journal.pending() == []
     status = grain_status(lake, Grain.DAILY, START, NOW)
     assert names(status.pending) == names(status.missing) == ["2024-01-15"]

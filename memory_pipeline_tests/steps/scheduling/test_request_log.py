@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.steps.scheduling.request_log import Attempts, Outcome, blocks, read_periods, written
+from memory_pipeline.steps.scheduling.request_log import Attempts, RequestOutcome, blocks, read_periods, written
 from memory_pipeline_tests.effort import examples
 
 NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-FAILED, DONE = (Outcome.FAILED, "no such table"), (Outcome.DONE, "")
+FAILED, DONE = (RequestOutcome.FAILED, "no such table"), (RequestOutcome.DONE, "")
 
 
 def hours(*numbers: int) -> list[Period]:
@@ -80,7 +80,7 @@ def test_an_import_of_two_years_is_asked_for_bit_by_bit() -> None:
         assert len(attempts.asked) <= 8
         assert len(json.dumps(attempts.to_record())) < 60_000
         pending -= {period for request in ended for period in request.periods}
-        outcomes = dict.fromkeys((request.id for request in attempts.asked), (Outcome.UNDER_WAY, ""))
+        outcomes = dict.fromkeys((request.id for request in attempts.asked), (RequestOutcome.UNDER_WAY, ""))
         attempts.settle({**outcomes, **{request.id: DONE for request in ended}}, now, {})
         assert not set(ended) & set(attempts.asked)
     assert requests == 25

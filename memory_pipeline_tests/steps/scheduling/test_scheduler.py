@@ -10,8 +10,8 @@ import pytest
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.steps.scheduling.planner import GrainStatus
-from memory_pipeline.steps.scheduling.request_log import START_WITHIN, Outcome
-from memory_pipeline.steps.scheduling.scheduler import HEAL_EVERY, PATIENCE, Marts, RollUps
+from memory_pipeline.steps.scheduling.request_log import START_WITHIN, RequestOutcome
+from memory_pipeline.steps.scheduling.scheduler import HEAL_EVERY, PATIENCE, MartSchedule, RollUps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def asked(rolls: RollUps, found: dict[Grain, GrainStatus], now: datetime, hours:
 
 
 def ended(rolls: RollUps, now: datetime) -> None:
-    done, _ = rolls.attempts.settle({request.id: (Outcome.DONE, "") for request in rolls.attempts.asked}, now)
+    done, _ = rolls.attempts.settle({request.id: (RequestOutcome.DONE, "") for request in rolls.attempts.asked}, now)
     rolls.made(done)
 
 
@@ -153,22 +153,22 @@ def test_hours_that_were_left_undone_without_files_are_asked_for() -> None:
     assert asked(RollUps(), statuses([hour, with_file]), NOW, [with_file]) == [str(hour)]
 
 
-@pytest.mark.parametrize("last", [Outcome.DONE, Outcome.FAILED, None])
-def test_marts_are_due_once_a_day_and_until_they_are_made(last: Outcome | None) -> None:
-    marts = Marts()
+@pytest.mark.parametrize("last", [RequestOutcome.DONE, RequestOutcome.FAILED, None])
+def test_marts_are_due_once_a_day_and_until_they_are_made(last: RequestOutcome | None) -> None:
+    marts = MartSchedule()
     assert not marts.are_due(NOW)
     marts.look(CALENDAR, NOW)
     assert marts.are_due(NOW)
     name, attempt = marts.ask(NOW)
     assert attempt == 1
     assert not marts.are_due(NOW)
-    marts.settle({name: (Outcome.UNDER_WAY, "")}, NOW)
+    marts.settle({name: (RequestOutcome.UNDER_WAY, "")}, NOW)
     assert not marts.are_due(NOW)
     now = NOW + 11 * MINUTE
     marts.settle({} if last is None else {name: (last, "no disk")}, now)
-    marts = Marts.from_record(json.loads(json.dumps(marts.to_record())))
+    marts = MartSchedule.from_record(json.loads(json.dumps(marts.to_record())))
     marts.look(CALENDAR, now)
     assert marts.are_due(now) is (last is None)
-    assert marts.are_due(now + MINUTE) is (last is not Outcome.DONE)
+    assert marts.are_due(now + MINUTE) is (last is not RequestOutcome.DONE)
     marts.look(CALENDAR, now + timedelta(hours=12))
     assert marts.are_due(now + timedelta(hours=12))
