@@ -257,7 +257,7 @@ def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
     except Exception:  # noqa: BLE001 - their run will say what is wrong; hours and summaries do not wait for marts
         stale = [dg.AssetKey(model.name) for model in models_of("marts")]
     if not stale:
-        rolls.marts.is_owed = False
+        rolls.marts.is_due = False
         return []
     name, attempt = rolls.marts.ask(now)
     return [dg.RunRequest(run_key=name, job_name=_MARTS_JOB, tags=tags_of(name, attempt), asset_selection=stale)]
@@ -284,8 +284,8 @@ def _failing(rolls: RollUps) -> list[str]:
 def _told(rolls: RollUps) -> str:
     """Say why nothing is asked for."""
     making = sum(len(request.periods) for request in rolls.attempts.asked)
-    owed = sum(len(periods) for periods in rolls.owed.values())
+    owed = sum(len(periods) for periods in rolls.due.values())
     if making:
         return f"runs are making {making} periods; {owed} are due"
-    waits = "; what waits for a model is asked for every quarter of an hour" if rolls.healed else ""
+    waits = "; what waits for a model is asked for every quarter of an hour" if rolls.last_retry else ""
     return (f"{owed} periods are due, and wait for what they are made from" if owed else "nothing is due") + waits

@@ -69,19 +69,19 @@ def settled_at(calendar: Calendar, period: Period) -> datetime:
     return calendar.closes_at(period) + SETTLING
 
 
-def has_passed(calendar: Calendar, period: Period, looked: datetime | None, now: datetime) -> bool:
+def has_passed(calendar: Calendar, period: Period, last_checked: datetime | None, now: datetime) -> bool:
     """Tell whether a period of a summary grain may be made: it has closed, or a gate has passed, since the last look.
 
     Args:
         calendar: where days begin.
         period: which.
-        looked: when this was last asked; None if it never was.
+        last_checked: when this was last asked; None if it never was.
         now: the time of this look.
     """
     settled = settled_at(calendar, period)
     if settled > now:
         return False
-    return looked is None or settled > looked or last_gate(calendar, period.grain, now) > looked
+    return last_checked is None or settled > last_checked or last_gate(calendar, period.grain, now) > last_checked
 
 
 #: How often what waits for a model is asked for again: it may still be down, or the budget spent.
@@ -127,26 +127,26 @@ class MartSchedule:
     """Asks for the marts once a day, when the summaries are made.
 
     Attributes:
-        looked: when they were last owed.
-        is_owed: whether they are to be made if they are stale.
+        last_checked: when they were last owed.
+        is_due: whether they are to be made if they are stale.
         asked: the request that is under way, and since when; None if there is none.
         setback: what went wrong.
     """
 
-    looked: datetime | None = None
-    is_owed: bool = False
+    last_checked: datetime | None = None
+    is_due: bool = False
     asked: tuple[str, datetime] | None = None
     setback: Failure | None = None
 
     def look(self, calendar: Calendar, now: datetime) -> None:
         """Owe the marts if a day has begun since the last look."""
-        if self.looked is None or last_gate(calendar, Grain.WEEKLY, now) > self.looked:
-            self.looked, self.is_owed = now, True
+        if self.last_checked is None or last_gate(calendar, Grain.WEEKLY, now) > self.last_checked:
+            self.last_checked, self.is_due = now, True
 
     def are_due(self, now: datetime) -> bool:
         """Tell whether they may be asked for now."""
         waits = self.setback is not None and self.setback.again_at > now
-        return self.is_owed and self.asked is None and not waits
+        return self.is_due and self.asked is None and not waits
 
     def ask(self, now: datetime) -> tuple[str, int]:
         """Remember that they are asked for; return the request's name and the number of the attempt."""
@@ -159,7 +159,7 @@ class MartSchedule:
             return
         outcome, error = outcomes.get(self.asked[0], (None, ""))
         if outcome is RequestOutcome.DONE:
-            self.asked, self.setback, self.is_owed = None, None, False
+            self.asked, self.setback, self.is_due = None, None, False
         elif outcome is RequestOutcome.FAILED:
             attempts, since = (self.setback.attempts, self.setback.since) if self.setback else (0, now)
             self.asked, self.setback = None, Failure(attempts + 1, since, now, error)
@@ -169,15 +169,15 @@ class MartSchedule:
     def to_record(self) -> list[Any]:
         """Return it as JSON writes it."""
         asked = [self.asked[0], _text(self.asked[1])] if self.asked else None
-        return [_text(self.looked), self.is_owed, asked, self.setback.to_record() if self.setback else None]
+        return [_text(self.last_checked), self.is_due, asked, self.setback.to_record() if self.setback else None]
 
     @classmethod
     def from_record(cls, record: Any) -> MartSchedule:
         """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
         looked, is_owed, asked, setback = record
         return cls(
-            looked=_time(looked),
-            is_owed=bool(is_owed),
+            last_checked=_time(looked),
+            is_due=bool(is_owed),
             asked=(asked[0], datetime.fromisoformat(asked[1])) if asked else None,
             setback=Failure.from_record(setback) if setback else None,
         )
@@ -189,10 +189,10 @@ class RollUps:
 
     Attributes:
         attempts: what is under way, and what failed.
-        looked: when each grain was last looked at.
-        owed: periods of each grain that may be made: they have closed, or a gate has passed, and they are not made yet.
+        last_checked: when each grain was last looked at.
+        due: periods of each grain that may be made: they have closed, or a gate has passed, and they are not made yet.
         waits: days with hours that are about to be made, and since when they wait for them.
-        healed: when what waits for a model was last listed, or first seen.
+        last_retry: when what waits for a model was last listed, or first seen.
         to_heal: what of that list has not been asked for yet.
         marts: when they are made.
         is_level: whether nothing is about to change a summary, as of the last look.
@@ -201,10 +201,10 @@ class RollUps:
     """
 
     attempts: Attempts = field(default_factory=Attempts)
-    looked: dict[Grain, datetime] = field(default_factory=dict)
-    owed: dict[Grain, set[Period]] = field(default_factory=dict)
+    last_checked: dict[Grain, datetime] = field(default_factory=dict)
+    due: dict[Grain, set[Period]] = field(default_factory=dict)
     waits: dict[Period, datetime] = field(default_factory=dict)
-    healed: datetime | None = None
+    last_retry: datetime | None = None
     to_heal: dict[Grain, set[Period]] = field(default_factory=dict)
     marts: MartSchedule = field(default_factory=MartSchedule)
     is_level: bool = False
@@ -214,7 +214,7 @@ class RollUps:
     def made(self, requests: Collection[Request]) -> None:
         """Take note of requests that ended well: what they made waits for the next gate if it is pending again."""
         for request in requests:
-            self.owed.get(request.grain, set()).difference_update(request.periods)
+            self.due.get(request.grain, set()).difference_update(request.periods)
 
     def ask(
         self,
@@ -264,11 +264,11 @@ class RollUps:
     def _list_unfinished(self, statuses: Mapping[Grain, GrainStatus], now: datetime) -> None:
         """List what waits for a model, a while after it was first seen and after it was last asked for."""
         if not any(status.unfinished for status in statuses.values()):
-            self.healed, self.to_heal = None, {}
-        elif self.healed is None:
-            self.healed = now
-        elif now >= self.healed + HEAL_EVERY:
-            self.healed = now
+            self.last_retry, self.to_heal = None, {}
+        elif self.last_retry is None:
+            self.last_retry = now
+        elif now >= self.last_retry + HEAL_EVERY:
+            self.last_retry = now
             self.to_heal = {grain: set(status.unfinished) for grain, status in statuses.items()}
 
     def _days_to_come(
@@ -302,10 +302,10 @@ class RollUps:
             making: periods that runs are making.
             now: the time of this look.
         """
-        looked = self.looked.get(grain)
-        owed = self.owed.get(grain, set()) & (stale | below | making)
+        looked = self.last_checked.get(grain)
+        owed = self.due.get(grain, set()) & (stale | below | making)
         owed |= {period for period in stale | below if has_passed(calendar, period, looked, now)}
-        self.owed[grain], self.looked[grain] = owed, now
+        self.due[grain], self.last_checked[grain] = owed, now
         ready = (owed & stale) - below - making
         found = self.attempts.ask(grain, ready, now)
         found += self._heal(grain, (self.to_heal.get(grain, set()) & waiting) - below - making, now)
@@ -326,7 +326,7 @@ class RollUps:
         times += [self.closes] if self.closes else []
         times += [since + PATIENCE for since in self.waits.values()]
         times += [again] if (again := self.attempts.next_at(now)) else []
-        times += [self.healed + HEAL_EVERY] if self.healed else []
+        times += [self.last_retry + HEAL_EVERY] if self.last_retry else []
         times += [request.at + START_WITHIN for request in self.attempts.asked]  # by then a lost one is known to be
         times += [self.marts.asked[1] + START_WITHIN] if self.marts.asked else []
         times += [self.marts.setback.again_at] if self.marts.setback else []
@@ -336,10 +336,10 @@ class RollUps:
         """Return it as JSON writes it."""
         return {
             **self.attempts.to_record(),
-            "looked": {grain.value: looked.isoformat() for grain, looked in self.looked.items()},
-            "owed": {grain.value: written(periods) for grain, periods in self.owed.items() if periods},
+            "looked": {grain.value: looked.isoformat() for grain, looked in self.last_checked.items()},
+            "owed": {grain.value: written(periods) for grain, periods in self.due.items() if periods},
             "waits": {day.key: since.isoformat() for day, since in self.waits.items()},
-            "healed": _text(self.healed),
+            "healed": _text(self.last_retry),
             "to_heal": {grain.value: written(periods) for grain, periods in self.to_heal.items() if periods},
             "marts": self.marts.to_record(),
         }
@@ -349,10 +349,10 @@ class RollUps:
         """Read what :meth:`to_record` wrote; anything else raises KeyError, TypeError or ValueError."""
         return cls(
             attempts=Attempts.from_record(record),
-            looked={Grain(grain): datetime.fromisoformat(at) for grain, at in record["looked"].items()},
-            owed={Grain(grain): set(read_periods(Grain(grain), text)) for grain, text in record["owed"].items()},
+            last_checked={Grain(grain): datetime.fromisoformat(at) for grain, at in record["looked"].items()},
+            due={Grain(grain): set(read_periods(Grain(grain), text)) for grain, text in record["owed"].items()},
             waits={Period.parse(Grain.DAILY, day): datetime.fromisoformat(at) for day, at in record["waits"].items()},
-            healed=_time(record["healed"]),
+            last_retry=_time(record["healed"]),
             to_heal={Grain(grain): set(read_periods(Grain(grain), text)) for grain, text in record["to_heal"].items()},
             marts=MartSchedule.from_record(record["marts"]),
         )

@@ -144,7 +144,7 @@ def test_what_waits_for_a_model_is_asked_for_every_quarter_of_an_hour_from_fine_
     assert asked(rolls, found, now) == []
     assert asked(rolls, found, NOW + 2 * HEAL_EVERY) == [str(hour), str(other)]
     assert asked(rolls, statuses(), NOW + 3 * HEAL_EVERY) == []
-    assert rolls.healed is None
+    assert rolls.last_retry is None
 
 
 def test_hours_that_were_left_undone_without_files_are_asked_for() -> None:
