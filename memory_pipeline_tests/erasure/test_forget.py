@@ -196,7 +196,7 @@ def test_whoever_is_interrupted_starts_over(
 
         return stopped
 
-    steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "remake", "bring_level", "_finish"]
+    steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute", "sync_index", "_finish"]
     steps += ["settle_events", "keep_again"]
     for name in steps:
         with monkeypatch.context() as patch:

@@ -82,11 +82,11 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
 
         monkeypatch.setattr(steps, name, looked)
 
-    for name in ("land_messages", "extract_facts", "index_periods", "acknowledge"):
+    for name in ("load_messages", "extract_facts", "index_periods", "acknowledge"):
         looking(name)
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     found = ["Anna: I moved to Porto."]
-    assert seen == [(name, found, found) for name in ("land_messages", "extract_facts", "index_periods", "acknowledge")]
+    assert seen == [(name, found, found) for name in ("load_messages", "extract_facts", "index_periods", "acknowledge")]
 
 
 def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Models, reader: MemoryReader) -> None:

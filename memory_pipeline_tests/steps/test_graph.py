@@ -358,7 +358,7 @@ def broken_disk(*args: object) -> None:
 # --- interrupted -----------------------------------------------------------------------------------------------------
 
 STEPS = {
-    "land_messages": "memory_pipeline.steps.materialize.land_messages",
+    "load_messages": "memory_pipeline.steps.materialize.load_messages",
     "extract_facts": "memory_pipeline.steps.materialize.extract_facts",
     "fold_hours": "memory_pipeline.steps.materialize.fold_hours",
     "refold": "memory_pipeline.steps.fold.refold_graph",
@@ -386,7 +386,7 @@ def broken_after(step: Any) -> Any:
 #: At which steps runs end, in an order in which each does more than the one before: `refold_graph` is called by
 #: `fold_hours`.
 ENDS = [
-    *product(("land_messages", "extract_facts"), ("instead", "after")),
+    *product(("load_messages", "extract_facts"), ("instead", "after")),
     ("fold_hours", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_hours", "after"),
     *product(("index_periods", "record", "acknowledge"), ("instead", "after")),
 ]  # fmt: skip
