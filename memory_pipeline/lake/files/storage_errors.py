@@ -75,3 +75,7 @@ def in_words(error: BaseException, what: str) -> LakeError:
 def _status(text: str) -> str:
     found = _STATUS.search(text)
     return "" if found is None else found[1] or found[2]
+
+
+#: What to do about damage, at the end of a message.
+REMEDY = "`memory-pipeline repair` rebuilds what can be made again, and names what is lost"

@@ -137,3 +137,7 @@ def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Tab
     schema = index_schema(dimension)
     none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
     return pa.table({**parts, **none}, schema=schema)
+
+
+#: An item of a collection is the same as long as all that it was written with is.
+SAME_ITEM = " AND ".join(f"target.{name} = source.{name}" for name in ("content", "metadata", "vector"))

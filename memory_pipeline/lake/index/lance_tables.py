@@ -26,11 +26,10 @@ from lancedb.query import ColumnOrdering
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
+from memory_pipeline.lake.files.storage_errors import BEGINNINGS, REMEDY, in_words, is_final, is_of_store
 from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
-from memory_pipeline.lake.tables.damage import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

@@ -18,9 +18,16 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
-from memory_pipeline.lake.collections.item import SAME_ITEM
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition
-from memory_pipeline.lake.index.index_rows import INDICES, SAME, index_schema, noted_tables, roster_path, vectors_of
+from memory_pipeline.lake.index.index_rows import (
+    INDICES,
+    SAME,
+    SAME_ITEM,
+    index_schema,
+    noted_tables,
+    roster_path,
+    vectors_of,
+)
 from memory_pipeline.lake.index.lance_tables import (
     COMPACT_EVERY,
     FAILURES,

@@ -25,9 +25,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.commit_retry import CommitLostError, FairnessLock
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
+from memory_pipeline.lake.files.storage_errors import BEGINNINGS, REMEDY, in_words, is_final, is_of_store
 from memory_pipeline.lake.leases import Leases
-from memory_pipeline.lake.tables.damage import REMEDY, damaged_log, is_damage
+from memory_pipeline.lake.tables.damage import damaged_log, is_damage
 from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
