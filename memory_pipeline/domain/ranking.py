@@ -11,7 +11,8 @@ import unicodedata
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.thesaurus import related
@@ -114,17 +115,21 @@ _SHARED_LETTERS, _SHARE, _SHARE_OF_SHORTER = 5, 0.6, 0.8
 
 def terms(text: str) -> list[str]:
     """Return the words of a text as they are compared: case, accents and endings folded, stop words left out."""
+    return list(chain.from_iterable(map(_terms_of, _TOKEN.findall(plain(text)))))
+
+
+@lru_cache(maxsize=65536)
+def _terms_of(token: str) -> tuple[str, ...]:
+    """Return the words of one run of letters and digits, in their plain form."""
     found: list[str] = []
-    for token in _TOKEN.findall(plain(text)):
-        words = parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,)
-        for word in words:
-            if word in STOP_WORDS:
-                continue
-            if word.isascii():
-                found.append(stem(word))
-            else:
-                found += _spaced(word)
-    return found
+    for word in parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,):
+        if word in STOP_WORDS:
+            continue
+        if word.isascii():
+            found.append(stem(word))
+        else:
+            found += _spaced(word)
+    return tuple(found)
 
 
 def _spaced(word: str) -> list[str]:
