@@ -173,7 +173,7 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
     return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if goes_on else ''}"
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def _cut(text: str) -> Sequence[Passage]:
     """Return the passages of a text, which is often shown again."""
     return passages(text)

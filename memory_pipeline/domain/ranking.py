@@ -262,7 +262,7 @@ class Question:
             is_name = _spoken(match) in common.intersection(about) or named.issuperset(terms(match.group()) or [""])
             return "" if is_name else match.group()
 
-        bare = " ".join(_TOKEN.sub(kept, composed).split())
+        bare = " ".join((_TOKEN.sub(kept, composed) if about else composed).split())
         return cls(
             terms=tuple(words),
             windows=tuple(time.window for time in times),

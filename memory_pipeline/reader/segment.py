@@ -56,7 +56,7 @@ class Segment:
         slot: of each row.
         talk: of each slot; slots of one talk stand together.
         place: of each slot, ascending: between talks are so many blanks that no neighbour is of another talk.
-        before, after: of each slot, how many of its talk come before and after it, up to 255.
+        before: of each slot, how many of its talk come before it, up to 255.
         lengths: words of each row.
         norms: of each row, the Euclidean length of its vector of words, each counting 1 + ln(times).
         importance, ends_at: of each row, as in the index; times in microseconds.
@@ -96,7 +96,6 @@ class Segment:
         counts = np.diff(first_slot, append=len(self.talk))
         before = np.arange(len(self.talk)) - np.repeat(first_slot, counts)
         self.before = np.minimum(before, 255).astype(np.uint8)
-        self.after = np.minimum(np.repeat(counts, counts) - 1 - before, 255).astype(np.uint8)
         self.place = np.arange(len(self.talk)) + len(NEARBY) * (self.talk + 1)
         self.first_row = np.flatnonzero(new_slot)
         self._row_counts = np.diff(self.first_row, append=len(order))
@@ -269,14 +268,6 @@ class Segment:
         counts = self._row_counts[slots]
         bounds = np.cumsum(counts) - counts
         return np.repeat(first - bounds, counts) + np.arange(int(counts.sum())), bounds
-
-    def neighbours(self, slots: NDArray[np.integer], distance: int) -> tuple[NDArray[np.intp], NDArray[np.integer]]:
-        """Return which of `slots` have a slot `distance` further on (or, below 0, back) in their talk, and these.
-
-        The distance is at most 255.
-        """
-        inside = np.flatnonzero((self.before if distance < 0 else self.after)[slots] >= abs(distance))
-        return inside, slots[inside] + distance
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:

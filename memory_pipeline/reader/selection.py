@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60
+#: What is read of rows that were chosen.
+_SHOWN = [
+    "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
+]  # fmt: skip
 _UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
@@ -37,7 +41,7 @@ class Choice:
     """A row that was chosen.
 
     Attributes:
-        row: of the index, without vector and terms.
+        row: of the index, what is shown of it and compared.
         score: what it was chosen by.
         parts: what each signal adds to the score, if that was asked for.
         is_excerpt: whether the content is cut to the passage that answers.
@@ -108,7 +112,8 @@ def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) 
 
 def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
     """Return the numbers in a text but those of dates that were added to it."""
-    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", row["content"])))
+    content = row["content"]
+    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", content) if "[" in content else content))
 
 
 class _Candidate(NamedTuple):
@@ -219,7 +224,7 @@ def _rows(
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
-        rows |= {row["id"]: row for row in _read(segment.rows.take(part.rows[places]))} if places else {}
+        rows |= {row["id"]: row for row in _read(segment.rows.select(_SHOWN).take(part.rows[places]))} if places else {}
     return rows
 
 
