@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60
+#: What is read of rows that were chosen.
+_SHOWN = [
+    "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
+]  # fmt: skip
+_UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
 
@@ -34,7 +41,7 @@ class Choice:
     """A row that was chosen.
 
     Attributes:
-        row: of the index, without vector and terms.
+        row: of the index, what is shown of it and compared.
         score: what it was chosen by.
         parts: what each signal adds to the score, if that was asked for.
         is_excerpt: whether the content is cut to the passage that answers.
@@ -69,27 +76,44 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
     """Return facts, each with the later one that shares most of what is sought, where a user names other numbers."""
     said = [
-        (place, one.row, numbers, held(one.row["content"]))
+        (place, one.row, numbers)
         for place, one in enumerate(facts[:COMPARED])
         if one.row["role"] != Role.ASSISTANT and (numbers := _numbers(one.row))
     ]
-    enough = _SAME * max((sum(words.values()) for _, _, _, words in said), default=0.0)
+    later = {
+        place: others
+        for place, row, numbers in said
+        if (
+            others := [
+                (other_place, other)
+                for other_place, other, named in said
+                if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
+            ]
+        )
+    }
+    if not later:
+        return facts
+    words = {place: held(row["content"]) for place, row, _ in said}
+    enough = _SAME * max(sum(each.values()) for each in words.values())
     found = list(facts)
-    for place, row, numbers, words in said:
-        others = [
-            (sum(words[word] for word in words.keys() & there.keys()), other["starts_at"], other)
-            for _, other, named, there in said
-            if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
-        ]
-        shared, _, later = max(others, key=lambda each: each[:2], default=(0.0, None, None))
+    for place, others in later.items():
+        own = words[place]
+        shared, _, latest = max(
+            (
+                (sum(own[word] for word in own.keys() & words[there].keys()), other["starts_at"], other)
+                for there, other in others
+            ),
+            key=lambda each: each[:2],
+        )
         if shared >= enough > 0:
-            found[place] = replace(found[place], later=later)
+            found[place] = replace(found[place], later=latest)
     return found
 
 
 def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
     """Return the numbers in a text but those of dates that were added to it."""
-    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", row["content"])))
+    content = row["content"]
+    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", content) if "[" in content else content))
 
 
 class _Candidate(NamedTuple):
@@ -140,8 +164,10 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
     alone = len(segments) == 1  # then its own numbers tell messages and talks apart
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         order = np.argsort(-part.totals, kind="stable")
-        _, first = np.unique(segment.message[part.rows[order]], return_index=True)
-        places = order[np.sort(first)]
+        messages = segment.message[part.rows[order]]
+        first = np.empty(segment.messages, np.intp)
+        first[messages[::-1]] = np.arange(len(messages))[::-1]
+        places = order[first[messages] == np.arange(len(messages))]
         if len(places) > count:
             enough = int(np.count_nonzero(part.totals[places] >= part.totals[places[count - 1]]))
             others = max(others, float(part.totals[places[enough]]) if enough < len(places) else -np.inf)
@@ -198,8 +224,19 @@ def _rows(
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
-        rows |= {row["id"]: row for row in segment.rows.take(part.rows[places]).to_pylist()} if places else {}
+        rows |= {row["id"]: row for row in _read(segment.rows.select(_SHOWN).take(part.rows[places]))} if places else {}
     return rows
+
+
+def _read(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table; its own way of making times of UTC takes longer than all the rest."""
+    columns = [_times(column) if pa.types.is_timestamp(column.type) else column.to_pylist() for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _times(column: pa.ChunkedArray) -> list[datetime | None]:
+    naive = column.cast(pa.timestamp("us")).to_pylist()
+    return [None if time is None else time.replace(tzinfo=_UTC) for time in naive]
 
 
 def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,9 +167,12 @@ def test_nothing_scored_gives_nothing() -> None:
     assert best([[fact("x", id="a")], []], {}) == []
 
 
-def test_a_choice_has_the_rows_columns_but_neither_terms_nor_vector() -> None:
-    [choice] = best([[fact("x", id="a")]], {"a": 1})
-    assert {"id", "content", "source_ids", "entities", "tags"} <= set(choice.row)
+def test_a_choice_has_what_is_shown_of_the_row() -> None:
+    row = fact("x", 7, id="a")
+    [choice] = best([[row]], {"a": 1})
+    assert {"id", "content", "starts_at", "ends_at", "source_ids", "role"} <= set(choice.row)
+    assert choice.row == {name: row[name] for name in choice.row}
+    assert choice.row["starts_at"].utcoffset() == timedelta(0)
     assert not {"terms", "vector"} & set(choice.row)
 
 

@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
 #: Holds an empty file for each index table.
 _ROSTER = "state/index"
-#: A row is the same as long as its digest and its vector's embedder are.
-SAME = (
-    "target.digest = source.digest AND (target.embed_model = source.embed_model "
-    "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
-)
 
 
 def roster_path(workspace_id: str, name: str) -> str:
@@ -137,7 +132,3 @@ def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Tab
     schema = index_schema(dimension)
     none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
     return pa.table({**parts, **none}, schema=schema)
-
-
-#: An item of a collection is the same as long as all that it was written with is.
-SAME_ITEM = " AND ".join(f"target.{name} = source.{name}" for name in ("content", "metadata", "vector"))
