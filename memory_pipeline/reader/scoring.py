@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.text.ranking import Query, Window
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 #: Candidates by words, and by vector, at least.
 _CANDIDATES = 600
@@ -64,7 +64,7 @@ class Scored:
 
 def score(
     question: Query,
-    segments: Sequence[Segment],
+    segments: Sequence[RowBlock],
     vector: NDArray[np.float32] | None,
     allowed: Sequence[NDArray[np.bool_] | None],
     least: int,
@@ -111,7 +111,7 @@ class Word:
         return float(self.rarity**COVERAGE_POWER)
 
 
-def words_of(question: Query, segments: Sequence[Segment]) -> list[Word]:
+def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
     """Return the words of a question with the forms that memory holds, and the times that it names."""
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
@@ -160,7 +160,7 @@ def _rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
-def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> tuple[float, float]:
+def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
     """Return mean and standard deviation of how near rows are to a vector."""
     if vector is None:
         return 0.0, 1.0
@@ -176,7 +176,7 @@ def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> t
 
 
 class _OfWord(NamedTuple):
-    """What one word of the question gives: likeness of rows, strength by :attr:`Segment.place`, BM25 of talks."""
+    """What one word of the question gives: likeness of rows, strength by :attr:`RowBlock.place`, BM25 of talks."""
 
     rows: NDArray[np.float32]
     places: NDArray[np.float32]
@@ -224,7 +224,7 @@ _SHARES = np.repeat(np.array(NEARBY, np.float32), 2)
 
 
 def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return for each of :attr:`Segment.place` the most that a neighbour gives, 0 at least."""
+    """Return for each of :attr:`RowBlock.place` the most that a neighbour gives, 0 at least."""
     found = np.zeros(len(values), np.float32)
     for distance, share in enumerate(NEARBY, start=1):
         given = values * np.float32(share)
@@ -240,7 +240,7 @@ class _SegmentScorer:
     touched, and their neighbours: a large memory costs what is found in it.
     """
 
-    def __init__(self, question: Query, segment: Segment, words: Sequence[Word], segments: Sequence[Segment]) -> None:
+    def __init__(self, question: Query, segment: RowBlock, words: Sequence[Word], segments: Sequence[RowBlock]) -> None:
         self._question = question
         self._segment = segment
         self._speaking = {speaker for s in segments for speaker in s.speakers}
@@ -261,7 +261,7 @@ class _SegmentScorer:
         self._answers = segment.answers(self.words)
         self._agreement = self._agreement_of_speakers()
 
-    def _add(self, word: Word, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
+    def _add(self, word: Word, talks: int, segments: Sequence[RowBlock], best: _OfWord) -> None:
         """Add what one word of the question gives."""
         segment = self._segment
         forms = [form for form in word.forms if len(segment.holding(form[0]))]

@@ -21,7 +21,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.lake.index.index_rows import vectors_of
-from memory_pipeline.reader.similarity import Vectors
+from memory_pipeline.reader.similarity import VectorSketch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ _STANDING = 0.7
 _WINDOWS = 16
 
 
-class Segment:
+class RowBlock:
     """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
 
     Args:
@@ -88,7 +88,7 @@ class Segment:
         position = pc.fill_null(rows["position"], 0).to_numpy()
         order = np.lexsort((position, turn, starts, conversation))
         self.dimension = vectors.shape[1]
-        self.vectors = Vectors(vectors, order)
+        self.vectors = VectorSketch(vectors, order)
         words = rows["terms"].combine_chunks().take(pa.array(order))
         self.rows = rows.drop_columns(["terms"]).take(pa.array(order)).combine_chunks()
 
@@ -158,7 +158,7 @@ class Segment:
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
-    def of(cls, rows: pa.Table, dimension: int) -> Segment:
+    def of(cls, rows: pa.Table, dimension: int) -> RowBlock:
         """Lay out rows that have their vectors, of `dimension` numbers, with them."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
 
@@ -350,7 +350,7 @@ def _day(text: str | None) -> date | None:
         return None
 
 
-def points_of(summaries: Segment, calendar: Calendar) -> Segment:
+def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
     """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
     rows = summaries.rows
     lines = [
@@ -379,7 +379,7 @@ def points_of(summaries: Segment, calendar: Calendar) -> Segment:
         "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
         "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
     }
-    return Segment(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+    return RowBlock(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.text.ranking import Weights
     from memory_pipeline.reader.scoring import Scored
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60
@@ -128,7 +128,7 @@ class _Candidate(NamedTuple):
 
 
 def best(
-    segments: Sequence[Segment], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
+    segments: Sequence[RowBlock], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
 ) -> list[Choice]:
     """Return up to `count` rows, best first, no two of them resting on the same messages.
 
@@ -154,7 +154,7 @@ def best(
     ]
 
 
-def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
+def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
     """Return the best rows of at least `count` messages of each segment, best first, and the best score of the others.
 
     Of rows with equal scores all are looked at, or none.
@@ -190,12 +190,12 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
     return list(unique.values()), others
 
 
-def _told(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
+def _told(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
     """Return the messages that each row rests on."""
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
 
-def _talks(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
+def _talks(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
     """Return the conversation and the day of each row; what lies in none is a talk of its own."""
     taken = segment.rows.select(["id", "conversation_id", "starts_at"]).take(pa.array(rows))
     conversations = pc.coalesce(taken["conversation_id"], taken["id"]).to_pylist()
@@ -218,7 +218,7 @@ def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> li
 
 
 def _rows(
-    segments: Sequence[Segment], scored: Sequence[Scored], candidates: Sequence[_Candidate]
+    segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate]
 ) -> dict[str, dict[str, Any]]:
     """Return the rows of candidates by their ids, each segment read once."""
     rows: dict[str, dict[str, Any]] = {}
@@ -239,7 +239,7 @@ def _times(column: pa.ChunkedArray) -> list[datetime | None]:
     return [None if time is None else time.replace(tzinfo=_UTC) for time in naive]
 
 
-def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
+def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
     """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal.
 
     A message is told by its turn, if that passes.
@@ -255,7 +255,7 @@ def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None
     return [Choice(row, 0.0) for row in chosen[:count]]
 
 
-def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+def _latest(segment: RowBlock, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
     """Return the latest of some rows, of at least `count` different messages; all of one moment, or none."""
     ages = -segment.ends_at[rows]
     taken = count
@@ -268,7 +268,7 @@ def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.
     return rows
 
 
-def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None]) -> int:
+def total(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> int:
     """Return how many different messages rows that pass rest on."""
     found = sum(_messages(segment, mask) for segment, mask in zip(segments, masks, strict=True))
     fewest_first = sorted(zip(segments, masks, strict=True), key=lambda each: len(each[0]))
@@ -278,7 +278,7 @@ def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None]
     return found
 
 
-def _messages(segment: Segment, mask: NDArray[np.bool_] | None) -> int:
+def _messages(segment: RowBlock, mask: NDArray[np.bool_] | None) -> int:
     if mask is None:
         return segment.messages
     met = np.zeros(segment.messages, np.bool_)
@@ -287,7 +287,7 @@ def _messages(segment: Segment, mask: NDArray[np.bool_] | None) -> int:
 
 
 def _shared(
-    few: tuple[Segment, NDArray[np.bool_] | None], many: tuple[Segment, NDArray[np.bool_] | None]
+    few: tuple[RowBlock, NDArray[np.bool_] | None], many: tuple[RowBlock, NDArray[np.bool_] | None]
 ) -> set[tuple[str, ...]]:
     """Return the messages that two segments share; only what was said at the same times is looked at."""
     (one, mask), (other, others) = few, many
@@ -301,5 +301,5 @@ def _shared(
     return set(_told(other, beside)) & set(_told(one, rows)) if len(beside) else set()
 
 
-def _passing(segment: Segment, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+def _passing(segment: RowBlock, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
     return np.arange(len(segment)) if mask is None else np.flatnonzero(mask)

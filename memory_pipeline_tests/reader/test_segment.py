@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import RowBlock
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, fact, segment, summary, table
 
@@ -38,7 +38,7 @@ def memories(draw: st.DrawFn) -> list[Row]:
     return rows + [summary("tea", day) for day in range(1, draw(st.integers(1, 3)))]
 
 
-def contents(part: Segment) -> list[str]:
+def contents(part: RowBlock) -> list[str]:
     found: list[str] = part.rows["content"].to_pylist()
     return found
 
@@ -137,7 +137,7 @@ def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     whole = table(rows)
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     pieces = pa.concat_tables([whole.slice(first, last - first) for first, last in pairwise(bounds)])
-    one, other = Segment.of(whole, DIMENSION), Segment.of(pieces, DIMENSION)
+    one, other = RowBlock.of(whole, DIMENSION), RowBlock.of(pieces, DIMENSION)
     assert one.rows == other.rows
     assert one.speakers == other.speakers
     by_row, by_slot = ("slot", "speaker", "message", "lengths", "norms", "counted"), ("talk", "brevity", "slot_asks")

@@ -21,12 +21,12 @@ from memory_pipeline_tests.memories import Row, fact, segment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 STILL = Weights(repeats=0)
 
 
-def scored(part: Segment, totals: dict[str, float]) -> Scored:
+def scored(part: RowBlock, totals: dict[str, float]) -> Scored:
     """Give rows the totals that are told by their ids; rows that are not told of are no candidates."""
     ids = part.rows["id"].to_pylist()
     places = [place for place, id in enumerate(ids) if id in totals]
@@ -43,7 +43,7 @@ def ids(choices: list[Choice]) -> list[str]:
     return [choice.row["id"] for choice in choices]
 
 
-def everything(*parts: Segment) -> list[NDArray[np.bool_]]:
+def everything(*parts: RowBlock) -> list[NDArray[np.bool_]]:
     return [np.ones(len(part), np.bool_) for part in parts]
 
 
