@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from datetime import date
 
 
 class Source(StrEnum):
@@ -190,3 +194,76 @@ def _body(parts: tuple[Part, ...]) -> str:
         own = [part.lines for part in parts if part.source is source]
         lines += [_HEADINGS[source], *own] if own else []
     return "\n".join(lines)
+
+
+#: In the place of a grain: of what is kept for good, and of facts of the graph.
+DURABLE: Final = "durable"
+GRAPH: Final = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One thing recalled.
+
+    Attributes:
+        id: of a fact, of a point of a summary (``{summary id}#{n}``), of a durable memory, or of a fact of the graph;
+            :meth:`MemoryReader.expand` takes it.
+        grain: where it was found; ``durable`` of what is kept for good, ``graph`` of a fact of the graph.
+        period: the partition that it lies in.
+        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins; of a
+            durable memory, when it was last said, updated or confirmed.
+        content: its text.
+        source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
+        score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
+            one, at least as well as that.
+        kind: of a fact or a durable memory.
+        is_excerpt: whether the content is a passage of a longer message.
+        warning: what to tell with a durable memory that may have changed since, or with what says the same.
+    """
+
+    id: str
+    grain: Grain | Literal["durable", "graph"]
+    period: str
+    date: date
+    content: str
+    source_ids: tuple[str, ...]
+    score: float
+    kind: str | None = None
+    warning: str | None = None
+    is_excerpt: bool = False
+
+    @property
+    def note(self) -> str:
+        """Where it comes from, unless it is what somebody said, and what to beware of."""
+        if self.grain == GRAPH:
+            return "graph"
+        if self.grain == DURABLE:
+            return f"{self.kind}; {self.warning}" if self.warning else f"{self.kind}"
+        source = "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
+        return "; ".join(part for part in (source, self.warning) if part)
+
+    @property
+    def line(self) -> str:
+        """Its text with its date and where it comes from."""
+        return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled."""
+        return mark_lines(self.line)
+
+
+class Recollection(list[Recalled]):
+    """What was recalled, best first; as a text, a line each.
+
+    Attributes:
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
+    """
+
+    def __str__(self) -> str:
+        """Return all lines."""
+        return "\n".join(map(str, self))
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the text."""
+        return count_tokens(str(self)) if self else 0

@@ -33,8 +33,9 @@ from memory_pipeline.reader.arguments import (
 from memory_pipeline.reader.hits import Hit, Hits, Later
 from memory_pipeline.reader.imagining import imagined
 from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
+from memory_pipeline.reader.knowledge import DURABLE
 from memory_pipeline.reader.memories import CHOSEN, MemorySearch
-from memory_pipeline.reader.recall import DURABLE
+from memory_pipeline.reader.recall import forms_shown, recollect
 from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.retelling import Retelling, Retellings
 from memory_pipeline.reader.searching import Searcher
@@ -48,10 +49,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.durable import HotIndex
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.knowledge import Knowledge
+    from memory_pipeline.reader.knowledge import Knowledge, Recollection
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.memories import RecalledMemory
-    from memory_pipeline.reader.recall import Recollection
     from memory_pipeline.reader.retelling import Form
 
 _log = logging.getLogger(__name__)
@@ -255,7 +255,8 @@ class MemoryReader:
                 text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
             )
 
-        return self._searching.recalled(
+        return recollect(
+            self._searching,
             text,
             max_tokens,
             where,
@@ -343,7 +344,7 @@ class MemoryReader:
             shown: list[Form] = []
             if left_out and asking.prompt is not None:
                 try:
-                    shown = self._searching.shown(asking.prompt, self._everything(instant), left_out)
+                    shown = forms_shown(self._searching, asking.prompt, self._everything(instant), left_out)
                 except Exception as error:  # noqa: BLE001  # what was said fails by itself, and the others still serve
                     _log.warning("what was shown before was not found: %s", error)
             return self._retellings.of(left_out, shown, as_of, instant)
@@ -369,7 +370,8 @@ class MemoryReader:
     ) -> Recollection:
         """Return what was said, and points of summaries, without what is kept for good."""
         self._lake.index.check(self._embedder)
-        return self._searching.recalled(
+        return recollect(
+            self._searching,
             text,
             tokens,
             self._everything(at),

@@ -23,7 +23,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.durable.memories import until_of
 from memory_pipeline.lake.codec.memories import row_to_memory
 from memory_pipeline.reader.keeping import resolved_in
-from memory_pipeline.reader.recall import DURABLE, GRAPH
+from memory_pipeline.reader.knowledge import DURABLE, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.durable.snapshot import MemorySnapshot
     from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.graph import GraphFact
-    from memory_pipeline.reader.recall import Recalled
+    from memory_pipeline.reader.knowledge import Recalled
 
 #: So often the table is read again that changes while it is read.
 _LOOKS: Final = 10

@@ -16,8 +16,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import ReadingModels
 from memory_pipeline.reader.injection import Asking, document_parts, inject
-from memory_pipeline.reader.knowledge import Part, Source
-from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.reader.knowledge import Part, Recalled, Recollection, Source
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.reader.ways import make_hours

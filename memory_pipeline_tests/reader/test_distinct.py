@@ -13,8 +13,7 @@ from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts
-from memory_pipeline.reader.knowledge import Part, Source, compact
-from memory_pipeline.reader.recall import Recollection
+from memory_pipeline.reader.knowledge import Part, Recollection, Source, compact
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.effort import examples

@@ -25,8 +25,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import document_parts, memory_parts
-from memory_pipeline.reader.knowledge import Source
-from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.reader.knowledge import Recalled, Recollection, Source
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write

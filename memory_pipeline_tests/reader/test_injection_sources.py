@@ -55,7 +55,7 @@ def server() -> Iterator[OpenAIServer]:
 # Sources that fail.
 
 #: What each source is asked by.
-FAILING = {"memory": (Searcher, "recalled"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
+FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])
