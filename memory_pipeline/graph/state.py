@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
+    from memory_pipeline.overlay import PendingJournal
 
 
 # Folds again what some operations change, and no more: the facts on the sources and labels that they speak of.

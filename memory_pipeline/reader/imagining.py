@@ -15,17 +15,17 @@ from memory_pipeline.domain.text.ranking import Query, terms
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
+from memory_pipeline.memories.ranker import RankedMemories, Wanted
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.reader.keeping import RankedMemories, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from memory_pipeline.domain.ports import Imaginer
-    from memory_pipeline.reader.keeping import Ranked
-    from memory_pipeline.reader.memories import MemorySearch, RecalledMemory
+    from memory_pipeline.memories.ranker import Ranked
+    from memory_pipeline.memories.search import MemorySearch, RecalledMemory
 
 _log = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Injection
     from memory_pipeline.domain.ports import Reranker
     from memory_pipeline.graph import Facts, GraphFact
+    from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import Recollection
-    from memory_pipeline.reader.memories import RecalledMemory
 
 #: Who goes first where there are fewer places than sources: what was said, what is kept for good, what is known, what
 #: the caller brings.

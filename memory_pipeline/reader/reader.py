@@ -11,14 +11,20 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.durable.state import MemoryOverlay
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
-from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
+from memory_pipeline.memories.search import CHOSEN, MemorySearch
+from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.models.factory import reading_embedder, reading_models
-from memory_pipeline.reader.arguments import (
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.reader.imagining import imagined
+from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
+from memory_pipeline.reader.knowledge import DURABLE
+from memory_pipeline.reader.recall import forms_shown, recollect
+from memory_pipeline.reader.retelling import Retelling, Retellings
+from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
@@ -30,16 +36,9 @@ from memory_pipeline.reader.arguments import (
     validate_ids,
     validate_query,
 )
-from memory_pipeline.reader.hits import Hit, Hits, Later
-from memory_pipeline.reader.imagining import imagined
-from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
-from memory_pipeline.reader.knowledge import DURABLE
-from memory_pipeline.reader.memories import CHOSEN, MemorySearch
-from memory_pipeline.reader.recall import forms_shown, recollect
-from memory_pipeline.reader.resident import DEFAULT_ROWS
-from memory_pipeline.reader.retelling import Retelling, Retellings
-from memory_pipeline.reader.searching import Searcher
-from memory_pipeline.reader.selection import Choice
+from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.searcher import Hit, Hits, Later, Searcher
+from memory_pipeline.search.selection import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -47,11 +46,11 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.durable import HotIndex
+    from memory_pipeline.memories import HotIndex
+    from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import Knowledge, Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.memories import RecalledMemory
     from memory_pipeline.reader.retelling import Form
 
 _log = logging.getLogger(__name__)

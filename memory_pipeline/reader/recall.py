@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import Query
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.reader.memories import RecalledMemory
+    from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.reader.retelling import Retelling
-    from memory_pipeline.reader.searching import Searcher
-    from memory_pipeline.reader.segment import RowBlock
-    from memory_pipeline.reader.selection import Choice
+    from memory_pipeline.search.row_block import RowBlock
+    from memory_pipeline.search.searcher import Searcher
+    from memory_pipeline.search.selection import Choice
 
     Retell = Callable[[Iterable[Form]], Retelling]
     Keep = Callable[[Retelling], Iterable[RecalledMemory]]

@@ -20,18 +20,18 @@ from memory_pipeline.domain.identity import MEMORY
 from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, match_key
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.durable.memories import until_of
 from memory_pipeline.lake.codec.memories import row_to_memory
-from memory_pipeline.reader.keeping import resolved_in
+from memory_pipeline.memories.queries import until_of
+from memory_pipeline.memories.ranker import resolved_in
 from memory_pipeline.reader.knowledge import DURABLE, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.durable.snapshot import MemorySnapshot
-    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.graph import GraphFact
+    from memory_pipeline.memories.snapshot import MemorySnapshot
+    from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.reader.knowledge import Recalled
 
 #: So often the table is read again that changes while it is read.

@@ -15,7 +15,7 @@ from memory_pipeline.reader.injection import choose
 from memory_pipeline.reader.knowledge import Part, Source, cut_to
 from memory_pipeline_tests import building
 from memory_pipeline_tests.building import ACME, conversation, run
-from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, remember, write
+from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,11 +13,11 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
+from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.ingest import load_messages
 from memory_pipeline.steps.materialize import materialize

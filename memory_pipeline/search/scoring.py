@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.text.ranking import Query, Window
-    from memory_pipeline.reader.segment import RowBlock
+    from memory_pipeline.search.row_block import RowBlock
 
 #: Candidates by words, and by vector, at least.
 _CANDIDATES = 600

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.text.ranking import Weights
-    from memory_pipeline.reader.scoring import Scored
-    from memory_pipeline.reader.segment import RowBlock
+    from memory_pipeline.search.row_block import RowBlock
+    from memory_pipeline.search.scoring import Scored
 
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
-    from memory_pipeline.durable.snapshot import Header, Rows
-    from memory_pipeline.durable.state import MemoryOverlay
+    from memory_pipeline.memories.snapshot import Header, Rows
+    from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
     Found = list[DurableMemory]

@@ -10,12 +10,12 @@ import pytest
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.vector_index import VectorIndex
-from memory_pipeline.reader.resident import IndexCache
+from memory_pipeline.search.candidates import IndexCache
 from memory_pipeline_tests.building import ACME, PROCESSES
-from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped, summary
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, scoped, summary
 
 if TYPE_CHECKING:
-    from memory_pipeline.reader.segment import RowBlock
+    from memory_pipeline.search.row_block import RowBlock
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:

@@ -21,7 +21,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.lake.index.index_rows import vectors_of
-from memory_pipeline.reader.similarity import VectorSketch
+from memory_pipeline.search.vector_sketch import VectorSketch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

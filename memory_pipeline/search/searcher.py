@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,27 +12,28 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
+from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.models.deterministic.language.windows import date_ranges
-from memory_pipeline.reader import selection
-from memory_pipeline.reader.candidates import Candidates
-from memory_pipeline.reader.scoring import score, sought, words_of
-from memory_pipeline.reader.segment import TIME
+from memory_pipeline.search import selection
+from memory_pipeline.search.candidates import Candidates
+from memory_pipeline.search.row_block import TIME
+from memory_pipeline.search.scoring import score, sought, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import date, datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.reader.scoring import Scored, Word
-    from memory_pipeline.reader.segment import RowBlock
-    from memory_pipeline.reader.selection import Choice
+    from memory_pipeline.overlay import PendingJournal
+    from memory_pipeline.search.row_block import RowBlock
+    from memory_pipeline.search.scoring import Scored, Word
+    from memory_pipeline.search.selection import Choice
 
 
 #: So many results are ranked at once; whoever turns to a later page has those before ranked first.
@@ -47,7 +48,7 @@ class RankedMemory(NamedTuple):
 
     Attributes:
         question: what was asked.
-        words: see :func:`~memory_pipeline.reader.scoring.sought`.
+        words: see :func:`~memory_pipeline.search.scoring.sought`.
         facts: the rows that facts were chosen from.
         summaries: the rows that points were chosen from, by grain.
         said: the best facts; those that have nothing to do with the question only where there are no others.
@@ -194,3 +195,82 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
         times=times,
         is_known=lambda word: any(len(segment.holding(word)) for segment in segments),
     )
+
+
+# What a search returns.
+
+
+class Later(NamedTuple):
+    """A later hit of the same search: its id and day."""
+
+    id: str
+    date: date
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing remembered.
+
+    Attributes:
+        id: of the fact or summary; :meth:`MemoryReader.expand` takes it.
+        grain, period: the partition that it lies in; ``durable`` of what is kept for good.
+        kind: of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
+        content: the text, beginning with who said it where it is a fact. Of a long message that was searched for, the
+            passage that answers, of about 60 words; :meth:`MemoryReader.expand` has all of it.
+        starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said; of a
+            durable memory, when it was first and last said.
+        date: the first day of that range, in the lake's time zone.
+        source_ids: what it rests on: messages of a fact, facts or finer summaries of a summary.
+        conversation_id: of a fact.
+        score: how well it fits the query, to compare hits of one search; 0 where there was no query.
+        parts: what each signal adds to the score (:class:`memory_pipeline.domain.text.ranking.Weights`), if it was
+        asked
+            for; they add up to it.
+        is_excerpt: whether the content is a passage of a longer text.
+        later: of the ten best hits, a later one in which a user names other numbers for what is asked; None if there
+            is none.
+    """
+
+    id: str
+    grain: Grain | Literal["durable"]
+    period: str
+    kind: str
+    content: str
+    starts_at: datetime
+    ends_at: datetime
+    date: date
+    source_ids: tuple[str, ...]
+    conversation_id: str | None
+    score: float
+    parts: Mapping[str, float] | None = None
+    is_excerpt: bool = False
+    later: Later | None = None
+
+    @property
+    def line(self) -> str:
+        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``; and the day of a later hit."""
+        return f"[{self.date}] {self.content}{f' ({self.later_note})' if self.later else ''}"
+
+    @property
+    def later_note(self) -> str:
+        """The day of the later hit: ``later: 2024-02-01``; empty if there is none."""
+        return f"later: {self.later.date}" if self.later else ""
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled: ``⁍ [2024-01-15] Anna: I moved to Porto.``."""
+        return mark_lines(self.line)
+
+
+class Hits(list[Hit]):
+    """One page of hits, best first (newest first where there was no query).
+
+    Attributes:
+        total: how many memories pass the filters, on all pages together; a message with all that was found in it
+            counts once.
+        offset: how many come before this page.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), total: int = 0, offset: int = 0) -> None:
+        super().__init__(hits)
+        self.total = total
+        self.offset = offset

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.durable.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
 from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.overlay import PendingJournal
 
 #: What a whole memory needs of the table.
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}

@@ -11,20 +11,20 @@ import pytest
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.vector_index import VectorIndex
-from memory_pipeline.reader import resident
-from memory_pipeline.reader.resident import IndexCache
+from memory_pipeline.search import candidates
+from memory_pipeline.search.candidates import IndexCache
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, scoped
 
 if TYPE_CHECKING:
-    from memory_pipeline.reader.resident import CachedRows
+    from memory_pipeline.search.candidates import CachedRows
 
 
 @pytest.fixture(autouse=True)
 def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables are patched, too, and laid out anew when a test says so."""
-    monkeypatch.setattr(resident, "_PATCHED_FROM", 1)
-    monkeypatch.setattr(resident, "_IDLE", 0)
+    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(candidates, "_IDLE", 0)
     monkeypatch.setattr(IndexCache, "_begin_anew", lambda *_: None)
 
 
@@ -99,7 +99,7 @@ def test_a_table_that_was_made_again_is_read_whole(held: IndexCache, index: Vect
 def test_more_rows_than_may_be_patched_are_read_whole(
     held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resident, "_MOST_PATCHED", 2)
+    monkeypatch.setattr(candidates, "_MOST_PATCHED", 2)
     put(index, *(fact(f"row {number}", 240 + number) for number in range(3)))
     parts = held.parts(Grain.WORKING)
     assert parts is not None
@@ -120,7 +120,7 @@ def test_it_is_laid_out_anew_beside_the_searches(
     held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(resident, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
     put(index, fact("oats", 240, vector=axis(4)))
     deadline = time.monotonic() + 60
     while len(held.parts(Grain.WORKING) or []) != 1 and time.monotonic() < deadline:

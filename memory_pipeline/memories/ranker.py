@@ -3,7 +3,7 @@
 There are two layouts. Rules rank by contents and vectors, for which the columns of these are read from the table. A
 model chooses among headers, for which nothing is read that is not in memory: no contents, no vectors.
 
-They are scored as facts are (:mod:`memory_pipeline.reader.scoring`), with what they are worth now, relevance, in the
+They are scored as facts are (:mod:`memory_pipeline.search.scoring`), with what they are worth now, relevance, in the
 place of importance. What the pipeline has folded is laid out once; what the journal changes lies in a second, small
 layout that hides what it takes the place of.
 """
@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
 from memory_pipeline.domain.text.ranking import Query, terms, weights_for
-from memory_pipeline.durable.memories import HEADERS, until_of
-from memory_pipeline.reader.scoring import SIGNALS, score
-from memory_pipeline.reader.segment import RowBlock, speaker_of
+from memory_pipeline.memories.queries import HEADERS, until_of
+from memory_pipeline.search.row_block import RowBlock, speaker_of
+from memory_pipeline.search.scoring import SIGNALS, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.durable.snapshot import MemorySnapshot, Rows
-    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.reader.scoring import Scored
+    from memory_pipeline.memories.snapshot import MemorySnapshot, Rows
+    from memory_pipeline.memories.state import MemoryOverlay
+    from memory_pipeline.search.scoring import Scored
 
 #: What the layout is made of.
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
-    from memory_pipeline.durable import Header, MemoryOverlay
-    from memory_pipeline.durable.snapshot import MemorySnapshot
+    from memory_pipeline.memories import Header, MemoryOverlay
+    from memory_pipeline.memories.snapshot import MemorySnapshot
 
 #: What a change says beside what it says of the memory.
 _OWN = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
@@ -94,7 +94,7 @@ class ChangeValidator:
         Raises:
             InputError: one of them is not accepted.
         """
-        from memory_pipeline.durable import DurableMemories
+        from memory_pipeline.memories import DurableMemories
 
         top = self._state.snapshot()
         found = DurableMemories(self._state).matching(**filters, status=None)

@@ -13,11 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Query, Weights, Window
-from memory_pipeline.reader import scoring
-from memory_pipeline.reader.scoring import SIGNALS, Scored, score
-from memory_pipeline.reader.segment import RowBlock
+from memory_pipeline.search import scoring
+from memory_pipeline.search.row_block import RowBlock
+from memory_pipeline.search.scoring import SIGNALS, Scored, score
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary
+from memory_pipeline_tests.index_rows import DIMENSION, NOON, Row, axis, fact, segment, summary
 from memory_pipeline_tests.ranking_oracle import exact_scores, exact_signals
 
 #: Words that are related by thesaurus ("film", "movie"; "pet", "dog") and by spelling, common and rare, and stop words.

@@ -14,7 +14,8 @@ from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb, new_
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.durable.keeping import (
+from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.memories.keeping import (
     MONDAY,
     event,
     fold_memories,
@@ -25,13 +26,12 @@ from memory_pipeline_tests.durable.keeping import (
     state_of,
     write,
 )
-from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from memory_pipeline.durable import MemoryOverlay
+    from memory_pipeline.memories import MemoryOverlay
 
 PORTO, LISBON, TEA = "Anna lives in Porto.", "Anna lives in Lisbon.", "Anna likes tea."
 NIGHT = minute(24 * 60)

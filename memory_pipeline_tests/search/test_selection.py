@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.text.ranking import WEIGHTS, Weights
-from memory_pipeline.reader import selection
-from memory_pipeline.reader.scoring import SIGNALS, Scored
-from memory_pipeline.reader.selection import Choice, with_later
+from memory_pipeline.search import selection
+from memory_pipeline.search.scoring import SIGNALS, Scored
+from memory_pipeline.search.selection import Choice, with_later
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.memories import Row, fact, segment
+from memory_pipeline_tests.index_rows import Row, fact, segment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memory_pipeline.reader.segment import RowBlock
+    from memory_pipeline.search.row_block import RowBlock
 
 STILL = Weights(repeats=0)
 

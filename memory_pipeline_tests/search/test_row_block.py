@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.reader.segment import RowBlock
+from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.memories import DIMENSION, Row, axis, fact, segment, summary, table
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, fact, segment, summary, table
 
 DAY = 24 * 60
 

@@ -11,8 +11,6 @@ import numpy as np
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.durable import DurableMemories, MemoryOverlay
-from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake.codec.memories import (
     events_digest,
     events_to_rows,
@@ -22,7 +20,9 @@ from memory_pipeline.lake.codec.memories import (
 )
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.overlay import PendingJournal
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:

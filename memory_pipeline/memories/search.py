@@ -22,13 +22,13 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
-from memory_pipeline.durable import DurableMemories
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, label_of, validate_ids, validate_query
-from memory_pipeline.reader.keeping import MemoryRanker, Pool, Ranked, RankedMemories, Wanted
-from memory_pipeline.reader.segment import speaker_of
+from memory_pipeline.memories import DurableMemories
+from memory_pipeline.memories.ranker import MemoryRanker, Pool, Ranked, RankedMemories, Wanted
+from memory_pipeline.search.arguments import MAX_RESULTS, count_of, label_of, validate_ids, validate_query
+from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
-    from memory_pipeline.durable.snapshot import MemorySnapshot
-    from memory_pipeline.durable.state import MemoryOverlay
     from memory_pipeline.graph import Graph, GraphFact
+    from memory_pipeline.memories.snapshot import MemorySnapshot
+    from memory_pipeline.memories.state import MemoryOverlay
 
 _log = logging.getLogger(__name__)
 

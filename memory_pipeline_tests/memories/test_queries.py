@@ -10,7 +10,7 @@ import pytest
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline_tests.durable.keeping import (
+from memory_pipeline_tests.memories.keeping import (
     MONDAY,
     contents,
     event,
@@ -24,7 +24,7 @@ from memory_pipeline_tests.durable.keeping import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_pipeline.durable import DurableMemories
+    from memory_pipeline.memories import DurableMemories
 
 NIGHT = MONDAY + timedelta(hours=16)
 ALICE = [

@@ -28,7 +28,7 @@ from memory_pipeline_tests.effort import examples
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_pipeline.durable import DurableMemories
+    from memory_pipeline.memories import DurableMemories
 
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 SALES = Scope("acme", "sales")

@@ -9,7 +9,7 @@ import pytest
 
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, remember, write
+from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
 from memory_pipeline_tests.reader.test_kept import Choosing, helped, reading, said
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.arguments import count_of, filter_of, validate_query
+from memory_pipeline.search.arguments import count_of, filter_of, validate_query
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:

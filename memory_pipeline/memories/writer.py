@@ -13,7 +13,7 @@ from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_
 from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import EventClock
-from memory_pipeline.writer.changes import ChangeValidator, Filters, as_stored
+from memory_pipeline.memories.change_events import ChangeValidator, Filters, as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.durable import MemoryOverlay
-    from memory_pipeline.durable.snapshot import MemorySnapshot
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
+    from memory_pipeline.memories import MemoryOverlay
+    from memory_pipeline.memories.snapshot import MemorySnapshot
+    from memory_pipeline.overlay import PendingJournal
 
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -318,13 +318,13 @@ class MemoryEventWriter:
     def _pending(self) -> PendingJournal:
         """What the journal holds of this agent."""
         # Imported here, so that opening a writer stays light.
-        from memory_pipeline.graph.pending import PendingJournal
+        from memory_pipeline.overlay import PendingJournal
 
         return PendingJournal(self._lake, self._scope)
 
     @cached_property
     def _state(self) -> MemoryOverlay:
-        from memory_pipeline.durable import MemoryOverlay
+        from memory_pipeline.memories import MemoryOverlay
 
         return MemoryOverlay(self._lake, self._scope, self._pending)
 

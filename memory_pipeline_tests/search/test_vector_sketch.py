@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memory_pipeline.reader.similarity import SKETCHED_FROM, VectorSketch
+from memory_pipeline.search.vector_sketch import SKETCHED_FROM, VectorSketch
 from memory_pipeline_tests.effort import examples
 
 

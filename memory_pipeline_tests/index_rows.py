@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
-from memory_pipeline.reader.segment import RowBlock
+from memory_pipeline.search.row_block import RowBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
