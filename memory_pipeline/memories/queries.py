@@ -177,7 +177,7 @@ class DurableMemories:
             InputError: an argument is not accepted.
         """
         _count("limit", limit)
-        terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, None)
+        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
         top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
@@ -200,7 +200,7 @@ class DurableMemories:
         Raises:
             InputError: an argument is not accepted.
         """
-        terms = _Terms.of(kind, tag, status, subject, predicate, object, user_id, key)
+        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, key)
         return self._state.snapshot().headers(terms.mask, terms.fits)
 
     def about(self, subject: str, *, limit: int = 100) -> Found:
@@ -241,7 +241,7 @@ class DurableMemories:
 
     def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
         owner = _text("user_id", user_id)
-        terms = _Terms.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
+        terms = _Conditions.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
         top = self._state.snapshot(until_of(now, self._state.calendar))
         found = top.headers(terms.mask, terms.fits)
         memories = top.load([header.id for header in found if header.key is not None])
@@ -250,7 +250,7 @@ class DurableMemories:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _Conditions:
     """What memories must fulfil, by attribute: a value, or a name as names are compared; None leaves it open."""
 
     equal: Mapping[str, str | None]
@@ -268,7 +268,7 @@ class _Terms:
         value: str | None,
         user_id: str | None,
         key: str | None,
-    ) -> _Terms:
+    ) -> _Conditions:
         """Check what is asked for.
 
         Raises:

@@ -75,7 +75,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ContextItem:
     """One thing that is known.
 
     Attributes:
@@ -104,7 +104,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class InjectedContext:
     """What is known of a prompt.
 
     Attributes:
@@ -114,7 +114,7 @@ class Knowledge:
             there all the same.
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ContextItem, ...] = ()
     left_out: int = 0
     troubles: Mapping[str, str] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Knowledge:
         """What the block takes, estimated at 4 bytes a token."""
         return -(-size_of(self.parts) // BYTES_PER_TOKEN)
 
-    def of(self, source: Source | str) -> list[Part]:
+    def of(self, source: Source | str) -> list[ContextItem]:
         """Return the parts that come from one source."""
         return [part for part in self.parts if part.source == source]
 
@@ -137,7 +137,7 @@ class Knowledge:
         return self.block
 
 
-def size_of(parts: tuple[Part, ...]) -> int:
+def size_of(parts: tuple[ContextItem, ...]) -> int:
     """Return the bytes of the block of some parts."""
     return FRAME_BYTES + len(_body(parts).encode()) if parts else 0
 
@@ -154,7 +154,7 @@ class Size:
     bytes: int = 0
     sources: frozenset[Source] = frozenset()
 
-    def plus(self, part: Part) -> Size:
+    def plus(self, part: ContextItem) -> Size:
         """Return the size with one more part."""
         heading = 0 if part.source in self.sources else len(_HEADINGS[part.source].encode()) + 1
         frame = 0 if self.sources else FRAME_BYTES - 1  # the last line has no break
@@ -162,7 +162,7 @@ class Size:
         return Size(self.bytes + frame + heading + added, self.sources | {part.source})
 
 
-def cut_to(part: Part, size: int) -> Part | None:
+def cut_to(part: ContextItem, size: int) -> ContextItem | None:
     """Return a part that takes at most `size` bytes as an item of a list; it is cut between words, and ends so.
 
     None if so little of it would be left that it says nothing.
@@ -188,7 +188,7 @@ def compact(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip()).strip()
 
 
-def _body(parts: tuple[Part, ...]) -> str:
+def _body(parts: tuple[ContextItem, ...]) -> str:
     lines = []
     for source in Source:
         own = [part.lines for part in parts if part.source is source]

@@ -19,11 +19,11 @@ from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.reader.imagining import imagined
-from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
+from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.knowledge import DURABLE
+from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
-from memory_pipeline.reader.retelling import Retelling, Retellings
+from memory_pipeline.reader.suppression import SuppressionIndex, SuppressionRules
 from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.knowledge import Knowledge, Recollection
+    from memory_pipeline.reader.knowledge import InjectedContext, Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.retelling import Form
+    from memory_pipeline.reader.suppression import Statement
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class MemoryReader:
         self._graph = Graph(lake, scope, pending)
         self._searching = Searcher(lake, scope, embedder, pending, resident_rows)
         state = MemoryOverlay(lake, scope, pending)
-        self._retellings = Retellings(state)
+        self._retellings = SuppressionIndex(state)
         self._memories = MemorySearch(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
         )
@@ -249,7 +249,7 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
 
-        def keep(retelling: Retelling) -> list[RecalledMemory]:
+        def keep(retelling: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
                 text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
             )
@@ -288,7 +288,7 @@ class MemoryReader:
         try:
             most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
-            return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
+            return proactive_recall(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
         except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
             _log.warning("nothing could be imagined: %s: %s", type(error).__name__, error)
             return []
@@ -304,7 +304,7 @@ class MemoryReader:
         hops: int = 1,
         exclude: Collection[str] = (),
         now: When | None = None,
-    ) -> Knowledge:
+    ) -> InjectedContext:
         """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
 
         The block says of itself that it is recalled, and is dropped when it is written back with a conversation. A
@@ -331,7 +331,7 @@ class MemoryReader:
         left_out = validate_ids("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
-        asking = Asking(
+        asking = InjectionRequest(
             prompt=prompt_of(prompt),
             documents=document_parts(documents),
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
@@ -339,8 +339,8 @@ class MemoryReader:
         )
 
         @cache
-        def retelling() -> Retelling:
-            shown: list[Form] = []
+        def retelling() -> SuppressionRules:
+            shown: list[Statement] = []
             if left_out and asking.prompt is not None:
                 try:
                     shown = forms_shown(self._searching, asking.prompt, self._everything(instant), left_out)

@@ -28,7 +28,7 @@ from memory_pipeline.domain.identity import MEMORY, Reference
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.reader.knowledge import DURABLE, GRAPH, Recalled, Recollection
-from memory_pipeline.reader.retelling import Form
+from memory_pipeline.reader.suppression import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.memories.search import RecalledMemory
-    from memory_pipeline.reader.retelling import Retelling
+    from memory_pipeline.reader.suppression import SuppressionRules
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.searcher import Searcher
     from memory_pipeline.search.selection import Choice
 
-    Retell = Callable[[Iterable[Form]], Retelling]
-    Keep = Callable[[Retelling], Iterable[RecalledMemory]]
+    Retell = Callable[[Iterable[Statement]], SuppressionRules]
+    Keep = Callable[[SuppressionRules], Iterable[RecalledMemory]]
 
 #: The share of the budget that these two may fill, and so many tokens at least, if there are so many.
 _KEPT, _LEAST_KEPT = 0.3, 120
@@ -85,10 +85,10 @@ def choose(
     left = list(kept)
     costs: dict[str, int] = {}
     chosen = _chosen(facts, points, calendar, budget, left, costs)
-    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_told(item, chosen)]:
+    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
         left = [item for item in left if item not in told]
         again = _chosen(facts, points, calendar, budget, left, costs)
-        if not all(_is_told(item, again) for item in told):
+        if not all(_is_covered(item, again) for item in told):
             break  # then what says the same would have no place
         chosen = again
     places = {item.id: place for place, item in enumerate(kept)}
@@ -109,33 +109,33 @@ def _first_told(item: Recalled, lost: Iterable[Recalled]) -> Recalled | None:
     """Return the best durable memory that is not shown and that something tells."""
     if not isinstance(item.grain, Grain):
         return None
-    return next((one for one in lost if one.grain == DURABLE and _tells(item, one)), None)
+    return next((one for one in lost if one.grain == DURABLE and _covers(item, one)), None)
 
 
 def _warned(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
     """Return what was said with the warning of the first that is kept of it, unless it has one."""
     if item.warning is not None:
         return item
-    return next((replace(item, warning=one.warning) for one in kept if one.warning and _tells(item, one)), item)
+    return next((replace(item, warning=one.warning) for one in kept if one.warning and _covers(item, one)), item)
 
 
 def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]) -> Recalled:
     """Return it without a warning that is told already, with what is kept of it."""
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
-    own = [one for one in kept if one.warning and _tells(item, one)]
+    own = [one for one in kept if one.warning and _covers(item, one)]
     is_told = any(one.warning == item.warning for one in own) and not any(one in lost for one in own)
     return replace(item, warning=None) if is_told else item
 
 
-def _tells(item: Recalled, kept: Recalled) -> bool:
+def _covers(item: Recalled, kept: Recalled) -> bool:
     """Tell whether something says what is kept: in the same words, or as one of its messages."""
     if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(kept.source_ids):
         return True
     return kept.content.casefold() in item.content.casefold()
 
 
-def _is_told(item: Recalled, chosen: Sequence[Recalled]) -> bool:
+def _is_covered(item: Recalled, chosen: Sequence[Recalled]) -> bool:
     """Tell whether what was said, or made of it, tells all that is kept: by whole messages, or in the same words."""
     others = [other for other in chosen if isinstance(other.grain, Grain)]
     whole = {
@@ -319,7 +319,7 @@ def recollect(
     return choose(said, told, calendar, max_tokens, lasting)
 
 
-def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Form]:
+def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
     """Return those of some ids that are facts or points, as far as they are found by a question."""
     if all(one.startswith(f"{MEMORY}:") for one in exclude):
         return []
@@ -327,17 +327,17 @@ def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collectio
     return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
 
 
-def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Form]:
+def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:
     """Return the rows that have one of some ids."""
     if not exclude:
         return []
     ids = pa.array(sorted(exclude), pa.string())
     columns = ["content", "source_ids", "kind"]
     rows = [segment.rows.select(columns).filter(pc.is_in(segment.ids, ids)).to_pylist() for segment in segments]
-    return [Form.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
+    return [Statement.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
 
 
-def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> list[Form]:
+def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> list[Statement]:
     return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
 
 

@@ -26,7 +26,7 @@ from memory_pipeline_tests.domain.graph_oracle import AT, histories
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.models.factory import Models
 
 Rows = list[dict[str, Any]]
@@ -48,7 +48,7 @@ class Telling:
         return "telling-1"
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         return [
             Extraction(

@@ -39,7 +39,7 @@ _NAMES, _WORDS = 3, 6
 _STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
-def imagined(
+def proactive_recall(
     memories: MemorySearch,
     imaginer: Imaginer | None,
     messages: Sequence[object],

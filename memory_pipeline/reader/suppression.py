@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _LOOKS: Final = 10
 
 
-class Form(NamedTuple):
+class Statement(NamedTuple):
     """Something that may be told, in one form.
 
     Attributes:
@@ -54,20 +54,20 @@ class Form(NamedTuple):
     is_whole: bool = False
 
     @classmethod
-    def of(cls, grain: str, content: str, source_ids: Iterable[str], kind: str | None) -> Form:
+    def of(cls, grain: str, content: str, source_ids: Iterable[str], kind: str | None) -> Statement:
         """Return a fact of a conversation, or a point of a summary."""
         is_said = grain == Grain.WORKING
         sources = frozenset(source_ids) if is_said else frozenset[str]()
         return cls(grain, frozenset([_key(content)]), sources, is_said and kind == FactKind.TURN)
 
     @classmethod
-    def of_memory(cls, memory: DurableMemory) -> Form:
+    def of_memory(cls, memory: DurableMemory) -> Statement:
         """Return a durable memory."""
         words = {_key(memory.content), _triple(memory.subject, memory.predicate, memory.object)}
         return cls(DURABLE, frozenset(words - {None}), frozenset(memory.source_ids))
 
     @classmethod
-    def of_fact(cls, fact: GraphFact) -> Form:
+    def of_fact(cls, fact: GraphFact) -> Statement:
         """Return a fact of the graph."""
         words = {_key(f"{fact.source} {fact.label} {fact.target}"), _triple(fact.source, fact.label, fact.target)}
         return cls(GRAPH, frozenset(words - {None}), frozenset(fact.evidence))
@@ -82,7 +82,7 @@ def _triple(subject: str | None, predicate: str | None, value: str | None) -> ob
 
 
 @dataclass(frozen=True, slots=True)
-class Retelling:
+class SuppressionRules:
     """What is not told of one question, and what is warned of.
 
     Attributes:
@@ -92,33 +92,33 @@ class Retelling:
         now: the time from which ages count; None warns of nothing.
     """
 
-    shown: Sequence[Form] = ()
+    shown: Sequence[Statement] = ()
     revoked: Mapping[object, Sequence[frozenset[str]]] = field(default_factory=dict)
     snapshots: Sequence[DurableMemory] = ()
     now: datetime | None = None
 
-    def hides(self, form: Form) -> bool:
+    def hides(self, form: Statement) -> bool:
         """Tell whether something is not to be told."""
         return self._was_shown(form) or (form.grain != DURABLE and self._was_revoked(form))
 
     def hides_memory(self, memory: DurableMemory) -> bool:
         """Tell the same of a durable memory."""
-        return bool(self.shown) and self.hides(Form.of_memory(memory))
+        return bool(self.shown) and self.hides(Statement.of_memory(memory))
 
     def hides_fact(self, fact: GraphFact) -> bool:
         """Tell the same of a fact of the graph."""
-        return bool(self.shown or self.revoked) and self.hides(Form.of_fact(fact))
+        return bool(self.shown or self.revoked) and self.hides(Statement.of_fact(fact))
 
     def told(self, items: Iterable[Recalled]) -> list[Recalled]:
         """Return what may be told of facts and points, with the warnings that belong to it."""
         found = []
         for item in items:
-            form = Form.of(item.grain, item.content, item.source_ids, item.kind)
+            form = Statement.of(item.grain, item.content, item.source_ids, item.kind)
             if not self.hides(form):
                 found.append(self._warned(item, form))
         return found
 
-    def _was_shown(self, form: Form) -> bool:
+    def _was_shown(self, form: Statement) -> bool:
         if any(not form.words.isdisjoint(one.words) for one in self.shown):
             return True
         if not form.sources:
@@ -130,22 +130,22 @@ class Retelling:
             form.sources <= one.sources for one in self.shown if one.grain not in (form.grain, GRAPH)
         )
 
-    def _was_revoked(self, form: Form) -> bool:
+    def _was_revoked(self, form: Statement) -> bool:
         rests_on = [sources for words in form.words for sources in self.revoked.get(words, ())]
         return any(form.sources <= sources for sources in rests_on)
 
-    def _warned(self, item: Recalled, form: Form) -> Recalled:
+    def _warned(self, item: Recalled, form: Statement) -> Recalled:
         if self.now is None:
             return item
         for memory in self.snapshots:
-            own = Form.of_memory(memory)
+            own = Statement.of_memory(memory)
             is_same = not own.words.isdisjoint(form.words)
             if is_same or (form.is_whole and not own.sources.isdisjoint(form.sources)):
                 return replace(item, warning=warning(memory, self.now))
         return item
 
 
-class Retellings:
+class SuppressionIndex:
     """Finds what is not to be told of one agent's memory. Safe to use from several threads.
 
     Args:
@@ -157,7 +157,9 @@ class Retellings:
         self._lock = threading.Lock()
         self._held: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
 
-    def of(self, exclude: Collection[str], shown: Iterable[Form], now: datetime | None, at: datetime) -> Retelling:
+    def of(
+        self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
+    ) -> SuppressionRules:
         """Return what is not to be told, and what is to be warned of.
 
         Args:
@@ -169,7 +171,7 @@ class Retellings:
         top, revoked, snapshots = self._known(now)
         shown_ids = {resolved_in(top, one) for one in exclude if one.startswith(f"{MEMORY}:")}
         memories = top.load(shown_ids, alone=True)
-        return Retelling((*shown, *map(Form.of_memory, memories.values())), revoked, snapshots, at)
+        return SuppressionRules((*shown, *map(Statement.of_memory, memories.values())), revoked, snapshots, at)
 
     def _known(
         self, now: datetime | None
@@ -201,7 +203,7 @@ class Retellings:
         snapshots = [memory for memory in found if memory.is_active and memory.is_point_in_time]
         by_words: dict[object, list[frozenset[str]]] = {}
         for memory in (*revoked, *self._before(top, revoked)):
-            form = Form.of_memory(memory)
+            form = Statement.of_memory(memory)
             for words in form.words:
                 by_words.setdefault(words, []).append(form.sources)
         return by_words, sorted(snapshots, key=lambda memory: memory.id)

@@ -12,7 +12,7 @@ from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose
-from memory_pipeline.reader.knowledge import Part, Source, cut_to
+from memory_pipeline.reader.knowledge import ContextItem, Source, cut_to
 from memory_pipeline_tests import building
 from memory_pipeline_tests.building import ACME, conversation, run
 from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
@@ -133,12 +133,12 @@ def test_recall_ranks_memories_as_their_search_does(lake: Lake, models: Models) 
 
 
 def test_in_a_block_the_warning_goes_with_the_message_and_is_never_cut() -> None:
-    kept = Part(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
-    said = Part(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
+    kept = ContextItem(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
+    said = ContextItem(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
     [part] = choose([said, kept], 5, 1_000, {}).parts
     assert (part.id, part.warning, part.lines) == ("said", "a snapshot", "⁍ Anna: We have 40. (a snapshot)")
     assert choose([said, kept], 1, 1_000, {}).parts[0].warning
-    long = Part(Source.MEMORY, "long", "word " * 100, "word " * 100, warning="a snapshot")
+    long = ContextItem(Source.MEMORY, "long", "word " * 100, "word " * 100, warning="a snapshot")
     for size in range(20, 200):
         cut = cut_to(long, size)
         assert cut is None or (len(cut.lines.encode()) <= size and cut.lines.endswith("… (a snapshot)"))
