@@ -233,13 +233,13 @@ def settled(found: Found) -> Found:
     gone: set[int] = set()
     for part in found[Source.DURABLE]:
         same = said.get(_as_compared(part.said))
-        if same is None and not part.is_permanent:
+        if same is None and not part.is_standing:
             same = sources.get(part.evidence)
         if same is None:
             durable.append(part)
             continue
         gone.add(id(same))
-        stays = part if part.is_permanent else same
+        stays = part if part.is_standing else same
         durable.append(_joined(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
@@ -345,7 +345,7 @@ def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: 
             break  # then the message would have no place
         left, chosen = fewer, again
     chosen = [_unwarned(part, kept, chosen) for part in chosen]
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_permanent))
+    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
     return InjectedContext(tuple(parts), len(ranked) - len(parts), troubles)
 
 

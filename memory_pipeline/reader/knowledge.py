@@ -84,7 +84,7 @@ class ContextItem:
         text: as it is shown, on one line or several, without the warning.
         said: the same without what is put before it: a date, where it comes from.
         evidence: messages that it rests on.
-        is_permanent: whether it holds until it is revoked: such parts come first of their source.
+        is_standing: whether it holds until it is revoked: such parts come first of their source.
         warning: what is shown behind the text, where it may have changed since; it is not cut here.
     """
 
@@ -93,7 +93,7 @@ class ContextItem:
     text: str
     said: str
     evidence: frozenset[str] = frozenset()
-    is_permanent: bool = False
+    is_standing: bool = False
     warning: str | None = None
 
     @property
