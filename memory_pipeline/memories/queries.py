@@ -14,7 +14,7 @@ from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
-from memory_pipeline.domain.model_calls import count_tokens
+from memory_pipeline.domain.text.recalled_text import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
@@ -42,21 +42,8 @@ HEADERS = 200
 _AHEAD: Final = timedelta(minutes=5)
 
 
-class HotIndex(list[HotEntry]):
-    """The table of contents of what an agent keeps; as a text, a line each.
-
-    Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
-    """
-
-    def __str__(self) -> str:
-        """Return all lines, ready for a system prompt."""
-        return "\n".join(map(str, self))
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of the text."""
-        return count_tokens(str(self)) if self else 0
+class HotIndex(TextLines[HotEntry]):
+    """The table of contents of an agent's durable memories, as text for a system prompt."""
 
 
 class DurableMemories:

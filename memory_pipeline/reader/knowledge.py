@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, TextLines, mark, mark_lines, without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
@@ -252,18 +252,5 @@ class Recalled:
         return mark_lines(self.line)
 
 
-class Recollection(list[Recalled]):
-    """What was recalled, best first; as a text, a line each.
-
-    Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
-    """
-
-    def __str__(self) -> str:
-        """Return all lines."""
-        return "\n".join(map(str, self))
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of the text."""
-        return count_tokens(str(self)) if self else 0
+class Recollection(TextLines[Recalled]):
+    """What was recalled, best first."""
