@@ -1,4 +1,4 @@
-"""Asks one agent's graph."""
+"""Query one agent's graph: facts, neighbours and paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the graph of one agent in memory, and level with the lake: the table, then what the journal changes in it.
+"""Hold one agent's graph in memory: the table, and on top what the journal changes.
 
 Every question asks for the newest state. What is read again is what has changed: the table if the pipeline wrote it,
 the tail if something was written; and of the operations only those on the sources and labels that the tail speaks of.

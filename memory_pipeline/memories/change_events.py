@@ -1,4 +1,4 @@
-"""The door through which changes of durable memories go: each is checked, and made an event, or refused."""
+"""Validate changes of durable memories, and turn each into an event or an error."""
 
 from __future__ import annotations
 

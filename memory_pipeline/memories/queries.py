@@ -1,4 +1,4 @@
-"""Asks one agent's durable memories."""
+"""Query one agent's durable memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds durable memories: all of one agent's, exactly, held in memory and laid out for ranking.
+"""Rank all durable memories of one agent, held in memory.
 
 There are two layouts. Rules rank by contents and vectors, for which the columns of these are read from the table. A
 model chooses among headers, for which nothing is read that is not in memory: no contents, no vectors.

@@ -1,4 +1,4 @@
-"""Searches what an agent keeps for good: headers, a choice among them, and then what the chosen ones say.
+"""Search durable memories: rank headers, choose among them, then read the chosen ones.
 
 1. A model, if the configuration asks for one, is shown up to 200 headers: the newest and, of a large memory, those that
    share words with the question. No contents and no vectors are read.

@@ -1,4 +1,4 @@
-"""Writes what an agent keeps for good: durable memories, as events in the journal."""
+"""Write changes of durable memories, as events in the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader holds in memory of an agent's index: whole tables, as long as they fit; bounded and refreshed.
+"""Candidates of a search: the index rows of one agent, held in memory, and those of the journal's tail.
 
 Every search asks the index for its version, so that a write which was finished before is seen. Of a large table that
 has changed, only the rows that have come are read, and laid out beside those that are held; those that have gone are

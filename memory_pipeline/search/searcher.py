@@ -1,4 +1,4 @@
-"""Searches of one agent's grains: what to choose from is found, ranked, and chosen."""
+"""Search one agent's facts and summaries: find candidates, rank them, choose, and return hits."""
 
 from __future__ import annotations
 
