@@ -13,7 +13,7 @@ SEED ?= 1
 # The tests of pure logic: they need no lake, no server and no other process.
 PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
 
-.PHONY: help demo dev quick test test-thorough lint types tests test-cluster soak bench lock clean
+.PHONY: help demo dev quick test test-thorough lint types tests test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MI
 
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
+
+docs: .venv/.installed  ## Write docs/reference.md from the code
+	$(BIN)/python docs/generate_reference.py
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \

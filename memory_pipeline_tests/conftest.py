@@ -30,7 +30,7 @@ PATIENT = (
     "deployment/test_celery_launcher.py",
     "lifecycle/test_killed.py",
     "tools/test_mcp.py",
-    "test_readme.py",
+    "test_documentation.py",
 )
 #: Temporary files lie in memory where that many bytes are free: a lake is hundreds of small files, and to make and
 #: delete them on a disk takes a third of the processor's time.
