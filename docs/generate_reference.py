@@ -67,10 +67,17 @@ def _commands() -> Iterator[str]:
     contexts = list(_walk(click.Context(cli, info_name="memory-pipeline")))
     times = Counter(option for context in contexts for option in _options(context))
     common = [option for option, count in times.items() if count > len(contexts) / 2]
+    summaries = [(_link(context), _escaped(context.command.get_short_help_str(limit=200))) for context in contexts[1:]]
+    yield from _table(("command", "summary"), summaries)
     yield from ("Every command has `--help`. Most have these options:", "")
     yield from _table(("option", "meaning"), [(f"`{name}`", _escaped(text)) for name, text in common])
     for context in contexts:
         yield from _command(context, common)
+
+
+def _link(context: click.Context) -> str:
+    path = context.command_path
+    return f"[{path.partition(' ')[2]}](#{path.replace(' ', '-')})"
 
 
 def _options(context: click.Context) -> list[tuple[str, str]]:
@@ -166,7 +173,7 @@ def _meanings(model: type) -> dict[str, str]:
         if not found:
             continue
         for names, text in re.findall(r"^ {8}([\w, ]+): (.*(?:\n {12}.*)*)", attributes, re.MULTILINE):
-            meaning = " ".join(text.split())
+            meaning = re.sub(r"\bNone\b", "`null`", " ".join(text.split()))
             meanings |= dict.fromkeys(names.split(", "), f"{meaning[:1].upper()}{meaning[1:]}")
     return meanings
 
