@@ -32,6 +32,7 @@ from memory_pipeline.lake.schemas import MESSAGES, TABLES
 from memory_pipeline_tests.building import ACME
 
 AT = datetime(2024, 1, 15, 8, tzinfo=UTC)
+SAID = "ask Anna"
 ANNA = Subject.person("acme", ["Anna"])
 STRUCT = pa.struct([pa.field("at", TIME), pa.field("names", TEXTS)])
 
@@ -76,9 +77,11 @@ def test_a_verification_passes_over_no_column_of_words() -> None:
         ids = {name: ["acme", "m"] for name in ("workspace_id", "memory_id") if name in spec.schema.names}
         for name in spec.holding(Holds.WORDS, Holds.NOTE, Holds.COPY):
             kind = spec.schema.field(name).type
-            value = "ask Anna" if pa.types.is_string(kind) else ["ask Anna"]
-            if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-                value = [{part.name: "ask Anna" for part in kind.value_type if pa.types.is_string(part.type)}]
+            is_nested = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
+            nested = (
+                {part.name: SAID for part in kind.value_type if pa.types.is_string(part.type)} if is_nested else SAID
+            )
+            value = [nested] if pa.types.is_list(kind) else SAID
             rows = pa.table({**{own: [values[0]] for own, values in ids.items()}, name: pa.array([value], kind)})
             # Relations are named as the graph names them, and stand beside the words in which they were said.
             assert bool(looker.in_rows(rows)) is (name != "predicate"), (spec.name, name)
