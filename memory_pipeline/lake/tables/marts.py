@@ -6,6 +6,7 @@ They are not part of memory: whatever they hold can be made again from the lake'
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,14 +16,15 @@ from deltalake import CommitProperties, DeltaTable, WriterProperties, write_delt
 from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, retry_commit
+from memory_pipeline.lake.commit_retry import CommitLostError
 from memory_pipeline.lake.files.storage_errors import is_of_store
 from memory_pipeline.lake.tables.damage import FAILURES, is_damage
-from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, turn_at
+from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, retry_commit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock
     from memory_pipeline.lake.files.storage import Storage
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
@@ -107,12 +109,17 @@ class Marts:
         Raises:
             CommitConflictError: other writers kept changing the same mart.
         """
-        turn = turn_at(self._storage, _path(name))
-        mark = CommitToken[bool](self._storage, _path(name))
-        return retry_commit(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
+        attempt = partial(self._replace, name, rows, column, values)
+        return retry_commit(self._storage, _path(name), f"mart {name}", "write it", attempt)
 
     def _replace(
-        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
+        self,
+        name: str,
+        rows: pa.Table,
+        column: str | None,
+        values: Collection[str] | None,
+        _: FairnessLock,
+        mark: CommitToken[bool],
     ) -> Replaced:
         self._storage.require_creating()
         table = self._open(name)
@@ -131,9 +138,7 @@ class Marts:
                     commit_properties=properties,
                 )
             except (DeltaError, OSError) as error:  # another writer is making it, or an answer was lost
-                if is_of_store(error):
-                    mark.note(error)
-                elif newest(self._storage, _path(name)) is None:
+                if not is_of_store(error) and newest(self._storage, _path(name)) is None:
                     raise
                 if not mark.made():
                     raise CommitLostError from error

@@ -10,15 +10,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock, retry_commit
 from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
-from memory_pipeline.lake.tables.handles import Handles, commit, exchange, make, newest, overtaking, version_of
+from memory_pipeline.lake.tables.handles import (
+    Handles,
+    commit,
+    exchange,
+    make,
+    newest,
+    overtaking,
+    retry_commit,
+    version_of,
+)
 from memory_pipeline.lake.tables.partitions import (
     PartialUpdate,
     StreamingWrite,
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -320,16 +330,15 @@ class Tables:
 
     def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
         """Return what `clean` makes of the newest version, done until nobody comes first; `nothing` without a table."""
-        mark = CommitToken[None](self._storage, path)
 
-        def attempt() -> _Result:
+        def attempt(*_: object) -> _Result:
             table = newest(self._storage, path)
             if table is not None:
-                with overtaking(self._storage, path, table, mark):
+                with overtaking(self._storage, path, table):
                     return clean(table)
             return nothing
 
-        return retry_commit(attempt, f"table {path}", aim, self._handles.turn(path))
+        return retry_commit(self._storage, path, f"table {path}", aim, attempt, self._handles.claims)
 
     def _read(
         self,
@@ -362,13 +371,9 @@ class Tables:
         remade: frozenset[str],
         fixed: Mapping[str, str],
     ) -> Replacement:
-        turn, mark = self._handles.turn(_path(spec)), CommitToken[Replacement](self._storage, _path(spec))
-        return retry_commit(
-            lambda: self._transformed(spec, keys, change, remade, fixed, turn, mark),
-            f"table {spec.name}",
-            f"replace {', '.join(sorted(keys)[:3])}…",
-            turn,
-        )
+        aim = f"replace {', '.join(sorted(keys)[:3])}…"
+        attempt = partial(self._transformed, spec, keys, change, remade, fixed)
+        return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
 
     def _transformed(
         self,
@@ -411,7 +416,7 @@ class Tables:
         if not changed:
             return Replacement(frozenset(), new)
         if table is None:  # the rows were made of nothing, which its first version holds
-            table = make(self._storage, _path(spec), spec, mark)
+            table = make(self._storage, _path(spec), spec)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)
         self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
@@ -445,7 +450,7 @@ class Tables:
         mark: CommitToken[Replacement],
     ) -> Replacement:
         if table is None:
-            table = make(self._storage, _path(spec), spec, mark)
+            table = make(self._storage, _path(spec), spec)
         files = _files(table, spec, keys, fixed)
         changed: set[str] = set()
         with StreamingWrite(spec, without_metadata(spec.schema)) as spool:
@@ -484,12 +489,10 @@ class Tables:
         judge: Callable[[pa.Table], Mapping[str, RowDeletion]],
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
-        turn, mark = (
-            self._handles.turn(_path(spec)),
-            CommitToken[tuple[dict[str, int], Collection[str]]](self._storage, _path(spec)),
-        )
 
-        def attempt() -> tuple[dict[str, int], Collection[str]]:
+        def attempt(
+            turn: FairnessLock, mark: CommitToken[tuple[dict[str, int], Collection[str]]]
+        ) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
             made = mark.made()
             if made is not None:
@@ -509,7 +512,8 @@ class Tables:
             self._handles.give_back(_path(spec), table)
             return counts, verdicts.keys()
 
-        return retry_commit(attempt, f"table {spec.name}", "remove rows of it", turn)
+        what = f"table {spec.name}"
+        return retry_commit(self._storage, _path(spec), what, "remove rows of it", attempt, self._handles.claims)
 
     def _judged(
         self, spec: TableSpec, files: pa.Table, judge: Callable[[pa.Table], Mapping[str, RowDeletion]]
