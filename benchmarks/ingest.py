@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _NOW = START + timedelta(days=366)
 _STAGES = {
-    "land_messages": "land",
+    "load_messages": "land",
     "extract_facts": "extract: rows and commit",
     "index_periods": "index",
     "acknowledge": "acknowledge",

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import RowBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,8 +93,8 @@ def table(rows: Iterable[Row], dimension: int = DIMENSION) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=index_schema(dimension))
 
 
-def segment(rows: Iterable[Row], dimension: int = DIMENSION) -> Segment:
-    return Segment.of(table(rows, dimension), dimension)
+def segment(rows: Iterable[Row], dimension: int = DIMENSION) -> RowBlock:
+    return RowBlock.of(table(rows, dimension), dimension)
 
 
 class Embedder:

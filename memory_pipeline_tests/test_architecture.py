@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+
+import grimp
 
 HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec"}
 
@@ -52,3 +55,10 @@ def test_a_module_brings_along_only_what_it_may_and_a_search_no_more(root: str) 
     for (module, allowed), found in zip(ALLOWED, imported, strict=True):
         assert found <= allowed, module
     assert not {"dagster", "polars", "litellm", "duckdb"} & after_search
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("memory_pipeline", cache_dir=None)
+    TopologicalSorter(
+        {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    ).prepare()  # raises CycleError

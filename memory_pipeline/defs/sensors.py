@@ -276,8 +276,8 @@ def _plain(seen: object) -> object:
 
 def _failing(rolls: RollUps) -> list[str]:
     """Return a line for whatever is failing."""
-    setback = rolls.marts.setback
-    marts = [f"marts: {told(setback)}"] if setback and setback.is_failing else []
+    failure = rolls.marts.failure
+    marts = [f"marts: {told(failure)}"] if failure and failure.is_failing else []
     return [*failing_lines(rolls.attempts.failing()), *marts]
 
 

@@ -211,7 +211,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, and the one at {lake.storage.uri} has never "
             "forgotten that; name the lake with --root"
         )
-    sought = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
+    matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}
@@ -226,18 +226,18 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
         table = _TABLE.fullmatch(path)
         if table is not None:
             lance = tables.setdefault(table["folder"], LanceFolder(table["workspace"], table["name"]))
-            within = sought.is_within_reach(lance.whose) and not lance.add(path, data)
-            _note(result, path, sought.in_path(path) + sought.in_bytes(data, unreadable=within))
+            within = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
+            _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=within))
         else:
-            _note(result, path, _searched(sought, path, data))
+            _note(result, path, _searched(matcher, path, data))
     for path in _folders(lake, files):
-        _note(result, f"{path}/", sought.in_path(path))
+        _note(result, f"{path}/", matcher.in_path(path))
     touched = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
     reader = LanceReader(lake.storage)
     for lance in tables.values():
-        if sought.is_within_reach(lance.whose):
+        if matcher.is_within_reach(lance.whose):
             is_clean = f"{lance.workspace_id}/{lance.name}" in touched
-            _search_table(lake, sought, result, reader, lance, clean=is_clean)
+            _search_table(lake, matcher, result, reader, lance, clean=is_clean)
     if not result.ok:
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
@@ -274,35 +274,35 @@ def old_versions(lake: Lake) -> list[str]:
     return [text]
 
 
-def _searched(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
-    read = _in_parquet(sought, path, data) if data[:4] == b"PAR1" else _in_text(sought, data)
-    return sought.in_path(path) + sought.in_bytes(data, unreadable=read is None) + (read or Counter())
+def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
+    read = _in_parquet(matcher, path, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
+    return matcher.in_path(path) + matcher.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 
-def _in_parquet(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
+def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
     # Of a table that is kept by the workspace, files do not say whose rows they hold; their folders do.
     workspace = _WORKSPACE.search(path)
     whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
         for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
-            found += sought.in_rows(pa.Table.from_batches([batch]), whose)
+            found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
         return None  # cut off, say
     return found
 
 
-def _in_text(sought: SubjectMatcher, data: bytes) -> Counter[str] | None:
+def _in_text(matcher: SubjectMatcher, data: bytes) -> Counter[str] | None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return None
     records = _records(text)
     if records is None:
-        return sought.in_text(text)
+        return matcher.in_text(text)
     found: Counter[str] = Counter()
     for record in records:
-        found += sought.in_text(record) if isinstance(record, str) else sought.in_record(record)
+        found += matcher.in_text(record) if isinstance(record, str) else matcher.in_record(record)
     return found
 
 
@@ -325,7 +325,7 @@ def _records(text: str) -> Iterable[object] | None:
 
 def _search_table(
     lake: Lake,
-    sought: SubjectMatcher,
+    matcher: SubjectMatcher,
     result: Verification,
     reader: LanceReader,
     lance: LanceFolder,
@@ -336,7 +336,7 @@ def _search_table(
 
     Args:
         lake: where.
-        sought: what to look for.
+        matcher: what to look for.
         result: where to enter what is found.
         reader: opens tables.
         lance: the table's folder.
@@ -344,9 +344,9 @@ def _search_table(
     """
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
-        _note(result, f"{lance.path} (version {version})", sought.in_rows(rows, lance.whose))
+        _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, lance.whose))
     for path in lance.unread():
-        _note(result, path, sought.in_bytes(lake.storage.read(path) or b"", unreadable=True))
+        _note(result, path, matcher.in_bytes(lake.storage.read(path) or b"", unreadable=True))
         result.unsearched.append(f"{path}: no version reads it")
     result.unsearched += [f"{lance.path}: {problem}" for problem in problems if clean or not problem.endswith(DELETED)]
 

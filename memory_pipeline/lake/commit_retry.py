@@ -7,8 +7,7 @@ others that are quick. So after a few lost attempts a writer takes the *turn* of
 them in order. What is written is right without it, by the check of each commit: a turn that ends with its holder, or
 that is heeded by nobody, loses and doubles nothing.
 
-This module knows no library: who calls it says what to try, and tells the errors of lost attempts. A request that the
-object store failed may have been done or not, and is made again a few times. All other errors are final.
+This module knows no library: who calls it says what to try, and judges the errors.
 """
 
 from __future__ import annotations
@@ -18,21 +17,19 @@ import time
 from asyncio import sleep
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ulid import ULID
-
-from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import BEGINNINGS, in_words, is_final, is_of_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from memory_pipeline.lake.leases import Leases
-
 
 _Result = TypeVar("_Result")
 
+#: How many attempts may end with a request that failed, and how many seconds there are between two at most.
+_REQUESTS, _LONGEST_PAUSE = 4, 0.5
 #: After so many lost attempts a writer takes its turn.
 _LOST_IN_A_ROW = 3
 #: A turn ends by itself after this long, and some times as long as the longest attempt so far took.
@@ -45,28 +42,30 @@ class CommitLostError(Exception):
     """Others changed what an attempt was about. It had no effect, and can be made again on what they left."""
 
 
+class Failure(Enum):
+    """Why an attempt failed."""
+
+    LOST = "others were first, and it had no effect"
+    TRANSIENT = "a request failed, and may have been done or not"
+    FINAL = "another attempt would be of no use"
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """What is tried again, and how often.
 
     Attributes:
         attempts: how many there are at most.
-        errors: those that are looked at; of :class:`CommitLostError` it is the cause, if it has one. Others pass.
+        errors: those that are judged; of :class:`CommitLostError` it is the cause, if it has one. Others pass.
+        judge: says why an attempt failed, or raises something in the place of the error.
         give_up: returns what is raised in the place of the last error.
-        is_lost: tells whether an error says that others were first.
-        what: is read or written, for the message where requests failed.
-        place: that the message names where a disk refuses.
-        longest_pause: how many seconds there are between two attempts at most.
-        first_pause: how many between the first two; then each pause is twice as long.
+        first_pause: how many seconds there are between the first two; then each pause is twice as long.
     """
 
     attempts: int
     errors: tuple[type[Exception], ...]
+    judge: Callable[[Any], Failure]
     give_up: Callable[[Any], Exception]
-    is_lost: Callable[[Any], bool] = lambda _: True
-    what: str = ""
-    place: str = ""
-    longest_pause: float = 0.5
     first_pause: float = 0.01
 
 
@@ -109,20 +108,17 @@ class _Failures:
         self.count = 0
         self._policy = policy
         self._requests = 0
-        self._pauses = pauses(policy.longest_pause, policy.first_pause)
+        self._pauses = pauses(_LONGEST_PAUSE, policy.first_pause)
 
     def pause_after(self, error: Exception) -> float:
         """Return how many seconds to wait before the next attempt, or raise what the policy says."""
         policy = self._policy
         if isinstance(error, CommitLostError) and isinstance(error.__cause__, Exception):
             error = error.__cause__
-        raise_of_disk(error, policy.place)
+        failure = policy.judge(error)
         self.count += 1
-        if is_of_store(error):
-            self._requests += 1
-            if is_final(error) or self._requests == BEGINNINGS:
-                raise in_words(error, policy.what) from error
-        elif self.count == policy.attempts or not policy.is_lost(error):
+        self._requests += failure is Failure.TRANSIENT
+        if failure is Failure.FINAL or self.count == policy.attempts or self._requests == _REQUESTS:
             last = policy.give_up(error)
             if last is error:
                 raise error
@@ -138,6 +134,14 @@ def pauses(longest: float, first: float = 0.01) -> Iterator[float]:
         first *= 2
 
 
+class Claims(Protocol):
+    """What a turn asks of :class:`~memory_pipeline.lake.leases.Leases`."""
+
+    def claim(self, key: str, lease: timedelta) -> bool: ...  # noqa: D102
+    def is_taken(self, key: str) -> bool: ...  # noqa: D102
+    def release(self, key: str) -> None: ...  # noqa: D102
+
+
 class FairnessLock:
     """The turn at one thing that is written, for one writer and one write.
 
@@ -146,7 +150,7 @@ class FairnessLock:
         key: of the thing; part of a file's name.
     """
 
-    def __init__(self, claims: Leases, key: str) -> None:
+    def __init__(self, claims: Claims, key: str) -> None:
         self._claims = claims
         self._key = key
         self._is_mine = False

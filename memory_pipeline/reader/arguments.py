@@ -91,7 +91,7 @@ def filter_of(
     )
 
 
-def query_of(text: str | None, name: str = "query_text") -> str | None:
+def validate_query(text: str | None, name: str = "query_text") -> str | None:
     """Return a query as it is compared; None if it is blank, and so asks for nothing in particular.
 
     Args:
@@ -121,7 +121,7 @@ def prompt_of(text: object) -> str | None:
         raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
     text = without_recalled(text)  # what was put before an earlier prompt asks for nothing
     half = MAX_QUERY // 2 - 1
-    return query_of(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
+    return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
 
 
 def label_of(name: str, value: object) -> str | None:
@@ -138,7 +138,7 @@ def label_of(name: str, value: object) -> str | None:
     return value
 
 
-def ids_of(name: str, values: object) -> frozenset[str]:
+def validate_ids(name: str, values: object) -> frozenset[str]:
     """Return ids that are only compared: what is none of this agent's names nothing.
 
     Raises:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.reader import selection
-from memory_pipeline.reader.resident import Part, Resident
-from memory_pipeline.reader.segment import Segment
-from memory_pipeline.reader.tail import Tail
+from memory_pipeline.reader.resident import CachedRows, IndexCache
+from memory_pipeline.reader.segment import RowBlock
+from memory_pipeline.reader.tail import PendingRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,10 @@ _OVERFETCH: Final = 5
 _TICK: Final = timedelta(microseconds=1)
 
 
-class Passing(NamedTuple):
+class FilteredRows(NamedTuple):
     """Rows to choose from, which of them pass (None: all), and how many messages pass in all."""
 
-    segments: list[Segment]
+    segments: list[RowBlock]
     masks: list[NDArray[np.bool_] | None]
     total: int
 
@@ -56,15 +56,15 @@ class Candidates:
         self._index = lake.index
         self._scope = scope
         self._embedder = embedder
-        self._tail = Tail(pending, embedder)
-        self._resident = Resident(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
+        self._tail = PendingRows(pending, embedder)
+        self._resident = IndexCache(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
 
     def passing(
         self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool = False
-    ) -> Passing:
+    ) -> FilteredRows:
         """Return what to choose from; of a table that is too large to be held, what the index finds.
 
-        The tail is read before the index; see :class:`Tail`.
+        The tail is read before the index; see :class:`PendingRows`.
 
         Args:
             grain: what is searched.
@@ -75,19 +75,23 @@ class Candidates:
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
-        parts = [Part(self._found(grain, where, wanted, query, by_message=by_message), None)] if held is None else held
+        parts = (
+            [CachedRows(self._found(grain, where, wanted, query, by_message=by_message), None)]
+            if held is None
+            else held
+        )
         if tail is not None:
-            parts = [Part(tail, None), *parts]
+            parts = [CachedRows(tail, None), *parts]
         segments = [part.segment for part in parts]
         masks = [_both(part.segment.mask(where), part.stands) for part in parts]
         if by_message:
             masks = [_both(mask, part.segment.listed(part.stands)) for mask, part in zip(masks, parts, strict=True)]
         if held is not None:
-            return Passing(segments, masks, selection.total(segments, masks))
+            return FilteredRows(segments, masks, selection.total(segments, masks))
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
-        return Passing(segments, masks, self._total_on_disk(grain, where, pending))
+        return FilteredRows(segments, masks, self._total_on_disk(grain, where, pending))
 
-    def points(self, grain: Grain) -> Segment | None:
+    def points(self, grain: Grain) -> RowBlock | None:
         """Return the points of a grain's summaries; None if there are more summaries than may be held."""
         return self._resident.points(grain)
 
@@ -96,7 +100,7 @@ class Candidates:
         vector = self._embedder.embed([text])[0]
         return None if np.isnan(vector[0]) else vector
 
-    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool) -> Segment:
+    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool) -> RowBlock:
         if by_message:
             turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), wanted)
             rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), wanted)])
@@ -104,7 +108,7 @@ class Candidates:
             rows = self._index.newest(self._scope, grain, where, wanted)
         else:
             rows = self._index.search(self._scope, grain, where, _OVERFETCH * wanted, self.embedded(query), query)
-        return Segment.of(rows, self._embedder.dimension)
+        return RowBlock.of(rows, self._embedder.dimension)
 
     def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
         """Return how many messages rows of the index and of the tail rest on that pass."""

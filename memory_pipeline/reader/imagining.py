@@ -17,7 +17,7 @@ from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.reader.keeping import Found, Wanted
+from memory_pipeline.reader.keeping import RankedMemories, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.ports import Imaginer
     from memory_pipeline.reader.keeping import Ranked
-    from memory_pipeline.reader.memories import ReaderMemories, RecalledMemory
+    from memory_pipeline.reader.memories import MemorySearch, RecalledMemory
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
 def imagined(
-    memories: ReaderMemories,
+    memories: MemorySearch,
     imaginer: Imaginer | None,
     messages: Sequence[object],
     exclude: frozenset[str],
@@ -57,7 +57,7 @@ def imagined(
         messages: the conversation; what is no message is passed over.
         exclude: ids of memories that were shown before.
         most: how many at most.
-        now: as of :meth:`ReaderMemories.search`.
+        now: as of :meth:`MemorySearch.search`.
     """
     lines = lines_of(messages)
     if not lines:
@@ -78,7 +78,7 @@ def imagined(
     first: dict[str, Ranked] = {}
     for one in (*best, *in_turn, *last):
         first.setdefault(one.id, one)
-    return memories.told(Found(found[-1].top, list(first.values())[:most]), now)
+    return memories.told(RankedMemories(found[-1].top, list(first.values())[:most]), now)
 
 
 def lines_of(messages: Sequence[object]) -> list[str]:

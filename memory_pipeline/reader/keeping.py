@@ -24,7 +24,7 @@ from memory_pipeline.domain.memories.record import DurableMemory, Status, Temper
 from memory_pipeline.domain.text.ranking import Query, terms, weights_for
 from memory_pipeline.durable.memories import HEADERS, until_of
 from memory_pipeline.reader.scoring import SIGNALS, score
-from memory_pipeline.reader.segment import Segment, speaker_of
+from memory_pipeline.reader.segment import RowBlock, speaker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -109,7 +109,7 @@ class Ranked:
     score: float
 
 
-class Found(NamedTuple):
+class RankedMemories(NamedTuple):
     """Memories that were found, best first, and the state in which they stand so.
 
     Attributes:
@@ -124,10 +124,10 @@ class Found(NamedTuple):
 
 
 #: Layouts, each with the ids of what it holds and something else takes the place of.
-_Layouts = list[tuple[Segment, "Collection[str]"]]
+_Layouts = list[tuple[RowBlock, "Collection[str]"]]
 
 
-class Keeping:
+class MemoryRanker:
     """Ranks the durable memories of one agent. Safe to use from several threads.
 
     Args:
@@ -141,13 +141,13 @@ class Keeping:
         self._weights = weights_for(embedder.name)
         self._sees_sense = self._weights.vector == weights_for("").vector
         self._lock = threading.Lock()
-        self._below: dict[Pool, tuple[Rows, Segment]] = {}
-        self._above: dict[Pool, tuple[MemorySnapshot, Segment]] = {}
-        self._headers_below: tuple[Rows, Segment] | None = None
-        self._headers_above: tuple[MemorySnapshot, Segment] | None = None
+        self._below: dict[Pool, tuple[Rows, RowBlock]] = {}
+        self._above: dict[Pool, tuple[MemorySnapshot, RowBlock]] = {}
+        self._headers_below: tuple[Rows, RowBlock] | None = None
+        self._headers_above: tuple[MemorySnapshot, RowBlock] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
-    def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> Found:
+    def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> RankedMemories:
         """Return the memories of a pool that fit best by words and vectors, best first.
 
         Args:
@@ -156,9 +156,9 @@ class Keeping:
             now: the time up to which is remembered, and from which relevance counts; the clock's if not given.
         """
         top, segments = self._segments(pool, now)
-        return Found(top, self._best(top, segments, wanted, now))
+        return RankedMemories(top, self._best(top, segments, wanted, now))
 
-    def headers(self, wanted: Wanted, now: datetime | None) -> Found:
+    def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
         """Return the memories that recall may show, to choose from by their headers: 200 at most.
 
         Those come first that share words with the question, best first, then the newest. Of more than 200 memories, the
@@ -174,7 +174,7 @@ class Keeping:
         newest = self._newest(top, segments, wanted)
         most = HEADERS if len(newest) < HEADERS else HEADERS // 2
         best = {one.id: one for one in self._best(top, segments, wanted, now)[:most]}
-        return Found(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
+        return RankedMemories(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
 
     def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
         """Return the memories that fit best, best first."""
@@ -200,7 +200,7 @@ class Keeping:
             found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
         return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
 
-    def _taken(self, segment: Segment, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
+    def _taken(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
         """Return the best rows of one layout."""
         rows, totals = part.rows, part.totals + self._gained(segment, part, now)
         if wanted.only_fitting:
@@ -214,7 +214,7 @@ class Keeping:
         ids = segment.ids.take(pa.array(rows[best])).to_pylist()
         return [Ranked(own, round(total, 6)) for own, total in zip(ids, totals[best].tolist(), strict=True)]
 
-    def _gained(self, segment: Segment, part: Scored, now: datetime) -> NDArray[np.float32]:
+    def _gained(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
         """Return what is to be added so that relevance counts, not importance as it was set."""
         rows = segment.rows.select(["confidence", "decay_rate", "used_at"]).take(pa.array(part.rows))
         confidence, rate = rows["confidence"].to_numpy(), rows["decay_rate"].to_numpy()
@@ -223,7 +223,7 @@ class Keeping:
         gained: NDArray[np.float32] = importance * (confidence * np.exp(-rate * days) - 1)
         return np.float32(self._weights.importance) * gained.astype(np.float32)
 
-    def _mask(self, segment: Segment, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
+    def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
         """Tell of each row whether it may be found."""
         mask = np.ones(len(segment), np.bool_)
         if hidden:
@@ -263,7 +263,7 @@ class Keeping:
                 self._below.pop(pool, None)
         raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
 
-    def _lower(self, pool: Pool, top: MemorySnapshot) -> Segment:
+    def _lower(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
         """Return what the table holds; laid out once for as long as it stays the same."""
         held = self._below.get(pool)
         if held is None or held[0] is not top.rows:
@@ -271,7 +271,7 @@ class Keeping:
             held = self._below[pool] = top.rows, _laid_out(rows, _vectors_by(rows, self._embedder))
         return held[1]
 
-    def _upper(self, pool: Pool, top: MemorySnapshot) -> Segment:
+    def _upper(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
         """Return what lies above the table."""
         held = self._above.get(pool)
         if held is None or held[0] is not top:
@@ -317,7 +317,7 @@ def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
     return pa.table(columns)
 
 
-def _hooked(rows: pa.Table) -> Segment:
+def _hooked(rows: pa.Table) -> RowBlock:
     """Return memories laid out by their headers, without vectors: the hook takes the place of the content."""
     rows = rows.select(_HOOKED).append_column("content", rows["hook"])
     return _laid_out(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
@@ -331,7 +331,7 @@ def _types() -> dict[str, pa.DataType]:
     return texts | {"tags": pa.list_(pa.string())} | figures | times
 
 
-def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> Segment:
+def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
     """Return memories as rows that can be scored; each is a talk of its own."""
     texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
     ids, said_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
@@ -360,7 +360,7 @@ def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> Segment:
         "decay_rate": rows["decay_rate"],
         "used_at": pc.max_element_wise(_microseconds(said_at), _microseconds(rows["last_accessed_at"])),
     }
-    return Segment(pa.table(columns), vectors)
+    return RowBlock(pa.table(columns), vectors)
 
 
 def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:

@@ -26,8 +26,8 @@ from memory_pipeline.durable import DurableMemories
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, ids_of, label_of, query_of
-from memory_pipeline.reader.keeping import Found, Keeping, Pool, Ranked, Wanted
+from memory_pipeline.reader.arguments import MAX_RESULTS, count_of, label_of, validate_ids, validate_query
+from memory_pipeline.reader.keeping import MemoryRanker, Pool, Ranked, RankedMemories, Wanted
 from memory_pipeline.reader.segment import speaker_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class RecalledMemory:
         return mark_lines("\n".join([said, *(f"  {fact.line}" for fact in self.facts)]))
 
 
-class ReaderMemories(DurableMemories):
+class MemorySearch(DurableMemories):
     """What one agent keeps for good, and the search of it.
 
     Args:
@@ -93,7 +93,7 @@ class ReaderMemories(DurableMemories):
         selector: Callable[[], MemorySelector | None] = lambda: None,
     ) -> None:
         super().__init__(state)
-        self._keeping = Keeping(state, embedder)
+        self._keeping = MemoryRanker(state, embedder)
         self._embedder = embedder
         self._graph = graph
         self._calendar = calendar
@@ -192,14 +192,14 @@ class ReaderMemories(DurableMemories):
         wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
         return self.chosen(wanted, query, hops, now)
 
-    def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> Found:
+    def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
         """Return the memories that fit best, as rules have it."""
         many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
         top, found, _ = self._keeping.ranked(many, pool, now)
-        return Found(top, _not_hidden(top, found, wanted)[: wanted.most])
+        return RankedMemories(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
-        self, ranked: Found, now: datetime | None, hops: int = 0, where: Filter | None = None
+        self, ranked: RankedMemories, now: datetime | None, hops: int = 0, where: Filter | None = None
     ) -> list[RecalledMemory]:
         """Return memories that were found, read whole, as they stood at a time.
 
@@ -227,7 +227,7 @@ class ReaderMemories(DurableMemories):
     def _wanted(
         self, query: str, most: int, kind: MemoryKind | str | None, tag: str | None, exclude: Collection[str]
     ) -> Wanted:
-        text = query_of(query, "query")
+        text = validate_query(query, "query")
         if text is None:
             raise InputError("query is blank; expected what to look for, list shows the newest without one")
         count_of("max_results", most, 1, MAX_RESULTS)
@@ -239,10 +239,12 @@ class ReaderMemories(DurableMemories):
             most,
             kinds,
             where=None if label is None else Filter(tag=" ".join(label.split())),
-            exclude=ids_of("exclude", exclude),
+            exclude=validate_ids("exclude", exclude),
         )
 
-    def _selected(self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None) -> Found | None:
+    def _selected(
+        self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None
+    ) -> RankedMemories | None:
         """Return the memories that a model chooses by their headers, which are read whole; None where it fails."""
         top, shown, _ = self._keeping.headers(wanted, now)
         headers = top.headers_of([one.id for one in shown])
@@ -259,7 +261,7 @@ class ReaderMemories(DurableMemories):
         memories = top.load([one.id for one in chosen], alone=True)
         # The model took its time: what was revoked or has cooled meanwhile is not told.
         told = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
-        return Found(top, [one for one in chosen if one.id in told][:most], told)
+        return RankedMemories(top, [one for one in chosen if one.id in told][:most], told)
 
     def _around(self, memory: DurableMemory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
         """Return the facts around what a memory names, without what it says itself."""

@@ -25,19 +25,19 @@ from memory_pipeline.reader.arguments import (
     MAX_TOKENS,
     count_of,
     filter_of,
-    ids_of,
     label_of,
     prompt_of,
-    query_of,
+    validate_ids,
+    validate_query,
 )
 from memory_pipeline.reader.hits import Hit, Hits, Later
 from memory_pipeline.reader.imagining import imagined
 from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
-from memory_pipeline.reader.memories import CHOSEN, ReaderMemories
+from memory_pipeline.reader.memories import CHOSEN, MemorySearch
 from memory_pipeline.reader.recall import DURABLE
 from memory_pipeline.reader.resident import DEFAULT_ROWS
 from memory_pipeline.reader.retelling import Retelling, Retellings
-from memory_pipeline.reader.searching import Searching
+from memory_pipeline.reader.searching import Searcher
 from memory_pipeline.reader.selection import Choice
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class MemoryReader:
         self._embedder = embedder
         pending = PendingJournal(lake, scope)
         self._graph = Graph(lake, scope, pending)
-        self._searching = Searching(lake, scope, embedder, pending, resident_rows)
+        self._searching = Searcher(lake, scope, embedder, pending, resident_rows)
         state = MemoryOverlay(lake, scope, pending)
         self._retellings = Retellings(state)
-        self._memories = ReaderMemories(
+        self._memories = MemorySearch(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
         )
 
@@ -180,7 +180,7 @@ class MemoryReader:
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
-        query = query_of(query_text)
+        query = validate_query(query_text)
         if query is None:
             chosen, total = self._searching.newest(grain, where, wanted)
         else:
@@ -228,7 +228,7 @@ class MemoryReader:
             InputError: an argument is not accepted; the message names it.
             ConfigurationError: the index was made with another embedder than the reader's.
         """
-        text = query_of(query, "query")
+        text = validate_query(query, "query")
         if text is None:
             raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
@@ -244,7 +244,7 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
         self._lake.index.check(self._embedder)
-        left_out = ids_of("exclude", exclude)
+        left_out = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
         at = self._lake.calendar.moment("now", _clock(now))
@@ -286,7 +286,7 @@ class MemoryReader:
             now: the time until which is remembered, and from which ages count; the clock's if not given.
         """
         try:
-            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), ids_of("exclude", exclude)
+            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
             return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
         except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
@@ -328,7 +328,7 @@ class MemoryReader:
         """
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
-        left_out = ids_of("exclude", exclude)
+        left_out = validate_ids("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         asking = Asking(
@@ -408,7 +408,7 @@ class MemoryReader:
         return self._graph
 
     @property
-    def memories(self) -> ReaderMemories:
+    def memories(self) -> MemorySearch:
         """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
         return self._memories
 
@@ -428,7 +428,7 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return cold memories, which nothing else finds; see :meth:`ReaderMemories.search_archive`."""
+        """Return cold memories, which nothing else finds; see :meth:`MemorySearch.search_archive`."""
         return self._memories.search_archive(query, max_results, exclude=exclude, now=now)
 
     def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand

@@ -143,10 +143,11 @@ def choose(
     """
     facts, points = ([_warned(item, kept) for item in items] for items in (facts, points))
     left = list(kept)
-    chosen = _chosen(facts, points, calendar, budget, left)
+    costs: dict[str, int] = {}
+    chosen = _chosen(facts, points, calendar, budget, left, costs)
     while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_told(item, chosen)]:
         left = [item for item in left if item not in told]
-        again = _chosen(facts, points, calendar, budget, left)
+        again = _chosen(facts, points, calendar, budget, left, costs)
         if not all(_is_told(item, again) for item in told):
             break  # then what says the same would have no place
         chosen = again
@@ -215,7 +216,10 @@ def _chosen(
     calendar: Calendar,
     budget: int,
     kept: Sequence[Recalled],
+    costs: dict[str, int],
 ) -> list[Recalled]:
+    """Return what fits into a budget; `costs` remembers what each takes, in bytes with its line break."""
+
     @cache
     def above(period: Period) -> frozenset[Period]:
         parent = calendar.parent(period)
@@ -230,9 +234,11 @@ def _chosen(
         nonlocal size
         least = -inf
         for item in items:
-            cost = len(str(item).encode()) + 1
             if item.id in chosen or item.score < least:
                 continue
+            cost = costs.get(item.id)
+            if cost is None:
+                cost = costs[item.id] = len(str(item).encode()) + 1
             if -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
                 least = max(least, item.score * _AS_GOOD)
                 continue

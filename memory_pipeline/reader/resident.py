@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
-from memory_pipeline.reader.segment import Segment, points_of
+from memory_pipeline.reader.segment import RowBlock, points_of
 from memory_pipeline.reader.similarity import SKETCHED_FROM
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ _MOST_PATCHED: Final = 1_000
 _IDLE: Final = 10
 
 
-class Part(NamedTuple):
+class CachedRows(NamedTuple):
     """Some rows of a table, and which of them still count; None: all."""
 
-    segment: Segment
+    segment: RowBlock
     stands: NDArray[np.bool_] | None
 
 
@@ -65,16 +65,16 @@ class _Held:
     """
 
     version: int
-    whole: Segment
+    whole: RowBlock
     numbers: NDArray[np.uint64]
     gone: NDArray[np.bool_] | None = None
-    come: Segment | None = None
-    points: Segment | None = None
+    come: RowBlock | None = None
+    points: RowBlock | None = None
 
     @classmethod
     def of(cls, version: int, loaded: Loaded) -> _Held:
         """Lay out a table that was loaded whole."""
-        whole = Segment(loaded.rows, loaded.vectors)
+        whole = RowBlock(loaded.rows, loaded.vectors)
         order = pc.index_in(whole.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
         return cls(version, whole, loaded.numbers[order])
 
@@ -87,13 +87,13 @@ class _Held:
         return self.come is not None or self.gone is not None
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[CachedRows]:
         """What to choose from, the newer first."""
-        newer = [] if self.come is None else [Part(self.come, None)]
-        return [*newer, Part(self.whole, None if self.gone is None else ~self.gone)]
+        newer = [] if self.come is None else [CachedRows(self.come, None)]
+        return [*newer, CachedRows(self.whole, None if self.gone is None else ~self.gone)]
 
 
-class Resident:
+class IndexCache:
     """Holds the tables of one agent. Safe to use from several threads.
 
     Args:
@@ -115,16 +115,16 @@ class Resident:
         # When the layout of a grain may begin anew; those that are being laid out are not to begin.
         self._again_at: dict[Grain, float] = {}
 
-    def parts(self, grain: Grain) -> list[Part] | None:
+    def parts(self, grain: Grain) -> list[CachedRows] | None:
         """Return the newest rows of a grain, in one part or several; None if there are more than may be held."""
         return self._parts(grain, in_one=False)
 
-    def segment(self, grain: Grain) -> Segment | None:
+    def segment(self, grain: Grain) -> RowBlock | None:
         """Return the newest rows of a grain in one part; None if there are more than may be held."""
         parts = self._parts(grain, in_one=True)
         return None if parts is None else parts[0].segment
 
-    def _parts(self, grain: Grain, *, in_one: bool) -> list[Part] | None:
+    def _parts(self, grain: Grain, *, in_one: bool) -> list[CachedRows] | None:
         version = self._index.version(self._scope, grain)
         with self._lock:
             held = self._held.pop(grain, None)
@@ -159,7 +159,7 @@ class Resident:
         if since is None:
             return None
         loaded, gone = since
-        come = Segment(loaded.rows, loaded.vectors) if len(loaded.numbers) else None
+        come = RowBlock(loaded.rows, loaded.vectors) if len(loaded.numbers) else None
         patched = replace(held, version=version, come=come, gone=gone if gone.any() else None, points=None)
         return patched if len(patched) <= self._most else None
 
@@ -186,7 +186,7 @@ class Resident:
             ended = time.monotonic()
             self._again_at[grain] = ended + _IDLE * (ended - started)
 
-    def points(self, grain: Grain) -> Segment | None:
+    def points(self, grain: Grain) -> RowBlock | None:
         """Return the points of a grain's summaries; None if there are more summaries than may be held."""
         summaries = self.segment(grain)
         if summaries is None:

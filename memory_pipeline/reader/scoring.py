@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.text.ranking import Query, Window
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 #: Candidates by words, and by vector, at least.
 _CANDIDATES = 600
@@ -63,7 +64,7 @@ class Scored:
 
 def score(
     question: Query,
-    segments: Sequence[Segment],
+    segments: Sequence[RowBlock],
     vector: NDArray[np.float32] | None,
     allowed: Sequence[NDArray[np.bool_] | None],
     least: int,
@@ -110,7 +111,7 @@ class Word:
         return float(self.rarity**COVERAGE_POWER)
 
 
-def words_of(question: Query, segments: Sequence[Segment]) -> list[Word]:
+def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
     """Return the words of a question with the forms that memory holds, and the times that it names."""
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
@@ -142,9 +143,12 @@ def words_of(question: Query, segments: Sequence[Segment]) -> list[Word]:
 def sought(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
     """Return what tells which words of a question a text holds: their numbers, and what each is worth."""
     worths = [{form: weight * rarity for form, weight, rarity in word.forms if isinstance(form, str)} for word in words]
+    known = frozenset(chain.from_iterable(worths))
 
     def held(text: str) -> Mapping[int, float]:
-        own = set(terms(text))
+        own = known.intersection(terms(text))
+        if not own:
+            return {}
         worth = {number: [forms[form] for form in own.intersection(forms)] for number, forms in enumerate(worths)}
         return {number: max(values) for number, values in worth.items() if values}
 
@@ -156,7 +160,7 @@ def _rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
-def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> tuple[float, float]:
+def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
     """Return mean and standard deviation of how near rows are to a vector."""
     if vector is None:
         return 0.0, 1.0
@@ -172,10 +176,10 @@ def _usual(segments: Sequence[Segment], vector: NDArray[np.float32] | None) -> t
 
 
 class _OfWord(NamedTuple):
-    """What one word of the question gives: likeness of rows, strength in slots, BM25 of talks."""
+    """What one word of the question gives: likeness of rows, strength by :attr:`RowBlock.place`, BM25 of talks."""
 
     rows: NDArray[np.float32]
-    slots: NDArray[np.float32]
+    places: NDArray[np.float32]
     talks: NDArray[np.float32]
 
 
@@ -197,6 +201,38 @@ def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> 
     return np.flatnonzero(begins)
 
 
+def _runs(
+    talks: NDArray[np.int32], starts: NDArray[np.integer]
+) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float32]]:
+    """Return where runs of equal talks begin, as :func:`_first_of_runs` does, the talks, and how long the runs are."""
+    first = _first_of_runs(talks, starts)
+    lengths = np.empty(len(first), np.float32)
+    np.subtract(first[1:], first[:-1], out=lengths[:-1], casting="unsafe")
+    lengths[-1] = len(talks) - first[-1]
+    return first, talks[first], lengths
+
+
+def _of_talks(rarity: np.float32 | NDArray[np.float32], said: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return BM25 of talks in which a word is said so often."""
+    found: NDArray[np.float32] = rarity * np.float32(K1 + 1) * said / (said + np.float32(K1))
+    return found
+
+
+#: How far on (or, below 0, back) a slot's neighbours are, and what each counts.
+_STEPS = np.array([step for distance in range(1, len(NEARBY) + 1) for step in (-distance, distance)])
+_SHARES = np.repeat(np.array(NEARBY, np.float32), 2)
+
+
+def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return for each of :attr:`RowBlock.place` the most that a neighbour gives, 0 at least."""
+    found = np.zeros(len(values), np.float32)
+    for distance, share in enumerate(NEARBY, start=1):
+        given = values * np.float32(share)
+        np.maximum(found[distance:], given[:-distance], out=found[distance:])
+        np.maximum(found[:-distance], given[distance:], out=found[:-distance])
+    return found
+
+
 class _SegmentScorer:
     """Works out the signals of one segment's rows.
 
@@ -204,12 +240,11 @@ class _SegmentScorer:
     touched, and their neighbours: a large memory costs what is found in it.
     """
 
-    def __init__(self, question: Query, segment: Segment, words: Sequence[Word], segments: Sequence[Segment]) -> None:
+    def __init__(self, question: Query, segment: RowBlock, words: Sequence[Word], segments: Sequence[RowBlock]) -> None:
         self._question = question
         self._segment = segment
         self._speaking = {speaker for s in segments for speaker in s.speakers}
         self.words = np.zeros(len(segment), np.float32)
-        self.coverage = np.zeros(segment.slots, np.float32)
         self.talk = np.zeros(segment.talks, np.float32)
         self._most = sum(word.weight for word in words) or 1.0
         self._length = math.sqrt(sum(word.rarity**2 for word in words)) or 1.0
@@ -217,48 +252,63 @@ class _SegmentScorer:
         self._reach = segment.brevity
         if question.asks_the_assistant:
             self._reach = np.where(segment.slot_is_reply, np.float32(1), segment.brevity)
+        self._covered = np.zeros(segment.places, np.float32)
         # Of one word: the greatest that any of its forms gives. Zero again before the next word.
-        of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self.coverage, self.talk)))
+        of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self._covered, self.talk)))
         for word in words:
             self._add(word, sum(s.talks for s in segments), segments, of_word)
+        self.coverage = self._covered[segment.place]
+        self._answers = segment.answers(self.words)
+        self._agreement = self._agreement_of_speakers()
 
-    def _add(self, word: Word, talks: int, segments: Sequence[Segment], best: _OfWord) -> None:
+    def _add(self, word: Word, talks: int, segments: Sequence[RowBlock], best: _OfWord) -> None:
         """Add what one word of the question gives."""
         segment = self._segment
         forms = [form for form in word.forms if len(segment.holding(form[0]))]
         if not forms:
             return
-        held = [segment.holding(form) for form, _, _ in forms]
-        counts = [len(rows) for rows in held]
-        rows = np.concatenate(held)
-        times = np.concatenate([segment.times(form) for form, _, _ in forms]).astype(np.float32)
-        weights = np.repeat(np.array([weight for _, weight, _ in forms], np.float32), counts)
-        worth = np.repeat(np.array([weight * rarity for _, weight, rarity in forms], np.float32), counts)
-        np.maximum.at(best.rows, rows, worth * (1 + np.log(times)) / segment.norms[rows])
-        slots = segment.slot[rows]
-        np.maximum.at(best.slots, slots, weights * self._reach[slots])
-        starts = np.cumsum([0, *counts[:-1]])
-        first = _first_of_runs(segment.talk[slots], starts)
-        spoken, said = segment.talk[slots[first]], np.diff(first, append=len(rows)).astype(np.float32)
         rare = [weight * _rarity(sum(s.talks_holding(form) for s in segments), talks) for form, weight, _ in forms]
-        worth = np.array(rare, np.float32)[np.searchsorted(starts, first, "right") - 1]
-        np.maximum.at(best.talks, spoken, worth * np.float32(K1 + 1) * said / (said + np.float32(K1)))
-        _move(best.rows, rows, self.words, 1 / self._length)
-        _move(best.talks, spoken, self.talk, 1.0)
-        self._spread(best.slots, slots[_first_of_runs(slots, starts)], word.weight / self._most)
+        per_length = np.float32(1 / self._length)
+        if len(forms) == 1:
+            ((form, weight, rarity),) = forms
+            rows = segment.holding(form)
+            slots = segment.slot[rows]
+            self.words[rows] += np.float32(weight * rarity) * segment.strengths(form) / segment.norms[rows] * per_length
+            best.places[segment.place[slots]] = np.float32(weight) * self._reach[slots]
+            starts = np.zeros(1, np.intp)
+            spoken, said = _runs(segment.talk[slots], starts)[1:]
+            self.talk[spoken] += _of_talks(np.float32(rare[0]), said)
+        else:
+            held = [segment.holding(form) for form, _, _ in forms]
+            counts = [len(rows) for rows in held]
+            rows = np.concatenate(held)
+            strengths = np.concatenate([segment.strengths(form) for form, _, _ in forms])
+            weights = np.repeat(np.array([weight for _, weight, _ in forms], np.float32), counts)
+            worth = np.repeat(np.array([weight * rarity for _, weight, rarity in forms], np.float32), counts)
+            np.maximum.at(best.rows, rows, worth * strengths / segment.norms[rows])
+            slots = segment.slot[rows]
+            np.maximum.at(best.places, segment.place[slots], weights * self._reach[slots])
+            starts = np.cumsum([0, *counts[:-1]])
+            first, spoken, said = _runs(segment.talk[slots], starts)
+            worth = np.array(rare, np.float32)[np.searchsorted(starts, first, "right") - 1]
+            np.maximum.at(best.talks, spoken, _of_talks(worth, said))
+            _move(best.rows, rows, self.words, 1 / self._length)
+            _move(best.talks, spoken, self.talk, 1.0)
+        self._spread(best.places, slots, starts, word.weight / self._most)
 
-    def _spread(self, strength: NDArray[np.float32], slots: NDArray[np.int32], worth: float) -> None:
+    def _spread(
+        self, strength: NDArray[np.float32], slots: NDArray[np.int32], starts: NDArray[np.intp], worth: float
+    ) -> None:
         """Add to the coverage what a word gives in `slots` and to their neighbours."""
-        segment = self._segment
-        here = strength[slots]
-        before, after = segment.before[slots], segment.after[slots]
-        touched = [slots]
-        for distance, share in enumerate(NEARBY, start=1):
-            for step, inside in ((-distance, before >= distance), (distance, after >= distance)):
-                there = slots[inside] + np.int32(step)
-                strength[there] = np.maximum(strength[there], share * here[inside])
-                touched.append(there)
-        _move(strength, np.concatenate(touched), self.coverage, worth)
+        if _DENSE * len(_SHARES) * len(slots) > len(strength):
+            np.maximum(strength, _from_neighbours(strength), out=strength)
+            self._covered += strength * np.float32(worth)
+            strength[:] = 0
+            return
+        here = self._segment.place[slots[_first_of_runs(slots, starts)]]
+        there = (here[:, None] + _STEPS).ravel()
+        np.maximum.at(strength, there, (strength[here][:, None] * _SHARES).ravel())
+        _move(strength, np.concatenate([here, there]), self._covered, worth)
 
     def scored(
         self,
@@ -295,12 +345,13 @@ class _SegmentScorer:
         given["words"][:] = self.words[rows]
         given["talk"][:] = self.talk[segment.talk[slots]] / (best_talk or 1.0)
         given["importance"][:] = segment.importance[rows]
-        given["replies"][:] = self._replies(slots)
+        if not self._question.asks_the_assistant:
+            given["replies"][:] = segment.slot_wordy[slots]
         given["instructs"][:] = segment.slot_instructs[slots]
         given["prefers"][:] = segment.slot_prefers[slots] & self._question.seeks_advice
         given["counted"][:] = segment.counted[rows] & self._question.asks_how_many
-        given["speaker"][:] = self._agreement()[segment.speaker[rows]]
-        given["answers"][:] = self._answers(slots)
+        given["speaker"][:] = self._agreement[segment.speaker[rows]]
+        given["answers"][:] = self._answers[slots]
         if vector is not None:
             given["vector"][:] = self._near(rows, vector, usual)
         return signals
@@ -318,19 +369,15 @@ class _SegmentScorer:
     ) -> NDArray[np.float32]:
         """Return of each slot how near the nearest of its neighbours is."""
         segment = self._segment
-        steps = [
-            (share, *segment.neighbours(slots, step))
-            for distance, share in enumerate(NEARBY, start=1)
-            for step in (-distance, distance)
-        ]
-        wanted = np.unique(np.concatenate([there for _, _, there in steps]))
-        rows, bounds = segment.rows_of(wanted)
-        nearest = np.zeros(segment.slots, np.float32)
-        if len(wanted):
-            nearest[wanted] = np.maximum.reduceat(self._near(rows, vector, usual), bounds)
-        found = np.zeros(len(slots), np.float32)
-        for share, whose, there in steps:
-            found[whose] = np.maximum(found[whose], share * nearest[there])
+        there = segment.place[slots][:, None] + _STEPS
+        wanted = np.zeros(segment.places, np.bool_)
+        wanted[there] = True
+        around = np.flatnonzero(wanted[segment.place])
+        nearest = np.zeros(segment.places, np.float32)
+        if len(around):
+            rows, bounds = segment.rows_of(around)
+            nearest[segment.place[around]] = np.maximum.reduceat(self._near(rows, vector, usual), bounds)
+        found: NDArray[np.float32] = (nearest[there] * _SHARES).max(axis=1, initial=0)
         return found
 
     def _candidates(
@@ -356,8 +403,10 @@ class _SegmentScorer:
         by_words = rows[_highest(self._rough(rows, best_talk, weights), least)]
         if vector is None:
             return np.sort(by_words)
-        chosen = np.union1d(by_words, segment.vectors.nearest(vector, least, allowed))
-        return chosen if allowed is None else chosen[allowed[chosen]]
+        is_chosen = np.zeros(len(segment), np.bool_)
+        is_chosen[by_words] = True
+        is_chosen[segment.vectors.nearest(vector, least, allowed)] = True
+        return np.flatnonzero(is_chosen if allowed is None else is_chosen & allowed)
 
     def _rough(self, rows: NDArray[np.intp], best_talk: float, weights: Weights) -> NDArray[np.float32]:
         """Return what rows score without vectors, dates and numbers."""
@@ -367,30 +416,15 @@ class _SegmentScorer:
         rough += (
             weights.talk / best_talk * self.talk[segment.talk[slots]] + weights.importance * segment.importance[rows]
         )
-        rough += weights.speaker * self._agreement()[segment.speaker[rows]] + weights.answers * self._answers(slots)
-        rough += weights.replies * self._replies(slots) + weights.instructs * segment.slot_instructs[slots]
-        rough += weights.prefers * (segment.slot_prefers[slots] & self._question.seeks_advice)
+        rough += weights.speaker * self._agreement[segment.speaker[rows]] + weights.answers * self._answers[slots]
+        if not self._question.asks_the_assistant:
+            rough += weights.replies * segment.slot_wordy[slots]
+        rough += weights.instructs * segment.slot_instructs[slots]
+        if self._question.seeks_advice:
+            rough += weights.prefers * segment.slot_prefers[slots]
         return rough
 
-    def _replies(self, slots: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return of each slot 0, or up to 1 the longer an assistant's reply is, unless it is asked for."""
-        segment = self._segment
-        if self._question.asks_the_assistant:
-            return np.zeros(len(slots), np.float32)
-        return np.where(segment.slot_is_reply[slots], 1 - segment.brevity[slots], np.float32(0))
-
-    def _answers(self, slots: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return how like the question the message before each slot is: one that asks, before one of a user's."""
-        segment = self._segment
-        found = np.zeros(len(slots), np.float32)
-        asked = np.flatnonzero((segment.before[slots] > 0) & ~segment.slot_is_reply[slots])
-        asked = asked[segment.slot_asks[slots[asked] - 1]]
-        if len(asked):
-            rows, bounds = segment.rows_of(slots[asked] - 1)
-            found[asked] = np.maximum.reduceat(self.words[rows], bounds) * segment.brevity[slots[asked] - 1]
-        return found
-
-    def _agreement(self) -> NDArray[np.float32]:
+    def _agreement_of_speakers(self) -> NDArray[np.float32]:
         """Return for each speaker whether the question is about them; the last place is for rows without one."""
         about, speakers = self._question.about, self._segment.speakers
         if not about or len(self._speaking) < 2:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.recall import Recollection
     from memory_pipeline.reader.retelling import Retelling
     from memory_pipeline.reader.scoring import Scored, Word
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
     from memory_pipeline.reader.selection import Choice
 
     Retell = Callable[[Iterable[Form]], Retelling]
@@ -50,7 +50,7 @@ _RANKED_AT_ONCE = 100
 _TICK: Final = timedelta(microseconds=1)
 
 
-class Searching:
+class Searcher:
     """Searches facts and summaries. Safe to use from several threads.
 
     Args:
@@ -159,7 +159,7 @@ class Searching:
         lasting = kept(keep(retelling), self._calendar, hides)
         return choose(said, told, self._calendar, max_tokens, lasting)
 
-    def _points_within(self, grain: Grain, points: Segment, where: Filter, now: datetime) -> NDArray[np.bool_]:
+    def _points_within(self, grain: Grain, points: RowBlock, where: Filter, now: datetime) -> NDArray[np.bool_]:
         """Tell which points pass: of a summary that there was by `now`, and of times that lie in the range."""
         rows = points.rows
         last = self._calendar.last_closed(grain, now)
@@ -191,14 +191,14 @@ class Searching:
         question: Query,
         words: Sequence[Word],
         vector: NDArray[np.float32] | None,
-        segments: list[Segment],
+        segments: list[RowBlock],
         masks: list[NDArray[np.bool_] | None],
         wanted: int,
     ) -> list[Scored]:
         return score(question, segments, vector, masks, wanted, self._weights, words)
 
 
-def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) -> list[Form]:
+def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Form]:
     """Return the rows that have one of some ids."""
     if not exclude:
         return []
@@ -208,11 +208,11 @@ def _forms(grain: Grain, segments: Iterable[Segment], exclude: Collection[str]) 
     return [Form.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
 
 
-def _points(summaries: Mapping[Grain, Segment], exclude: Collection[str]) -> list[Form]:
+def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> list[Form]:
     return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
 
 
-def _persons(question: Query, segments: Iterable[Segment]) -> tuple[set[str], set[str]]:
+def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], set[str]]:
     """Return the one speaker whom a question names, and the others; nobody where it names none, or several."""
     if len(question.about) != 1:
         return set(), set()
@@ -220,7 +220,7 @@ def _persons(question: Query, segments: Iterable[Segment]) -> tuple[set[str], se
     return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own
 
 
-def _question(segments: Sequence[Segment], query: str, calendar: Calendar, now: datetime) -> Query:
+def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now: datetime) -> Query:
     speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
     times = [
         Named(

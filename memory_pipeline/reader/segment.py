@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.lake.index.index_rows import vectors_of
-from memory_pipeline.reader.similarity import Vectors
+from memory_pipeline.reader.similarity import VectorSketch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ _STANDING = 0.7
 _WINDOWS = 16
 
 
-class Segment:
+class RowBlock:
     """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
 
     Args:
@@ -60,13 +60,15 @@ class Segment:
         rows: the same, sorted, without terms.
         slot: of each row.
         talk: of each slot; slots of one talk stand together.
-        before, after: of each slot, how many of its talk come before and after it, up to 255.
+        place: of each slot, ascending: between talks are so many blanks that no neighbour is of another talk.
+        before: of each slot, how many of its talk come before it, up to 255.
         lengths: words of each row.
         norms: of each row, the Euclidean length of its vector of words, each counting 1 + ln(times).
         importance, ends_at: of each row, as in the index; times in microseconds.
         counted: whether a row holds a number.
         slot_is_reply: of each slot, whether an assistant said it.
         brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
+        slot_wordy: of each slot, 1 less its brevity where an assistant said it; else 0.
         slot_instructs: of each slot, whether a user gives an assistant a standing instruction there.
         slot_prefers: of each slot, whether a user tells an assistant a preference there.
         slot_asks: of each slot, whether the text ends with a question.
@@ -86,7 +88,7 @@ class Segment:
         position = pc.fill_null(rows["position"], 0).to_numpy()
         order = np.lexsort((position, turn, starts, conversation))
         self.dimension = vectors.shape[1]
-        self.vectors = Vectors(vectors, order)
+        self.vectors = VectorSketch(vectors, order)
         words = rows["terms"].combine_chunks().take(pa.array(order))
         self.rows = rows.drop_columns(["terms"]).take(pa.array(order)).combine_chunks()
 
@@ -99,7 +101,7 @@ class Segment:
         counts = np.diff(first_slot, append=len(self.talk))
         before = np.arange(len(self.talk)) - np.repeat(first_slot, counts)
         self.before = np.minimum(before, 255).astype(np.uint8)
-        self.after = np.minimum(np.repeat(counts, counts) - 1 - before, 255).astype(np.uint8)
+        self.place = np.arange(len(self.talk)) + len(NEARBY) * (self.talk + 1)
         self.first_row = np.flatnonzero(new_slot)
         self._row_counts = np.diff(self.first_row, append=len(order))
         self.ends_at = _instants(self.rows["ends_at"])
@@ -128,15 +130,35 @@ class Segment:
         self.speakers: list[str] = spoken.dictionary.to_pylist()
         self.speaker = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
         self._index(words)
+        self._compare_messages()
+
+    def _compare_messages(self) -> None:
+        """Find out which messages are long, and which may answer the one before: those of a user after a question."""
         longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
         self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
+        self.slot_wordy = np.where(self.slot_is_reply, 1 - self.brevity, np.float32(0))
+        self._answering = np.flatnonzero((self.before > 0) & ~self.slot_is_reply)
+        self._answering = self._answering[self.slot_asks[self._answering - 1]]
+        self._asking, self._asking_bounds = self.rows_of(self._answering - 1)
+
+    def answers(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return of each slot what the message before holds of the question, if it asks and a user answers.
+
+        Args:
+            words: of each row, how like the question it is.
+        """
+        found = np.zeros(self.slots, np.float32)
+        if len(self._answering):
+            most = np.maximum.reduceat(words[self._asking], self._asking_bounds)
+            found[self._answering] = most * self.brevity[self._answering - 1]
+        return found
 
     def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Tell of each slot whether a flag is set for any of its rows."""
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
-    def of(cls, rows: pa.Table, dimension: int) -> Segment:
+    def of(cls, rows: pa.Table, dimension: int) -> RowBlock:
         """Lay out rows that have their vectors, of `dimension` numbers, with them."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
 
@@ -176,6 +198,11 @@ class Segment:
         return len(self.talk)
 
     @property
+    def places(self) -> int:
+        """The number of places, with the blanks between talks and at both ends."""
+        return len(self.talk) + len(NEARBY) * (self.talks + 1)
+
+    @property
     def talks(self) -> int:
         """The number of talks."""
         return int(self.talk[-1]) + 1 if len(self.talk) else 0
@@ -212,6 +239,11 @@ class Segment:
         """Return how often each row of :meth:`holding` holds it, 65,535 times at most; once for a window."""
         return self._times[self._place(word)] if isinstance(word, str) else np.ones(len(self._within(word)), np.uint16)
 
+    def strengths(self, word: str | Window) -> NDArray[np.float32]:
+        """Return what a word counts in each row of :meth:`holding`: 1 + ln(times)."""
+        strengths: NDArray[np.float32] = 1 + np.log(self.times(word).astype(np.float32))
+        return strengths
+
     def _within(self, window: Window) -> NDArray[np.int32]:
         """Return the rows that were said in a window, or speak of a day in it; the last few windows are remembered."""
         if window not in self._windows:
@@ -241,14 +273,6 @@ class Segment:
         counts = self._row_counts[slots]
         bounds = np.cumsum(counts) - counts
         return np.repeat(first - bounds, counts) + np.arange(int(counts.sum())), bounds
-
-    def neighbours(self, slots: NDArray[np.integer], distance: int) -> tuple[NDArray[np.intp], NDArray[np.integer]]:
-        """Return which of `slots` have a slot `distance` further on (or, below 0, back) in their talk, and these.
-
-        The distance is at most 255.
-        """
-        inside = np.flatnonzero((self.before if distance < 0 else self.after)[slots] >= abs(distance))
-        return inside, slots[inside] + distance
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
@@ -326,7 +350,7 @@ def _day(text: str | None) -> date | None:
         return None
 
 
-def points_of(summaries: Segment, calendar: Calendar) -> Segment:
+def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
     """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
     rows = summaries.rows
     lines = [
@@ -355,7 +379,7 @@ def points_of(summaries: Segment, calendar: Calendar) -> Segment:
         "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
         "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
     }
-    return Segment(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+    return RowBlock(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +17,21 @@ from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.text.ranking import Weights
     from memory_pipeline.reader.scoring import Scored
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 #: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
 _MARGIN, _LEAST = 4, 60
+#: What is read of rows that were chosen.
+_SHOWN = [
+    "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
+]  # fmt: skip
+_UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
 
@@ -34,7 +41,7 @@ class Choice:
     """A row that was chosen.
 
     Attributes:
-        row: of the index, without vector and terms.
+        row: of the index, what is shown of it and compared.
         score: what it was chosen by.
         parts: what each signal adds to the score, if that was asked for.
         is_excerpt: whether the content is cut to the passage that answers.
@@ -69,27 +76,44 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
     """Return facts, each with the later one that shares most of what is sought, where a user names other numbers."""
     said = [
-        (place, one.row, numbers, held(one.row["content"]))
+        (place, one.row, numbers)
         for place, one in enumerate(facts[:COMPARED])
         if one.row["role"] != Role.ASSISTANT and (numbers := _numbers(one.row))
     ]
-    enough = _SAME * max((sum(words.values()) for _, _, _, words in said), default=0.0)
+    later = {
+        place: others
+        for place, row, numbers in said
+        if (
+            others := [
+                (other_place, other)
+                for other_place, other, named in said
+                if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
+            ]
+        )
+    }
+    if not later:
+        return facts
+    words = {place: held(row["content"]) for place, row, _ in said}
+    enough = _SAME * max(sum(each.values()) for each in words.values())
     found = list(facts)
-    for place, row, numbers, words in said:
-        others = [
-            (sum(words[word] for word in words.keys() & there.keys()), other["starts_at"], other)
-            for _, other, named, there in said
-            if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
-        ]
-        shared, _, later = max(others, key=lambda each: each[:2], default=(0.0, None, None))
+    for place, others in later.items():
+        own = words[place]
+        shared, _, latest = max(
+            (
+                (sum(own[word] for word in own.keys() & words[there].keys()), other["starts_at"], other)
+                for there, other in others
+            ),
+            key=lambda each: each[:2],
+        )
         if shared >= enough > 0:
-            found[place] = replace(found[place], later=later)
+            found[place] = replace(found[place], later=latest)
     return found
 
 
 def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
     """Return the numbers in a text but those of dates that were added to it."""
-    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", row["content"])))
+    content = row["content"]
+    return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", content) if "[" in content else content))
 
 
 class _Candidate(NamedTuple):
@@ -104,7 +128,7 @@ class _Candidate(NamedTuple):
 
 
 def best(
-    segments: Sequence[Segment], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
+    segments: Sequence[RowBlock], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
 ) -> list[Choice]:
     """Return up to `count` rows, best first, no two of them resting on the same messages.
 
@@ -130,7 +154,7 @@ def best(
     ]
 
 
-def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
+def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
     """Return the best rows of at least `count` messages of each segment, best first, and the best score of the others.
 
     Of rows with equal scores all are looked at, or none.
@@ -140,8 +164,10 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
     alone = len(segments) == 1  # then its own numbers tell messages and talks apart
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         order = np.argsort(-part.totals, kind="stable")
-        _, first = np.unique(segment.message[part.rows[order]], return_index=True)
-        places = order[np.sort(first)]
+        messages = segment.message[part.rows[order]]
+        first = np.empty(segment.messages, np.intp)
+        first[messages[::-1]] = np.arange(len(messages))[::-1]
+        places = order[first[messages] == np.arange(len(messages))]
         if len(places) > count:
             enough = int(np.count_nonzero(part.totals[places] >= part.totals[places[count - 1]]))
             others = max(others, float(part.totals[places[enough]]) if enough < len(places) else -np.inf)
@@ -164,12 +190,12 @@ def _highest(segments: Sequence[Segment], scored: Sequence[Scored], count: int) 
     return list(unique.values()), others
 
 
-def _told(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
+def _told(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
     """Return the messages that each row rests on."""
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
 
-def _talks(segment: Segment, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
+def _talks(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
     """Return the conversation and the day of each row; what lies in none is a talk of its own."""
     taken = segment.rows.select(["id", "conversation_id", "starts_at"]).take(pa.array(rows))
     conversations = pc.coalesce(taken["conversation_id"], taken["id"]).to_pylist()
@@ -192,17 +218,28 @@ def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> li
 
 
 def _rows(
-    segments: Sequence[Segment], scored: Sequence[Scored], candidates: Sequence[_Candidate]
+    segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate]
 ) -> dict[str, dict[str, Any]]:
     """Return the rows of candidates by their ids, each segment read once."""
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
-        rows |= {row["id"]: row for row in segment.rows.take(part.rows[places]).to_pylist()} if places else {}
+        rows |= {row["id"]: row for row in _read(segment.rows.select(_SHOWN).take(part.rows[places]))} if places else {}
     return rows
 
 
-def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
+def _read(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table; its own way of making times of UTC takes longer than all the rest."""
+    columns = [_times(column) if pa.types.is_timestamp(column.type) else column.to_pylist() for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _times(column: pa.ChunkedArray) -> list[datetime | None]:
+    naive = column.cast(pa.timestamp("us")).to_pylist()
+    return [None if time is None else time.replace(tzinfo=_UTC) for time in naive]
+
+
+def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
     """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal.
 
     A message is told by its turn, if that passes.
@@ -218,7 +255,7 @@ def newest(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None
     return [Choice(row, 0.0) for row in chosen[:count]]
 
 
-def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+def _latest(segment: RowBlock, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
     """Return the latest of some rows, of at least `count` different messages; all of one moment, or none."""
     ages = -segment.ends_at[rows]
     taken = count
@@ -231,7 +268,7 @@ def _latest(segment: Segment, rows: NDArray[np.intp], count: int) -> NDArray[np.
     return rows
 
 
-def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None]) -> int:
+def total(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> int:
     """Return how many different messages rows that pass rest on."""
     found = sum(_messages(segment, mask) for segment, mask in zip(segments, masks, strict=True))
     fewest_first = sorted(zip(segments, masks, strict=True), key=lambda each: len(each[0]))
@@ -241,7 +278,7 @@ def total(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_] | None]
     return found
 
 
-def _messages(segment: Segment, mask: NDArray[np.bool_] | None) -> int:
+def _messages(segment: RowBlock, mask: NDArray[np.bool_] | None) -> int:
     if mask is None:
         return segment.messages
     met = np.zeros(segment.messages, np.bool_)
@@ -250,7 +287,7 @@ def _messages(segment: Segment, mask: NDArray[np.bool_] | None) -> int:
 
 
 def _shared(
-    few: tuple[Segment, NDArray[np.bool_] | None], many: tuple[Segment, NDArray[np.bool_] | None]
+    few: tuple[RowBlock, NDArray[np.bool_] | None], many: tuple[RowBlock, NDArray[np.bool_] | None]
 ) -> set[tuple[str, ...]]:
     """Return the messages that two segments share; only what was said at the same times is looked at."""
     (one, mask), (other, others) = few, many
@@ -264,5 +301,5 @@ def _shared(
     return set(_told(other, beside)) & set(_told(one, rows)) if len(beside) else set()
 
 
-def _passing(segment: Segment, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+def _passing(segment: RowBlock, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:
     return np.arange(len(segment)) if mask is None else np.flatnonzero(mask)

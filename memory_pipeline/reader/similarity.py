@@ -23,7 +23,7 @@ _BLOCK: Final = 8_192
 _SEED: Final = 20240115
 
 
-class Vectors:
+class VectorSketch:
     """Unit vectors of rows.
 
     Args:

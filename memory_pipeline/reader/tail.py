@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import RowBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph.pending import PendingJournal
 
 
-class Tail:
+class PendingRows:
     """Keeps the facts of one agent's pending files as rows of the index, each embedded once.
 
     Turns are those that the pipeline will make, with the same ids, and so are facts where it works by rules too:
@@ -32,10 +32,10 @@ class Tail:
         self._pending = pending
         self._embedder = embedder
         self._files: dict[str, pa.Table | None] = {}
-        self._segment: Segment | None = None
+        self._segment: RowBlock | None = None
         self._lock = threading.Lock()
 
-    def segment(self) -> Segment | None:
+    def segment(self) -> RowBlock | None:
         """Return the facts of all pending files; None if there are none."""
         files = self._pending.files()
         with self._lock:
@@ -46,7 +46,7 @@ class Tail:
             kept |= dict.fromkeys(new)
             kept |= self._embedded({path: facts for path, facts in new.items() if facts})
             tables = [rows for rows in kept.values() if rows is not None]
-            self._segment = Segment.of(pa.concat_tables(tables), self._embedder.dimension) if tables else None
+            self._segment = RowBlock.of(pa.concat_tables(tables), self._embedder.dimension) if tables else None
             self._files = kept
             return self._segment
 

@@ -18,8 +18,8 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.facts import facts_to_rows, message_digest, row_operations, rows_to_messages
+from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.lake.tables.damage import REMEDY
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period

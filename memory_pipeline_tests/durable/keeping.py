@@ -73,11 +73,11 @@ def write(lake: Lake, *events: MemoryEvent) -> None:
 
 def land(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
     """Put events into their tables, and bring what is made from them level."""
-    land_events(lake, *events, upkeep=upkeep, are_edits=are_edits)
+    fold_memories(lake, *events, upkeep=upkeep, are_edits=are_edits)
     refold(lake, (*events, *upkeep)[0].scope)
 
 
-def land_events(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
+def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
     """Put events into their tables; what is made from them stays behind."""
     lake.ensure()
     nights = {one.event_at: Period.containing(Grain.DAILY, one.event_at - timedelta(seconds=1)) for one in upkeep}

@@ -17,8 +17,8 @@ from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.durable.keeping import (
     MONDAY,
     event,
+    fold_memories,
     land,
-    land_events,
     minute,
     refold,
     remember,
@@ -78,7 +78,7 @@ def test_a_boost_is_not_counted_twice_wherever_a_run_is_killed(tmp_path: Path) -
     state = state_of(lake)
     steps: list[Callable[[], object]] = [
         lambda: write(lake, *boosts),
-        lambda: land_events(lake, *boosts),
+        lambda: fold_memories(lake, *boosts),
         lambda: refold(lake),
         lambda: lake.journal.acknowledge(lake.journal.pending()),
     ]
@@ -129,7 +129,7 @@ def test_events_that_were_landed_before_a_kill_count_though_the_table_lacks_them
     land(lake, told)
     state = state_of(lake)
     assert len(state.snapshot()) == 1
-    land_events(lake, more)
+    fold_memories(lake, more)
     assert_is(state, fold_events([told, more]))
     refold(lake)
     assert not state.snapshot().is_whole
@@ -233,7 +233,7 @@ def test_whatever_has_landed_and_whatever_has_not_the_state_is_the_fold_of_all(
         land(lake, *base, upkeep=upkeep)
     more = [one for one in order[level:behind] if not one.is_upkeep]
     if more:
-        land_events(lake, *more)
+        fold_memories(lake, *more)
     pending = [one for one in order[data.draw(st.integers(0, behind)) :] if not one.is_upkeep]
     if pending:
         write(lake, *pending)

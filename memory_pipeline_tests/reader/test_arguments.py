@@ -21,7 +21,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.arguments import count_of, filter_of, query_of
+from memory_pipeline.reader.arguments import count_of, filter_of, validate_query
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:
@@ -285,16 +285,16 @@ def test_labels_kinds_and_importance_are_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize("text", ["Porto", " Porto\n", "\x00Porto\x00", "\tPorto\x00 "])
 def test_a_query_is_taken_without_what_surrounds_it(text: str) -> None:
-    assert query_of(text) == "Porto"
+    assert validate_query(text) == "Porto"
 
 
 def test_a_query_may_hold_ten_thousand_characters() -> None:
-    assert query_of("é" * 10_000) == "é" * 10_000
+    assert validate_query("é" * 10_000) == "é" * 10_000
 
 
 @pytest.mark.parametrize("text", [None, "", " ", "\n\t\r", "\x00", " \x00 ", "\u2028"])
 def test_a_blank_query_asks_for_nothing(text: str | None) -> None:
-    assert query_of(text) is None
+    assert validate_query(text) is None
 
 
 def test_a_query_of_a_megabyte_is_refused_at_once(reader: MemoryReader) -> None:
@@ -308,7 +308,7 @@ def test_a_query_of_a_megabyte_is_refused_at_once(reader: MemoryReader) -> None:
 @given(st.text(st.characters(codec=None), max_size=30))
 def test_any_text_is_a_query_or_refused(text: str) -> None:
     try:
-        found = query_of(text)
+        found = validate_query(text)
     except InputError as error:
         assert any("\ud800" <= character <= "\udfff" for character in text)
         assert "query_text" in str(error)  # noqa: PT017  # either answer is right

@@ -12,9 +12,9 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, ReadingModels
-from memory_pipeline.reader import MemoryReader, ReaderMemories
+from memory_pipeline.reader import MemoryReader, MemorySearch
 from memory_pipeline.reader.knowledge import Source
-from memory_pipeline.reader.searching import Searching
+from memory_pipeline.reader.searching import Searcher
 from memory_pipeline_tests import memories, oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -55,7 +55,7 @@ def server() -> Iterator[OpenAIServer]:
 # Sources that fail.
 
 #: What each source is asked by.
-FAILING = {"memory": (Searching, "recalled"), "graph": (Graph, "search"), "durable": (ReaderMemories, "fitting")}
+FAILING = {"memory": (Searcher, "recalled"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])

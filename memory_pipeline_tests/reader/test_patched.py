@@ -12,12 +12,12 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.reader import resident
-from memory_pipeline.reader.resident import Resident
+from memory_pipeline.reader.resident import IndexCache
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped
 
 if TYPE_CHECKING:
-    from memory_pipeline.reader.resident import Part
+    from memory_pipeline.reader.resident import CachedRows
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables are patched, too, and laid out anew when a test says so."""
     monkeypatch.setattr(resident, "_PATCHED_FROM", 1)
     monkeypatch.setattr(resident, "_IDLE", 0)
-    monkeypatch.setattr(Resident, "_begin_anew", lambda *_: None)
+    monkeypatch.setattr(IndexCache, "_begin_anew", lambda *_: None)
 
 
 def put(index: VectorIndex, *rows: Row) -> None:
@@ -34,7 +34,7 @@ def put(index: VectorIndex, *rows: Row) -> None:
     index.replace(Grain.WORKING, periods, scoped(ACME, rows))
 
 
-def said(parts: list[Part] | None) -> list[str]:
+def said(parts: list[CachedRows] | None) -> list[str]:
     """Return the contents that stand, sorted; each may be there once."""
     assert parts is not None
     found: list[str] = []
@@ -50,14 +50,14 @@ def index(root: str) -> VectorIndex:
 
 
 @pytest.fixture
-def held(root: str, index: VectorIndex) -> Resident:
+def held(root: str, index: VectorIndex) -> IndexCache:
     put(index, fact("tea", vector=axis(1)), fact("milk", 1, vector=axis(2)), fact("rye", 120, vector=axis(3)))
-    found = Resident(VectorIndex(Storage(root)), ACME, DIMENSION, 100, Calendar())
+    found = IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, 100, Calendar())
     assert said(found.parts(Grain.WORKING)) == ["milk", "rye", "tea"]
     return found
 
 
-def test_what_has_come_changed_and_gone_is_so_at_once(held: Resident, index: VectorIndex) -> None:
+def test_what_has_come_changed_and_gone_is_so_at_once(held: IndexCache, index: VectorIndex) -> None:
     whole = (held.parts(Grain.WORKING) or [])[-1].segment
     put(index, fact("tea", vector=axis(1)), fact("oats", 2, vector=axis(4)))
     parts = held.parts(Grain.WORKING)
@@ -72,7 +72,7 @@ def test_what_has_come_changed_and_gone_is_so_at_once(held: Resident, index: Vec
     assert [part.segment for part in again][-1] is whole
 
 
-def test_rows_keep_their_vectors(held: Resident, index: VectorIndex) -> None:
+def test_rows_keep_their_vectors(held: IndexCache, index: VectorIndex) -> None:
     put(index, fact("oats", 120, vector=axis(6)))
     wanted = {"tea": axis(1), "milk": axis(2), "rye": axis(3), "oats": axis(6)}
     near = {
@@ -83,13 +83,13 @@ def test_rows_keep_their_vectors(held: Resident, index: VectorIndex) -> None:
     assert near == pytest.approx(dict.fromkeys(wanted, 1.0))
 
 
-def test_a_compaction_changes_nothing(held: Resident, index: VectorIndex) -> None:
+def test_a_compaction_changes_nothing(held: IndexCache, index: VectorIndex) -> None:
     put(index, fact("oats", 240, vector=axis(4)))
     index.purge([ACME], [Grain.WORKING])  # every row is written anew
     assert said(held.parts(Grain.WORKING)) == ["milk", "oats", "rye", "tea"]
 
 
-def test_a_table_that_was_made_again_is_read_whole(held: Resident, index: VectorIndex) -> None:
+def test_a_table_that_was_made_again_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
     index.remove_agent(ACME)
     assert said(held.parts(Grain.WORKING)) == []
     put(index, fact("oats", 2))
@@ -97,7 +97,7 @@ def test_a_table_that_was_made_again_is_read_whole(held: Resident, index: Vector
 
 
 def test_more_rows_than_may_be_patched_are_read_whole(
-    held: Resident, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+    held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resident, "_MOST_PATCHED", 2)
     put(index, *(fact(f"row {number}", 240 + number) for number in range(3)))
@@ -109,7 +109,7 @@ def test_more_rows_than_may_be_patched_are_read_whole(
 
 def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex) -> None:
     put(index, fact("tea"), fact("milk", 1))
-    held = Resident(VectorIndex(Storage(root)), ACME, DIMENSION, 2, Calendar())
+    held = IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, 2, Calendar())
     assert said(held.parts(Grain.WORKING)) == ["milk", "tea"]
     put(index, fact("rye", 120))
     assert held.parts(Grain.WORKING) is None
@@ -117,7 +117,7 @@ def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex
 
 
 def test_it_is_laid_out_anew_beside_the_searches(
-    held: Resident, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+    held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(resident, "_PATCHED_FROM", 1)

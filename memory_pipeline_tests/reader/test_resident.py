@@ -10,12 +10,12 @@ import pytest
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.vector_index import VectorIndex
-from memory_pipeline.reader.resident import Resident
+from memory_pipeline.reader.resident import IndexCache
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, by_period, fact, scoped, summary
 
 if TYPE_CHECKING:
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
@@ -25,11 +25,11 @@ def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
     index.replace(grain, periods, scoped(ACME, rows))
 
 
-def resident(root: str, most: int = 100) -> Resident:
-    return Resident(VectorIndex(Storage(root)), ACME, DIMENSION, most, Calendar())
+def resident(root: str, most: int = 100) -> IndexCache:
+    return IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, most, Calendar())
 
 
-def contents(part: Segment | None) -> list[str]:
+def contents(part: RowBlock | None) -> list[str]:
     assert part is not None
     return sorted(part.rows["content"].to_pylist())
 

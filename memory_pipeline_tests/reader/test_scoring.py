@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Query, Weights, Window
 from memory_pipeline.reader import scoring
 from memory_pipeline.reader.scoring import SIGNALS, Scored, score
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import RowBlock
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import DIMENSION, NOON, Row, axis, fact, segment, summary
 from memory_pipeline_tests.ranking_oracle import exact_scores, exact_signals
@@ -70,7 +70,7 @@ def array(vector: list[float] | None) -> Any:
     return None if vector is None else np.array(vector, np.float32)
 
 
-def by_id(segments: list[Segment], scored: list[Scored]) -> dict[str, float]:
+def by_id(segments: list[RowBlock], scored: list[Scored]) -> dict[str, float]:
     return {
         id: float(total)
         for part, found in zip(segments, scored, strict=True)

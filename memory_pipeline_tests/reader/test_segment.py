@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.reader.segment import RowBlock
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories import DIMENSION, Row, axis, fact, segment, summary, table
 
@@ -38,7 +38,7 @@ def memories(draw: st.DrawFn) -> list[Row]:
     return rows + [summary("tea", day) for day in range(1, draw(st.integers(1, 3)))]
 
 
-def contents(part: Segment) -> list[str]:
+def contents(part: RowBlock) -> list[str]:
     found: list[str] = part.rows["content"].to_pylist()
     return found
 
@@ -108,17 +108,15 @@ def test_rows_share_a_message_that_rest_on_the_same_sources(rows: list[Row]) -> 
 
 
 @settings(max_examples=examples(50), deadline=None)
-@given(rows=memories(), distance=st.integers(-4, 4).filter(bool))
+@given(rows=memories(), distance=st.integers(-4, 4))
 def test_neighbours_are_slots_of_the_same_talk(rows: list[Row], distance: int) -> None:
     part = segment(rows)
-    slots = np.arange(part.slots)
-    whose, there = part.neighbours(slots, distance)
-    expected = [
-        (int(slot), int(slot) + distance)
-        for slot in slots
-        if 0 <= slot + distance < part.slots and part.talk[slot] == part.talk[slot + distance]
-    ]
-    assert list(zip(whose.tolist(), there.tolist(), strict=True)) == expected
+    slot_at = {place: slot for slot, place in enumerate(part.place.tolist())}
+    for slot, place in enumerate(part.place.tolist()):
+        assert 0 <= place + distance < part.places
+        other = slot + distance
+        is_neighbour = 0 <= other < part.slots and part.talk[slot] == part.talk[other]
+        assert slot_at.get(place + distance) == (other if is_neighbour else None)
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -139,7 +137,7 @@ def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     whole = table(rows)
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     pieces = pa.concat_tables([whole.slice(first, last - first) for first, last in pairwise(bounds)])
-    one, other = Segment.of(whole, DIMENSION), Segment.of(pieces, DIMENSION)
+    one, other = RowBlock.of(whole, DIMENSION), RowBlock.of(pieces, DIMENSION)
     assert one.rows == other.rows
     assert one.speakers == other.speakers
     by_row, by_slot = ("slot", "speaker", "message", "lengths", "norms", "counted"), ("talk", "brevity", "slot_asks")
@@ -197,7 +195,8 @@ def test_an_empty_segment_can_be_asked_everything() -> None:
     nothing = np.empty(0, np.intp)
     assert (len(part), part.slots, part.talks, list(part.vocabulary), part.speakers) == (0, 0, 0, [], [])
     assert len(part.holding("tea")) == len(part.times("tea")) == part.talks_holding("tea") == 0
-    assert [len(found) for found in (*part.rows_of(nothing), *part.neighbours(nothing, 1))] == [0] * 4
+    assert [len(found) for found in part.rows_of(nothing)] == [0, 0]
+    assert part.answers(np.empty(0, np.float32)).tolist() == []
 
 
 def test_rows_without_terms_have_no_words() -> None:

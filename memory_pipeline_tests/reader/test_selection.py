@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +21,12 @@ from memory_pipeline_tests.memories import Row, fact, segment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memory_pipeline.reader.segment import Segment
+    from memory_pipeline.reader.segment import RowBlock
 
 STILL = Weights(repeats=0)
 
 
-def scored(part: Segment, totals: dict[str, float]) -> Scored:
+def scored(part: RowBlock, totals: dict[str, float]) -> Scored:
     """Give rows the totals that are told by their ids; rows that are not told of are no candidates."""
     ids = part.rows["id"].to_pylist()
     places = [place for place, id in enumerate(ids) if id in totals]
@@ -42,7 +43,7 @@ def ids(choices: list[Choice]) -> list[str]:
     return [choice.row["id"] for choice in choices]
 
 
-def everything(*parts: Segment) -> list[NDArray[np.bool_]]:
+def everything(*parts: RowBlock) -> list[NDArray[np.bool_]]:
     return [np.ones(len(part), np.bool_) for part in parts]
 
 
@@ -166,9 +167,12 @@ def test_nothing_scored_gives_nothing() -> None:
     assert best([[fact("x", id="a")], []], {}) == []
 
 
-def test_a_choice_has_the_rows_columns_but_neither_terms_nor_vector() -> None:
-    [choice] = best([[fact("x", id="a")]], {"a": 1})
-    assert {"id", "content", "source_ids", "entities", "tags"} <= set(choice.row)
+def test_a_choice_has_what_is_shown_of_the_row() -> None:
+    row = fact("x", 7, id="a")
+    [choice] = best([[row]], {"a": 1})
+    assert {"id", "content", "starts_at", "ends_at", "source_ids", "role"} <= set(choice.row)
+    assert choice.row == {name: row[name] for name in choice.row}
+    assert choice.row["starts_at"].utcoffset() == timedelta(0)
     assert not {"terms", "vector"} & set(choice.row)
 
 

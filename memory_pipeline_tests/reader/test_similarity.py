@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memory_pipeline.reader.similarity import SKETCHED_FROM, Vectors
+from memory_pipeline.reader.similarity import SKETCHED_FROM, VectorSketch
 from memory_pipeline_tests.effort import examples
 
 
@@ -26,8 +26,8 @@ def clustered(count: int, dimension: int, seed: int, clusters: int = 60) -> NDAr
     return unit(centres[random.integers(clusters, size=count)] + 0.7 * random.standard_normal((count, dimension)))
 
 
-def shuffled(vectors: NDArray[Any], seed: int = 5) -> Vectors:
-    return Vectors(vectors, np.random.default_rng(seed).permutation(len(vectors)))
+def shuffled(vectors: NDArray[Any], seed: int = 5) -> VectorSketch:
+    return VectorSketch(vectors, np.random.default_rng(seed).permutation(len(vectors)))
 
 
 def exactly(vectors: NDArray[Any], order: NDArray[np.intp], vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -53,7 +53,7 @@ def test_few_vectors_are_compared_exactly(
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
     vector = unit(random.standard_normal(6))
     near = exactly(vectors, order, vector)
-    both = Vectors(vectors, order)
+    both = VectorSketch(vectors, order)
     assert both.nearness(vector, np.arange(count)) == pytest.approx(near, nan_ok=True, abs=1e-6)
     found = both.nearest(vector, wanted, allowed)
     assert len(set(found.tolist())) == len(found) == min(wanted, count)
@@ -67,7 +67,7 @@ def test_a_sketch_finds_nearly_all_of_the_ten_nearest() -> None:
     count, dimension = 30_000, 64
     vectors = clustered(count, dimension, seed=1).astype(np.float16)
     order = np.random.default_rng(2).permutation(count)
-    both = Vectors(vectors, order)
+    both = VectorSketch(vectors, order)
     found = wanted = 0
     for vector in clustered(40, dimension, seed=1)[:40]:
         near = exactly(vectors, order, vector)
@@ -81,7 +81,7 @@ def test_sketches_respect_what_is_allowed_and_absent() -> None:
     vectors = clustered(SKETCHED_FROM, 16, seed=3)
     vectors[::7] = np.nan
     order = np.random.default_rng(4).permutation(len(vectors))
-    both = Vectors(vectors, order)
+    both = VectorSketch(vectors, order)
     vector = clustered(1, 16, seed=3)[0]
     near = exactly(vectors, order, vector)
     allowed = np.zeros(len(vectors), np.bool_)
@@ -99,7 +99,7 @@ def test_vectors_of_any_length_can_be_sketched(dimension: int) -> None:
     vectors = np.zeros((SKETCHED_FROM, dimension), np.float16)
     vectors[:, 0] = -1
     vectors[77, 0] = 1
-    both = Vectors(vectors, np.arange(len(vectors)))
+    both = VectorSketch(vectors, np.arange(len(vectors)))
     vector = np.zeros(dimension, np.float32)
     vector[0] = 1
     assert 77 in both.nearest(vector, 5).tolist()
@@ -124,7 +124,7 @@ def test_the_sample_leaves_out_rows_without_a_vector_and_is_spread_evenly() -> N
     vectors = np.zeros((5_000, 2), np.float32)
     vectors[:, 0] = np.linspace(-1, 1, 5_000)
     vectors[::3] = np.nan
-    near = Vectors(vectors, np.arange(5_000)).sample(np.array([1, 0], np.float32))
+    near = VectorSketch(vectors, np.arange(5_000)).sample(np.array([1, 0], np.float32))
     assert 1_000 <= len(near) < 2_000
     assert not np.isnan(near).any()
     assert near.mean() == pytest.approx(0, abs=0.01)
@@ -133,14 +133,14 @@ def test_the_sample_leaves_out_rows_without_a_vector_and_is_spread_evenly() -> N
 
 def test_where_no_row_has_a_vector_there_is_no_sample() -> None:
     vectors = np.full((3, 4), np.nan, np.float32)
-    both = Vectors(vectors, np.arange(3))
+    both = VectorSketch(vectors, np.arange(3))
     assert len(both.sample(np.ones(4, np.float32))) == 0
     assert np.isnan(both.nearness(np.ones(4, np.float32), np.arange(3))).all()
     assert len(both.nearest(np.ones(4, np.float32), 2)) == 2
 
 
 def test_no_vectors_at_all_are_no_hindrance() -> None:
-    both = Vectors(np.empty((0, 4), np.float32), np.empty(0, np.intp))
+    both = VectorSketch(np.empty((0, 4), np.float32), np.empty(0, np.intp))
     assert both.nearest(np.ones(4, np.float32), 3).tolist() == []
     assert len(both.sample(np.ones(4, np.float32))) == 0
 

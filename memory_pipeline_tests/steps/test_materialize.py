@@ -391,7 +391,7 @@ def test_what_comes_after_the_landing_is_not_acknowledged_unread(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(lake, conversation("I moved to Porto."))
-    step = "memory_pipeline.steps.materialize.land_messages"
+    step = "memory_pipeline.steps.materialize.load_messages"
 
     def land_then_receive(*args: Any) -> Any:
         made = load_messages(*args)

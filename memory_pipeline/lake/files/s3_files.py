@@ -19,7 +19,7 @@ from fsspec.asyn import sync
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
-from memory_pipeline.lake.commit_retry import RetryPolicy, retry
+from memory_pipeline.lake.commit_retry import Failure, RetryPolicy, retry
 from memory_pipeline.lake.files.s3_errors import (
     BUSY,
     MISSING,
@@ -271,10 +271,17 @@ class _Refused(Exception):  # noqa: N818  # it does not leave this module
         self.error = error
 
 
+def _policy(attempts: int, first_pause: float, is_again: Callable[[_Refused], bool]) -> RetryPolicy:
+    def judge(error: _Refused) -> Failure:
+        return Failure.LOST if is_again(error) else Failure.FINAL
+
+    return RetryPolicy(attempts, (_Refused,), judge, lambda error: error, first_pause=first_pause)
+
+
 #: A request is sent again by itself, but not if its answer breaks off half-way.
-_READING = RetryPolicy(ATTEMPTS, (_Refused,), lambda error: error, lambda error: error.broke_off, first_pause=0.1)
+_READING = _policy(ATTEMPTS, 0.1, lambda error: error.broke_off)
 #: S3 says that it is busy when another request for the same name is under way, whatever becomes of it.
-_CREATING = RetryPolicy(6, (_Refused,), lambda error: error, lambda error: error.code in BUSY, first_pause=0.05)
+_CREATING = _policy(6, 0.05, lambda error: error.code in BUSY)
 
 
 class _Opened(io.RawIOBase):

@@ -25,13 +25,12 @@ from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
-from memory_pipeline.lake.commit_retry import CommitLostError, RetryPolicy, pauses, retry_async
+from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_async
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import in_words, is_of_store
+from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
 from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
-from memory_pipeline.lake.tables.damage import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -65,10 +64,8 @@ COMPACT_EVERY = 32
 _CLAIMS = "vectordb/_claims"
 #: How long one may take to make an empty table, and how many seconds others wait at most before they look again.
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
-#: How often a write that lost against another process is tried again, and for how many seconds it waits at most.
-_ATTEMPTS, _LONGEST_PAUSE = 20, 0.2
-#: How often one looks again whose files vanished, and how many seconds it waits at most.
-_LOOKS, _LONGEST_LOOK = 12, 0.1
+#: How often a write that lost against another process is tried, and a read whose files vanished.
+_ATTEMPTS, _LOOKS = 20, 8
 #: How often it is tried to delete a table's folder, into which others may still write.
 _DROPS = 10
 #: In a table's metadata: when it was made, in milliseconds since 1970.
@@ -172,7 +169,7 @@ class Databases:
                 raise
 
         explain = partial(_in_words, workspace_id=workspace_id, name=name)
-        policy = RetryPolicy(_LOOKS, FAILURES, explain, has_vanished, _FAILED, self._storage.uri, _LONGEST_LOOK)
+        policy = store_policy(_FAILED, _LOOKS, FAILURES, explain, is_lost=has_vanished, place=self._storage.uri)
         return await retry_async(attempt, policy)
 
     async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
@@ -218,7 +215,7 @@ class Databases:
 
             kept = CommitConflictError(f"{folder} cannot be deleted while others keep writing into it; try again")
             if there:
-                await retry_async(attempt, RetryPolicy(_DROPS, (CommitLostError,), lambda _: kept))
+                await retry_async(attempt, store_policy(folder, _DROPS, (CommitLostError,), lambda _: kept))
             return there
 
     async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:
@@ -328,7 +325,7 @@ async def retry_lance_commit(
         conflict = CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again")
         return conflict if _is_lost(error) else error
 
-    policy = RetryPolicy(_ATTEMPTS, FAILURES, give_up, _is_lost, _FAILED, _FAILED, _LONGEST_PAUSE)
+    policy = store_policy(_FAILED, _ATTEMPTS, FAILURES, give_up, is_lost=_is_lost)
     return await retry_async(attempt, policy)
 
 

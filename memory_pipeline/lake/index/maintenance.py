@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
+#: A row is the same as long as its digest and its vector's embedder are.
+SAME = (
+    "target.digest = source.digest AND (target.embed_model = source.embed_model "
+    "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
+)
+#: An item of a collection is the same as long as all that it was written with is.
+SAME_ITEM = " AND ".join(f"target.{name} = source.{name}" for name in ("content", "metadata", "vector"))
+
+
 #: Fewer small files than this are left alone, and files of more rows are not put together, as they are read at once.
 _FEW, _MOST_ROWS = 8, 100_000
 

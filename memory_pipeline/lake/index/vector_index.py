@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
-from memory_pipeline.lake.collections.item import SAME_ITEM
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition
-from memory_pipeline.lake.index.index_rows import INDICES, SAME, index_schema, noted_tables, roster_path, vectors_of
+from memory_pipeline.lake.index.index_rows import INDICES, index_schema, noted_tables, roster_path, vectors_of
 from memory_pipeline.lake.index.lance_tables import (
     COMPACT_EVERY,
     FAILURES,
@@ -32,7 +31,7 @@ from memory_pipeline.lake.index.lance_tables import (
     drop_old_versions,
     retry_lance_commit,
 )
-from memory_pipeline.lake.index.maintenance import compact, compact_deletes, rewrite
+from memory_pipeline.lake.index.maintenance import SAME, SAME_ITEM, compact, compact_deletes, rewrite
 from memory_pipeline.lake.layout import index_tables, table_name
 
 if TYPE_CHECKING:

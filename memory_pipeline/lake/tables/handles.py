@@ -22,11 +22,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from memory_pipeline.errors import CommitConflictError, DamagedError
-from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, FairnessLock, RetryPolicy, retry
+from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, FairnessLock, retry
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import is_of_store
+from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store_policy
 from memory_pipeline.lake.leases import Leases
-from memory_pipeline.lake.tables.damage import REMEDY, damaged_log, is_damage
+from memory_pipeline.lake.tables.damage import damaged_log, is_damage
 from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def retry_commit(
     turn = turn_at(storage, path, claims)
     # On a local disk answers are not lost.
     mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(_commit_path(path, version)))
-    policy = RetryPolicy(_ATTEMPTS, (CommitLostError,), lambda _: conflict, what=f"table {path}")
+    policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: conflict)
     return retry(lambda: attempt(turn, mark), policy, turn)
 
 
@@ -212,7 +212,7 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
 
     # What fails and is no damage: a purge took away what was being read.
     errors = (DeltaError, OSError)
-    return retry(attempt, RetryPolicy(_LOOKS, errors, give_up, what=f"table {path}", place=storage.locate(path)))
+    return retry(attempt, store_policy(f"table {path}", _LOOKS, errors, give_up, place=storage.locate(path)))
 
 
 def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:

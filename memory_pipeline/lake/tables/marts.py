@@ -6,7 +6,6 @@ They are not part of memory: whatever they hold can be made again from the lake'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, retry
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock
+    from memory_pipeline.lake.commit_retry import CommitToken
     from memory_pipeline.lake.files.storage import Storage
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
@@ -109,17 +108,14 @@ class Marts:
         Raises:
             CommitConflictError: other writers kept changing the same mart.
         """
-        attempt = partial(self._replace, name, rows, column, values)
+
+        def attempt(_: object, mark: CommitToken[bool]) -> Replaced:
+            return self._replace(name, rows, column, values, mark)
+
         return retry_commit(self._storage, _path(name), f"mart {name}", "write it", attempt)
 
     def _replace(
-        self,
-        name: str,
-        rows: pa.Table,
-        column: str | None,
-        values: Collection[str] | None,
-        _: FairnessLock,
-        mark: CommitToken[bool],
+        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
     ) -> Replaced:
         self._storage.require_creating()
         table = self._open(name)

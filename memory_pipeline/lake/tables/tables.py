@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -490,13 +490,10 @@ class Tables:
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
 
-        def attempt(
-            turn: FairnessLock, mark: CommitToken[tuple[dict[str, int], Collection[str]]]
-        ) -> tuple[dict[str, int], Collection[str]]:
+        def attempt(turn: FairnessLock, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
-            made = mark.made()
-            if made is not None:
-                return made
+            if (made := mark.made()) is not None:
+                return cast("tuple[dict[str, int], Collection[str]]", made)
             files = _files(table, spec, keys, fixed)
             counts: dict[str, int] = {}
             verdicts: Mapping[str, RowDeletion] = {}

@@ -66,12 +66,12 @@ class HostedExtractor:
     """Finds facts with the models that the configuration names; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Args:
-        asker: asks the models.
+        executor: asks the models.
         timezone: the zone of the lake's days, in which "yesterday" is meant.
     """
 
-    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, timezone: str) -> None:
+        self._executor = executor
         self._zone = ZoneInfo(timezone)
         self._calendar = Calendar(timezone)
         self._rules = DeterministicExtractor(timezone)
@@ -101,7 +101,7 @@ class HostedExtractor:
                 known = {scope: list(operations) for scope, operations in recall().items()}
             for places in self._rounds(passages, asked):
                 tasks = [partial(self._passage, passages[place], known) for place in places]
-                for place, extraction in zip(places, self._asker.gather(tasks), strict=True):
+                for place, extraction in zip(places, self._executor.gather(tasks), strict=True):
                     found[place] = extraction
                     scope = passages[place].scope
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
@@ -131,11 +131,11 @@ class HostedExtractor:
                 )
 
     def _settings(self, scope: Scope) -> Settings:
-        return self._asker.configuration.extraction(scope)
+        return self._executor.configuration.extraction(scope)
 
     def _load(self, hours: set[Period]) -> None:
-        if self._asker.store:
-            self._asker.store.load(hours)
+        if self._executor.store:
+            self._executor.store.load(hours)
 
     def _rounds(self, passages: Sequence[Passage], places: Sequence[int]) -> Iterator[list[int]]:
         """Yield what may be asked at once: the next hour of every agent that is shown what it knows, the rest first."""
@@ -157,15 +157,15 @@ class HostedExtractor:
         begins = self._calendar.bounds(passage.hour)[0]
         earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
         found: list[_Found] = []
-        vocabulary = self._asker.configuration.vocabulary(passage.scope)
-        for question in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
+        vocabulary = self._executor.configuration.vocabulary(passage.scope)
+        for request in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
             try:
-                found.append(self._asker.complete(question, partial(self._read, question, passage)).value)
+                found.append(self._executor.complete(request, partial(self._read, request, passage)).value)
             except ModelError as error:
-                self._asker.tell(error)
-                if self._asker.waits(error, passage.scope):
+                self._executor.tell(error)
+                if self._executor.waits(error, passage.scope):
                     return Extraction((), is_waiting=True)
-                found.append(_Found(question.numbers, trouble=error.trouble))
+                found.append(_Found(request.numbers, trouble=error.trouble))
         return Extraction(tuple(self._together(passage, found)), sum(part.refused for part in found))
 
     def _together(self, passage: Passage, found: Sequence[_Found]) -> Iterator[Fact]:
@@ -189,12 +189,12 @@ class HostedExtractor:
         facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
         yield from facts.values()
 
-    def _read(self, question: LlmRequest, passage: Passage, text: str) -> _Found:
+    def _read(self, request: LlmRequest, passage: Passage, text: str) -> _Found:
         """Return what an answer says, without what cites messages that are not there."""
         summary, facts, operations, refused = read_extraction(text)
-        by_number = {number: passage.messages[number - 1] for number in question.numbers}
+        by_number = {number: passage.messages[number - 1] for number in request.numbers}
         made = [
-            self._stated(question, [by_number[number] for number in set(fact.messages)], fact, position)
+            self._stated(request, [by_number[number] for number in set(fact.messages)], fact, position)
             for position, fact in enumerate(facts, start=1)
             if by_number.keys() >= set(fact.messages)
         ]
@@ -206,10 +206,10 @@ class HostedExtractor:
         ]
         refused += len(facts) - len(made) + len(operations) - len(changes)
         if summary:
-            made.append(self._fact(question, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
-        return _Found(question.numbers, tuple(made), tuple(changes), refused)
+            made.append(self._fact(request, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
+        return _Found(request.numbers, tuple(made), tuple(changes), refused)
 
-    def _stated(self, question: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+    def _stated(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # What the model left relative is resolved by the rules, against the message.
@@ -219,7 +219,7 @@ class HostedExtractor:
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
         made = self._fact(
-            question,
+            request,
             cited,
             FactKind(fact.kind),
             content,
@@ -233,7 +233,7 @@ class HostedExtractor:
 
     def _fact(
         self,
-        question: LlmRequest,
+        request: LlmRequest,
         cited: Sequence[Message],
         kind: FactKind,
         content: str,
@@ -248,14 +248,14 @@ class HostedExtractor:
             cited,
             kind,
             content,
-            extraction_method=question.prompt_version,
+            extraction_method=request.prompt_version,
             position=position,
             entities=list(entities)[:_MOST_ENTITIES],
             importance=importance,
             confidence=confidence,
             mentioned_at=mentioned_at,
-            model=question.endpoint.model,
-            prompt_version=question.prompt_version,
+            model=request.endpoint.model,
+            prompt_version=request.prompt_version,
         )
 
     def _date(
