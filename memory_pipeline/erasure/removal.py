@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
 from memory_pipeline.lake.index.maintenance import rewrite
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.layout import collections_of, owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -191,7 +191,6 @@ def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: Erasu
 # Agents' own collections of vectors: items that name a person, in their id, content or metadata.
 
 
-_TABLE = re.compile(r"vectordb/(?P<workspace>[^/]+)/(?P<name>_(?P<agent>[^/]+)\.[A-Za-z0-9_-]+)\.lance/.*")
 _COLUMNS = ("id", "content", "metadata")
 #: Under which an item that is written anew is still the one that was read.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
@@ -202,11 +201,9 @@ _AT_ONCE = 1_000
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Delete the items of all collections within reach that name the person, and take them off the disk."""
     subject = scanner.subject
-    paths = (entry.path for entry in lake.storage.list(f"vectordb/{subject.workspace_id}"))
-    found = {match["name"]: match["agent"] for path in paths if (match := _TABLE.fullmatch(path))}
     loop, databases = EventLoop(), Databases(lake.storage)
-    for name, agent in sorted(found.items()):
-        if subject.agent_id in (None, agent):
+    for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
+        if subject.agent_id in (None, scope.agent_id):
             count = loop.run(_forget(lake, databases, scanner, subject.workspace_id, name))
             log.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
 

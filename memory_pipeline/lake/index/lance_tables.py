@@ -10,7 +10,6 @@ whether the table still stands. A table that is made again counts its versions a
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import weakref
 from contextlib import asynccontextmanager, suppress
@@ -28,7 +27,7 @@ from memory_pipeline.errors import CommitConflictError, DamagedError, shown
 from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_async
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
-from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
+from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
 
@@ -51,7 +50,6 @@ __all__ = [
     "IvfRq",
     "VanishedError",
     "drop_old_versions",
-    "has_vanished",
     "is_of_one_table",
     "retry_lance_commit",
 ]
@@ -74,8 +72,6 @@ _MADE = b"memory_pipeline.made"
 _VERSIONS = 2**20
 #: For so many seconds a table of the same version is taken for the same table.
 _TRUSTED = 1.0
-#: What lancedb says of a file that is cut short or was written by something else.
-_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
 #: As what lancedb raises what goes wrong.
 FAILURES = (RuntimeError, ValueError, OSError)
 #: Of what messages speak.
@@ -321,11 +317,14 @@ async def retry_lance_commit(
                 renew()
             raise
 
+    def is_lost(error: Exception) -> bool:
+        return has_vanished(error) or is_conflict(error)
+
     def give_up(error: Exception) -> Exception:
         conflict = CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again")
-        return conflict if _is_lost(error) else error
+        return conflict if is_lost(error) else error
 
-    policy = store_policy(_FAILED, _ATTEMPTS, FAILURES, give_up, is_lost=_is_lost)
+    policy = store_policy(_FAILED, _ATTEMPTS, FAILURES, give_up, is_lost=is_lost)
     return await retry_async(attempt, policy)
 
 
@@ -334,22 +333,11 @@ def is_of_one_table(one: int, other: int) -> bool:
     return one // _VERSIONS == other // _VERSIONS
 
 
-def has_vanished(error: Exception) -> bool:
-    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
-    text = str(error).lower()
-    return "not found" in text or "no such file" in text
-
-
-def _is_lost(error: Exception) -> bool:
-    text = str(error)
-    return has_vanished(error) or "commit conflict" in text or "concurrent writers" in text
-
-
 def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
     """Return an error that says that a table is damaged, if that is what lancedb says; else the error itself."""
-    text = str(error)
-    if not has_vanished(error) and not _DAMAGED.search(text):
+    if not is_damage(error):
         return error
+    text = str(error)
     why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
     return DamagedError(f"the table of vectors vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
 

@@ -27,6 +27,7 @@ from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store_policy
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
+from memory_pipeline.lake.tables.delta_log import commit_path
 from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def retry_commit(
     )
     turn = turn_at(storage, path, claims)
     # On a local disk answers are not lost.
-    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(_commit_path(path, version)))
+    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(commit_path(path, version)))
     policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: conflict)
     return retry(lambda: attempt(turn, mark), policy, turn)
 
@@ -197,7 +198,7 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
                 known = DeltaTable(storage.locate(path), storage_options=storage.options)
                 _refuse_empty(storage, path, known)
             elif time.monotonic() - vars(known)[_SEEN_AT] > _YOUNG or storage.is_there(
-                _commit_path(path, known.version() + 1)
+                commit_path(path, known.version() + 1)
             ):
                 known.update_incremental()
             else:
@@ -217,14 +218,9 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
 
 def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
     """Raise if the newest commit is an empty file, which deltalake takes for a commit that says nothing."""
-    newest_commit = _commit_path(path, handle.version())
+    newest_commit = commit_path(path, handle.version())
     if storage.is_local and storage.sizes([newest_commit], path).get(newest_commit) == 0:
         raise DamagedError(f"table {path}: its log cannot be read: {newest_commit} is empty; {REMEDY}")
-
-
-def _commit_path(path: str, version: int) -> str:
-    """Return where the commit of a version lies, once there is one."""
-    return f"{path}/_delta_log/{version:020}.json"
 
 
 def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
