@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import collections_of, owner_of
 from memory_pipeline.lake.schemas import (
@@ -31,7 +30,7 @@ from memory_pipeline.lake.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Collection, Mapping
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.erasure.erasure_log import ErasureLog
@@ -217,21 +216,13 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, wor
         return 0
     matches = np.any([scanner.mentioned(rows[column]) for column in _COLUMNS], axis=0)
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
-    where = (workspace_id, name)
 
-    async def delete(listed: str) -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await table.delete(f"id IN ({listed})")
-
-    async def write_anew() -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
+    def write_anew(table: Any) -> Awaitable[None]:
+        return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _AT_ONCE):
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
-        await retry_lance_commit(partial(delete, listed), lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
-        await retry_lance_commit(write_anew, lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, write_anew, None)
     return len(ids)

@@ -168,6 +168,17 @@ class Databases:
         policy = store_policy(_FAILED, _LOOKS, FAILURES, explain, is_lost=has_vanished, place=self._storage.uri)
         return await retry_async(attempt, policy)
 
+    async def edit(
+        self, workspace_id: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
+    ) -> _Result:
+        """Return what a write of a table does, as :func:`retry_lance_commit`; `nothing` where there is no table."""
+
+        async def attempt() -> _Result:
+            table = await self.table(workspace_id, name)
+            return nothing if table is None else await write(table)
+
+        return await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
+
     async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
         """Return a table of a workspace, made where there is none, whoever else is making it: empty, or with `rows`."""
         connection = await self._connection(workspace_id)

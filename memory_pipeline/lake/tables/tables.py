@@ -7,7 +7,7 @@ which takes files and versions of the past away; it then looks again, at the new
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -127,35 +127,36 @@ class Tables:
 
     def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
         """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
-        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
-        return frozenset() if files is None else frozenset(files["path"].to_pylist())
+        return frozenset(path for _, path in self._listed(spec, "path", fixed, keys))
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
         """Return of each partition what changes whenever its rows do, and only then; reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, path in zip(keys_of(files, spec), files.column("path").to_pylist(), strict=True):
-                states[key].add(path)
+        for key, path in self._listed(spec, "path", fixed):
+            states[key].add(path)
         return {key: frozenset(paths) for key, paths in states.items()}
 
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
         sizes: Counter[str] = Counter()
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, size in zip(keys_of(files, spec), files.column("size_bytes").to_pylist(), strict=True):
-                sizes[key] += size
+        for key, size in self._listed(spec, "size_bytes", fixed):
+            sizes[key] += size
         return dict(sizes)
 
     def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the number of rows of each partition; reads no rows."""
         counts: Counter[str] = Counter()
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, rows in zip(keys_of(files, spec), files.column("num_records").to_pylist(), strict=True):
-                counts[key] += rows
+        for key, rows in self._listed(spec, "num_records", fixed):
+            counts[key] += rows
         return dict(counts)
+
+    def _listed(
+        self, spec: TableSpec, column: str, fixed: Mapping[str, str], keys: Collection[str] | None = None
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield of each file of the named partitions, or of all, the partition and what the log says of it."""
+        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
+        if files is not None:
+            yield from zip(keys_of(files, spec), files.column(column).to_pylist(), strict=True)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
         """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory.
