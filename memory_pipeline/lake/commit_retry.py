@@ -42,7 +42,7 @@ class CommitLostError(Exception):
     """Others changed what an attempt was about. It had no effect, and can be made again on what they left."""
 
 
-class Failure(Enum):
+class FailureKind(Enum):
     """Why an attempt failed."""
 
     LOST = "others were first, and it had no effect"
@@ -64,7 +64,7 @@ class RetryPolicy:
 
     attempts: int
     errors: tuple[type[Exception], ...]
-    judge: Callable[[Any], Failure]
+    judge: Callable[[Any], FailureKind]
     give_up: Callable[[Any], Exception]
     first_pause: float = 0.01
 
@@ -117,12 +117,15 @@ class _Failures:
             error = error.__cause__
         failure = policy.judge(error)
         self.count += 1
-        self._requests += failure is Failure.TRANSIENT
-        if failure is Failure.FINAL or self.count == policy.attempts or self._requests == _REQUESTS:
+        self._requests += failure is FailureKind.TRANSIENT
+        if failure is FailureKind.FINAL or self.count == policy.attempts or self._requests == _REQUESTS:
             last = policy.give_up(error)
-            if last is error:
-                raise error
-            raise last from error
+            try:
+                if last is error:
+                    raise error
+                raise last from error
+            finally:
+                del error, last  # their tracebacks hold this frame
         return next(self._pauses)
 
 
@@ -134,7 +137,7 @@ def pauses(longest: float, first: float = 0.01) -> Iterator[float]:
         first *= 2
 
 
-class Claims(Protocol):
+class LeaseStore(Protocol):
     """What a turn asks of :class:`~memory_pipeline.lake.leases.Leases`."""
 
     def claim(self, key: str, lease: timedelta) -> bool: ...  # noqa: D102
@@ -150,7 +153,7 @@ class FairnessLock:
         key: of the thing; part of a file's name.
     """
 
-    def __init__(self, claims: Claims, key: str) -> None:
+    def __init__(self, claims: LeaseStore, key: str) -> None:
         self._claims = claims
         self._key = key
         self._is_mine = False

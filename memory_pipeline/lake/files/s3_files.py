@@ -19,7 +19,7 @@ from fsspec.asyn import sync
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
-from memory_pipeline.lake.commit_retry import Failure, RetryPolicy, retry
+from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy, retry
 from memory_pipeline.lake.files.s3_errors import (
     BUSY,
     MISSING,
@@ -272,8 +272,8 @@ class _Refused(Exception):  # noqa: N818  # it does not leave this module
 
 
 def _policy(attempts: int, first_pause: float, is_again: Callable[[_Refused], bool]) -> RetryPolicy:
-    def judge(error: _Refused) -> Failure:
-        return Failure.LOST if is_again(error) else Failure.FINAL
+    def judge(error: _Refused) -> FailureKind:
+        return FailureKind.LOST if is_again(error) else FailureKind.FINAL
 
     return RetryPolicy(attempts, (_Refused,), judge, lambda error: error, first_pause=first_pause)
 

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import LakeError, shown
-from memory_pipeline.lake.commit_retry import Failure, RetryPolicy
+from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy
 from memory_pipeline.lake.files.disk import raise_of_disk
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def store_policy(
         place: what the message names where a disk refuses, and the error does not.
     """
 
-    def judge(error: Exception) -> Failure:
+    def judge(error: Exception) -> FailureKind:
         raise_of_disk(error, place or what)
         if is_of_store(error):
-            return Failure.FINAL if is_final(error) else Failure.TRANSIENT
-        return Failure.LOST if is_lost(error) else Failure.FINAL
+            return FailureKind.FINAL if is_final(error) else FailureKind.TRANSIENT
+        return FailureKind.LOST if is_lost(error) else FailureKind.FINAL
 
     def last(error: Exception) -> Exception:
         return in_words(error, what) if is_of_store(error) else give_up(error)

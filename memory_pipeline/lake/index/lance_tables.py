@@ -220,9 +220,10 @@ class Databases:
                 if await asyncio.to_thread(self._storage.has, folder):  # who writes right now puts files back
                     raise CommitLostError
 
-            kept = CommitConflictError(f"{folder} cannot be deleted while others keep writing into it; try again")
+            lost = f"{folder} cannot be deleted while others keep writing into it; try again"
+            policy = store_policy(folder, _DROPS, (CommitLostError,), lambda _: CommitConflictError(lost))
             if there:
-                await retry_async(attempt, store_policy(folder, _DROPS, (CommitLostError,), lambda _: kept))
+                await retry_async(attempt, policy)
             return there
 
     async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:

@@ -146,14 +146,14 @@ def retry_commit(
         CommitConflictError: others were first every time.
         LakeError: requests failed time and again.
     """
-    conflict = CommitConflictError(
+    lost = (
         f"{what}: {_ATTEMPTS} attempts to {aim} lost against other writers; nothing was written, run it again when "
         "they have finished"
     )
     turn = turn_at(storage, path, claims)
     # On a local disk answers are not lost.
     mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(commit_path(path, version)))
-    policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: conflict)
+    policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: CommitConflictError(lost))
     return retry(lambda: attempt(turn, mark), policy, turn)
 
 
