@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import grimp
+
+import memory_pipeline
 
 HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec"}
 
@@ -62,3 +67,9 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     ).prepare()  # raises CycleError
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    modules = [ast.parse(path.read_text("utf-8")) for path in Path(memory_pipeline.__path__[0]).rglob("*.py")]
+    names = Counter(node.name for module in modules for node in module.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []

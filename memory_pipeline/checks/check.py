@@ -1,4 +1,4 @@
-"""What a check is, what it looks at, and what it finds."""
+"""Checks: what a check is, where rows are found, how they are scanned, and what a finding is."""
 
 from __future__ import annotations
 

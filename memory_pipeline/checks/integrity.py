@@ -1,4 +1,4 @@
-"""Whether rows are what the schemas say, each once, in the partition that their id names."""
+"""Whether rows fit their schema, each once and in the right partition, and whether the index holds the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether every closed period with material has its summary, and whether what memory rests on is there."""
+"""Whether every closed period has its summary, what memory rests on is there, and texts are sound."""
 
 from __future__ import annotations
 

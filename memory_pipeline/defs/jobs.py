@@ -1,4 +1,4 @@
-"""The nightly job that deletes what has expired and keeps house, and its schedule.
+"""Jobs and schedules: retention, housekeeping, consolidation and checks.
 
 Dagster cannot wipe single partitions. So rows are deleted in the lake, whose marks tell that they have expired, and
 what went is reported as an observation: a materialization would say that something was made.

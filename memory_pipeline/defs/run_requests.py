@@ -1,4 +1,4 @@
-"""Between requests (:mod:`memory_pipeline.steps.scheduling.request_log`) and Dagster's runs: nobody else translates.
+"""Translate requests of the scheduler into Dagster's runs, and runs into outcomes.
 
 A run that a sensor asked for carries the request's name and the number of the attempt as tags, so that it can be found
 in the list of runs and its end told to the request.

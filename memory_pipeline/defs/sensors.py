@@ -1,4 +1,4 @@
-"""The sensor of the journal: conversations that arrive become runs for exactly the hours they touch.
+"""Sensors: the journal sensor asks for hours, the roll-up sensor for everything that is made from them.
 
 A flood of consecutive hours becomes ranges, scattered hours a list. Hours that a run is making are left to it. What
 failed is asked for again after a wait that grows, for ever; after the fifth time it is shown as failing.

@@ -1,4 +1,4 @@
-"""Removes what was found of a subject from the places in which it was written or asked for: not what is derived."""
+"""Remove the subject from tables, journal, model answers and collections; derived rows come later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes partitions without writing anything: what a run would ask of models, told before it asks."""
+"""Dry runs: estimate what a run would ask of models, without writing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events to durable memories: what hours say that is to be kept, and what agents did themselves, folded.
+"""Fold the events of hours into durable memories, and their operations into the graph.
 
 Events come from the facts of conversations and from the journal. They are kept by agent (``memory_events``), beside
 those of the nightly upkeep (``upkeep_events``); the fold of both (``memories``) is what readers see. Only agents that

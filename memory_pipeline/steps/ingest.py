@@ -1,4 +1,4 @@
-"""Journal to messages: what agents wrote becomes deduplicated rows, an hour a partition."""
+"""Load messages from the journal into the lake: filter, deduplicate, write, and acknowledge the files."""
 
 from __future__ import annotations
 

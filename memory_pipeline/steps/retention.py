@@ -1,4 +1,4 @@
-"""Retention: what has expired is planned first, then marked, then deleted, so that its bytes leave the disk.
+"""Retention: plan what has expired, mark it, then delete it, so that its bytes leave the disk.
 
 Nothing expires before its parent was made from it (:func:`held_back`). The mark comes before the deletion, so that an
 interrupted run is repeated and never mistaken for memory that was not made; the index before its table, since the table

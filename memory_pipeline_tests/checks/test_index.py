@@ -12,7 +12,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.checks.planting import context, plant
-from memory_pipeline_tests.memories import fact, scoped
+from memory_pipeline_tests.index_rows import fact, scoped
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake

@@ -17,8 +17,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.resident import DEFAULT_ROWS
-from memory_pipeline.reader.segment import RowBlock
+from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.models.factory import Models
@@ -73,7 +73,7 @@ class Keeping:
         return "keeping-1"
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         found = []
         for passage in passages:

@@ -1,7 +1,7 @@
-"""What makes a memory answer a question: the words it is compared by, what a question asks for, and the weights.
+"""What makes a memory answer a question: its words and synonyms, what is asked for, and the weights.
 
 The score of a memory is a weighted sum of signals, each of which can be shown and explained (:class:`Weights`). They
-are worked out by :mod:`memory_pipeline.reader.scoring`; this module has what needs no arrays.
+are worked out by :mod:`memory_pipeline.search.scoring`; this module has what needs no arrays.
 """
 
 from __future__ import annotations

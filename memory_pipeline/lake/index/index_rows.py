@@ -1,4 +1,4 @@
-"""What goes from an agent's index table, and how it is put to lancedb."""
+"""Rows of the search index: their schema, how facts and summaries become rows, and the roster of tables."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class HostedEntityFinder:
     """
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._reading = _Reading(
+        self._reading = _QueryModel(
             executor, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
         )
 
@@ -94,7 +94,7 @@ class HostedReranker:
     """
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._reading = _Reading(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
+        self._reading = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         """Return the places of `texts`, the most useful first; all of them, whatever the model says.
@@ -144,7 +144,7 @@ class HostedSelector:
         if not headers or not wanted:
             return []
         version, text = prompts.SELECTION_VERSION, prompts.SELECTION
-        reading = _Reading(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
+        reading = _QueryModel(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
         wanted = _ends(wanted, int(reading.room * _PROMPT_SHARE))
         room = reading.room - count_tokens(wanted)
         shown = min(len(headers), room // _SHORTEST_LINE)
@@ -177,7 +177,7 @@ class HostedImaginer:
         if not lines:
             return []
         version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING
-        reading = _Reading(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
+        reading = _QueryModel(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
         left, shown = reading.room, list[str]()
         for line in reversed(lines):
             short = _ends(line, min(int(reading.room * _MESSAGE_SHARE), left))
@@ -189,7 +189,7 @@ class HostedImaginer:
         return reading.ask(said, (said,), read_queries)[:most]
 
 
-class _Reading:
+class _QueryModel:
     """One kind of question about somebody's memory.
 
     Attributes:

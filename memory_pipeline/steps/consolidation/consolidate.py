@@ -1,4 +1,4 @@
-"""The nightly upkeep of durable memories: which agents have changed, what their nights do, and in what order it lands.
+"""Consolidate durable memories: find agents with changes, replay their days, and write the results.
 
 Agents are kept in batches, each with one commit of each table: what the nights did (``upkeep_events``), what is
 remembered after it (``memories``), how far each agent was kept (``upkeep``); the ledger comes last. Whatever is done by

@@ -1,4 +1,4 @@
-"""Which nights of upkeep are to be made: read from the ledger alone, without opening a table of memory.
+"""The days that consolidation is due for, and the checkpoint up to which it is done.
 
 A night is made from what happened up to the end of its day. It is pending when its day has ended and it was never made,
 when something late has come for the day, or when a pass failed. Nights are entered one for each day from the first on

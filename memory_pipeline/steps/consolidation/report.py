@@ -1,4 +1,4 @@
-"""What a run of the nightly upkeep says of what it did."""
+"""The report of a consolidation run."""
 
 from __future__ import annotations
 

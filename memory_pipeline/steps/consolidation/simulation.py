@@ -1,4 +1,4 @@
-"""One agent's way through its nights: which of them have a cause, and what comes of each.
+"""Replay one agent's days of consolidation: which of them have a cause, and what each decides.
 
 The nights of an agent are simulated in order, from the first that something has changed for up to the last that was
 ever asked for. So what stands in the end depends on what happened alone, not on when nights were asked for, nor in what

@@ -1,4 +1,4 @@
-"""What was asked for and has not ended, and what failed: who asks for partitions remembers it from look to look.
+"""Remember requested partitions that have not ended, and those that failed, from tick to tick.
 
 A partition whose run failed is asked for again after a wait that doubles. After the fifth failure it is *failing*: it
 is asked for each hour, for as long as it is pending, and shown to people. Nothing is ever given up.

@@ -1,4 +1,4 @@
-"""Which partitions are asked for now: decided from what the lake says is pending, and from what was asked before.
+"""Decide which partitions to request now, from what is pending and what was requested before.
 
 :class:`Hours` asks for hours that have journal files, :class:`RollUps` for all else: summaries whose period has closed
 or that late data changed, what waits for a model, and the marts. A summary is asked for once nothing finer is about to
