@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.domain.facts import ConversationHour, Extraction
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.summaries import Assignment, Condensation
 
@@ -64,7 +64,7 @@ class _Counting:
         return self.models.extractor.method(scope) if grain is None else self.models.summarizer.method(scope, grain)
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         self.questions += len(passages)
         return self.models.extractor.extract(passages, recall)

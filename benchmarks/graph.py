@@ -14,7 +14,7 @@ Look-ups take turns with the dictionary's, one by one, so that a busy machine sl
 ``search`` takes a question and ranks the facts of the entities that it names; ``query`` counts facts by label in SQL;
 ``written, found`` is an edit through the journal and the next look-up; ``first answer`` is that of a new reader.
 
-*Fold* is all operations of the agent at once; *an hour* is ``fold_hours`` with ten new operations for the agent.
+*Fold* is all operations of the agent at once; *an hour* is ``fold_graph`` with ten new operations for the agent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.fold import fold_hours, refold_graph
+from memory_pipeline.steps.fold import fold_graph, refold_graph
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _fold(lake: Lake, facts: int) -> dict[str, Cell]:
         files = lake.journal.pending()
         edits: list[Edit] = [edit for file in files for edit in lake.journal.read(file).edits]
         started = time.perf_counter()
-        fold_hours(lake, list(files[0].hours), edits)
+        fold_graph(lake, list(files[0].hours), edits)
         hours.append(time.perf_counter() - started)
         lake.journal.acknowledge(files)
     return {"facts": facts, "fold": whole, "an hour": p50(hours)}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from benchmarks.generator import Conversation
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.facts import ConversationHour, Extraction, Extractor
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.ports import Embedder
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _NOW = START + timedelta(days=366)
 _STAGES = {
-    "land_messages": "land",
+    "load_messages": "land",
     "extract_facts": "extract: rows and commit",
     "index_periods": "index",
     "acknowledge": "acknowledge",
@@ -161,7 +161,7 @@ class _TimedExtractor:
         return self.inner.method(scope)
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         with self.watch.measuring("extract: find facts"):
             return self.inner.extract(passages, recall)

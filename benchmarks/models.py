@@ -49,7 +49,7 @@ from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
-from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import Assignment, Material
@@ -294,14 +294,14 @@ def _by(rows: Iterable[dict[str, Any]], *columns: str) -> dict[str, Usage]:
     }
 
 
-def _passages(lake: Lake, number: int) -> list[Passage]:
+def _passages(lake: Lake, number: int) -> list[ConversationHour]:
     """Return passages of three messages each, of four hours."""
     agents = -(-number // 4)
     passages = []
     for talk in islice(busy(agents, 4, 12 * agents), number):
         messages = read_messages(talk, Admission(START.date(), START + timedelta(days=9), lake.calendar)).messages
         first = messages[0]
-        passages.append(Passage(first.scope, first.hour, first.conversation_id, tuple(messages), first.id))
+        passages.append(ConversationHour(first.scope, first.hour, first.conversation_id, tuple(messages), first.id))
     return passages
 
 
@@ -319,7 +319,7 @@ def _assignments(number: int, source: random.Random) -> list[Assignment]:
     return assignments
 
 
-def _questions(lake: Lake, passages: Sequence[Passage]) -> list[LlmRequest]:
+def _questions(lake: Lake, passages: Sequence[ConversationHour]) -> list[LlmRequest]:
     """Return what is asked about passages."""
     models, asker = rehearsing_models(lake.configuration(), lake.calls, lake.calendar.timezone, _clock)
     with patch.object(asker, "complete", wraps=asker.complete) as noted:

@@ -59,8 +59,9 @@ from memory_pipeline.lake.index import vector_index
 from memory_pipeline.lake.index.index_rows import facts_to_index, vectors_of
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
-from memory_pipeline.reader import MemoryReader, scoring, similarity
-from memory_pipeline.reader.resident import DEFAULT_ROWS
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.search import scoring, vector_sketch
+from memory_pipeline.search.candidates import DEFAULT_ROWS
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _recalls(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[s
     facts = grown.facts
     asked = queries(_EXACT_OF_MANY if facts > _MANY else _EXACT)
     with (
-        patch.object(similarity, "SKETCHED_FROM", _NEVER),
+        patch.object(vector_sketch, "SKETCHED_FROM", _NEVER),
         patch.object(vector_index, "HALVED_FROM", _NEVER),
         patch.object(scoring, "_CANDIDATES", _NEVER),
     ):

@@ -37,7 +37,7 @@ from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.fold import land_events, refold_memories
+from memory_pipeline.steps.fold import fold_memories, refold_memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +84,7 @@ def _nights(lake: Lake, models: Models, agents: int) -> Iterator[dict[str, Cell]
     yield {"night": "nothing changed", **_kept(lake, models, night := night.next())}
     night = night.next()
     learnt = [event for agent in range(0, agents, 100) for event in _events(scopes[agent], 1, night)]
-    land_events(lake, models.embedder, sorted({event.hour for event in learnt}, key=lambda hour: hour.key), learnt)
+    fold_memories(lake, models.embedder, sorted({event.hour for event in learnt}, key=lambda hour: hour.key), learnt)
     yield {"night": f"{len(learnt)} agents changed", **_kept(lake, models, night)}
     yield {"night": "the one after it", **_kept(lake, models, night.next())}
 
@@ -117,7 +117,7 @@ def _one(lake: Lake, models: Models, size: int) -> dict[str, Cell]:
         day = day.next()
         events = list(_events(scope, 1, day))
         started = time.perf_counter()
-        land_events(lake, models.embedder, [events[0].hour], events)
+        fold_memories(lake, models.embedder, [events[0].hour], events)
         landings.append(time.perf_counter() - started)
         nights.append(float(_kept(lake, models, day)["seconds"]))
     return {

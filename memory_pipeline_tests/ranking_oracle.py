@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from memory_pipeline.domain.text.ranking import Query, Weights
-    from memory_pipeline_tests.memories import Row
+    from memory_pipeline_tests.index_rows import Row
 
 Signals = dict[str, float]
 #: A message among its neighbours: the rows that say it, and its place in its talk.

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections import Counter
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+import memory_pipeline
 
 HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec"}
 
@@ -52,3 +60,16 @@ def test_a_module_brings_along_only_what_it_may_and_a_search_no_more(root: str) 
     for (module, allowed), found in zip(ALLOWED, imported, strict=True):
         assert found <= allowed, module
     assert not {"dagster", "polars", "litellm", "duckdb"} & after_search
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("memory_pipeline", cache_dir=None)
+    TopologicalSorter(
+        {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    ).prepare()  # raises CycleError
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    modules = [ast.parse(path.read_text("utf-8")) for path in Path(memory_pipeline.__path__[0]).rglob("*.py")]
+    names = Counter(node.name for module in modules for node in module.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []

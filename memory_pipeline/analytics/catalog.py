@@ -1,4 +1,4 @@
-"""The models of ``dbt_like_sql`` together: which builds on which, as their SQL says, and in which order they are made.
+"""The models of ``dbt_like_sql``: which builds on which, in what order, and their columns.
 
 Staging models read tables of the lake, marts read staging models and marts, and tests read all but tests. Nobody
 writes the order down: sqlglot finds the tables in each SELECT.

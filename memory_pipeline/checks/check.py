@@ -1,4 +1,4 @@
-"""What a check is, what it looks at, and what it finds."""
+"""Checks: what a check is, where rows are found, how they are scanned, and what a finding is."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
 
 
 def parts_of(
-    look: CheckContext,
+    context: CheckContext,
     place: Place,
     columns: Collection[str],
     keys: Collection[str] | None = None,
@@ -100,15 +100,15 @@ def parts_of(
     """Yield the rows at a place that are looked at, some whole partitions at a time, in the partitions' order.
 
     Args:
-        look: says which periods are looked at.
+        context: says which periods are looked at.
         place: where.
         columns: those that are wanted.
         keys: partitions to read instead of those that are looked at.
         where: a condition on the rows.
     """
-    lake = look.lake
+    lake = context.lake
     sizes = lake.tables.sizes(place.spec, **place.fixed)
-    wanted = look.keys(place.grain) if keys is None and place.is_by_period else keys
+    wanted = context.keys(place.grain) if keys is None and place.is_by_period else keys
     present = sorted(sizes if wanted is None else sizes.keys() & set(wanted))
     own = {place.period} - {""} if keys is None and not place.is_by_period else set()
     names = {*columns, *own}
@@ -118,18 +118,18 @@ def parts_of(
         batch.append(key)
         size += sizes[key]
         if size >= _PART_BYTES:
-            yield _frame(look, place, batch, names, where)
+            yield _frame(context, place, batch, names, where)
             batch, size = [], 0
     if batch:
-        yield _frame(look, place, batch, names, where)
+        yield _frame(context, place, batch, names, where)
 
 
 def _frame(
-    look: CheckContext, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
+    context: CheckContext, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
 ) -> pl.DataFrame:
-    rows = look.lake.tables.read(place.spec, keys, columns=columns, where=where, **place.fixed)
+    rows = context.lake.tables.read(place.spec, keys, columns=columns, where=where, **place.fixed)
     frame = pl.DataFrame(pl.from_arrow(rows))
-    periods = look.keys(place.grain)
+    periods = context.keys(place.grain)
     if periods is not None and not place.is_by_period and place.period in columns:
         frame = frame.filter(pl.col(place.period).is_in(periods))
     return frame
@@ -238,9 +238,9 @@ class Scan:
     conclude: Callable[[CheckContext, list[Any]], Offences]
     keys: Callable[[CheckContext], list[str] | None] | None = None
 
-    def partitions(self, look: CheckContext) -> tuple[str, ...] | None:
+    def partitions(self, context: CheckContext) -> tuple[str, ...] | None:
         """Return the partitions to look at, if they are not those of the look, or not all of these."""
-        keys = self.keys(look) if self.keys else None
+        keys = self.keys(context) if self.keys else None
         return None if keys is None else tuple(keys)
 
 
@@ -309,24 +309,24 @@ class Finding:
 _ATTEMPTS = 3
 
 
-def run_checks(look: CheckContext, checks: Iterable[Check]) -> Iterator[Finding]:
+def run_checks(context: CheckContext, checks: Iterable[Check]) -> Iterator[Finding]:
     """Yield what checks find, in their order. One that cannot be run has failed, and keeps no other from being run."""
     listed = list(checks)
     found: dict[Check, Finding] = {}
     for check in listed:
         if check not in found:
             if isinstance(check.run, Scan):
-                found |= _scan(look, _sharing(look, check.run, (one for one in listed if one not in found)))
+                found |= _scan(context, _sharing(context, check.run, (one for one in listed if one not in found)))
             else:
-                found[check] = _run(look, check, check.run)
+                found[check] = _run(context, check, check.run)
         yield found[check]
 
 
-def _run(look: CheckContext, check: Check, run: Callable[[CheckContext], Offences]) -> Finding:
+def _run(context: CheckContext, check: Check, run: Callable[[CheckContext], Offences]) -> Finding:
     error: Exception
     for _ in range(_ATTEMPTS):
         try:
-            return check.found(run(look))
+            return check.found(run(context))
         except FileNotFoundError as gone:
             error = gone
         # What another check finds wrong, a column of another type, say, may keep this one from being run.
@@ -335,40 +335,40 @@ def _run(look: CheckContext, check: Check, run: Callable[[CheckContext], Offence
     return check.failed(error)
 
 
-def _sharing(look: CheckContext, scan: Scan, checks: Iterable[Check]) -> dict[Check, Scan]:
+def _sharing(context: CheckContext, scan: Scan, checks: Iterable[Check]) -> dict[Check, Scan]:
     """Return the checks that scan the same partitions of the same place."""
-    keys = scan.partitions(look)
+    keys = scan.partitions(context)
     return {
         check: check.run
         for check in checks
-        if isinstance(check.run, Scan) and check.run.place is scan.place and check.run.partitions(look) == keys
+        if isinstance(check.run, Scan) and check.run.place is scan.place and check.run.partitions(context) == keys
     }
 
 
-def _scan(look: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Finding]:
+def _scan(context: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Finding]:
     """Scan one place for several checks."""
     first = next(iter(scans.values()))
     columns = {column for scan in scans.values() for column in scan.columns}
     seen: dict[Check, list[Any]] = {check: [] for check in scans}
     found: dict[Check, Finding] = {}
     try:
-        for part in parts_of(look, first.place, columns, first.partitions(look)):
+        for part in parts_of(context, first.place, columns, first.partitions(context)):
             for check, scan in scans.items():
                 if check not in found:
                     try:
-                        seen[check].append(scan.see(look, part.select(scan.columns)))
+                        seen[check].append(scan.see(context, part.select(scan.columns)))
                     except Exception as error:  # noqa: BLE001
                         found[check] = check.failed(error)
     except Exception as error:  # noqa: BLE001
         if len(scans) == 1:
             return {check: check.failed(error) for check in scans}
         # A column that one of them wants cannot be read; the others do without it.
-        return {check: found for one, scan in scans.items() for check, found in _scan(look, {one: scan}).items()}
+        return {check: found for one, scan in scans.items() for check, found in _scan(context, {one: scan}).items()}
     for check, scan in scans.items():
         if check not in found:
-            found[check] = _run(look, check, partial(_conclude, scan, seen[check]))
+            found[check] = _run(context, check, partial(_conclude, scan, seen[check]))
     return found
 
 
-def _conclude(scan: Scan, seen: list[Any], look: CheckContext) -> Offences:
-    return scan.conclude(look, seen)
+def _conclude(scan: Scan, seen: list[Any], context: CheckContext) -> Offences:
+    return scan.conclude(context, seen)

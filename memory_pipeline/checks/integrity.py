@@ -1,4 +1,4 @@
-"""Whether rows are what the schemas say, each once, in the partition that their id names."""
+"""Whether rows fit their schema, each once and in the right partition, and whether the index holds the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _names_its_period(place: Place) -> pl.Expr:
     return pl.col("id").str.starts_with(pl.concat_str(pl.lit(f"{place.what}:"), pl.col(place.period), pl.lit(":")))
 
 
-def fits_schema(look: CheckContext, places: Sequence[Place]) -> Offences:
+def fits_schema(context: CheckContext, places: Sequence[Place]) -> Offences:
     """Find columns of files that are missing or of another type than the schema's, and values that are missing.
 
     An offender is a column of a partition. A column that may be null may be missing from a file: it was written before
@@ -71,10 +71,10 @@ def fits_schema(look: CheckContext, places: Sequence[Place]) -> Offences:
     files = rows = 0
     offenders: Counter[str] = Counter()
     for place in places:
-        dataset = look.lake.tables.dataset(place.spec)
+        dataset = context.lake.tables.dataset(place.spec)
         if not isinstance(dataset, ds.FileSystemDataset):
             continue  # there is no file
-        fragments = list(dataset.get_fragments(filter=_wanted(look, place)))
+        fragments = list(dataset.get_fragments(filter=_wanted(context, place)))
         with ThreadPoolExecutor(_THREADS) as pool:
             schemas = list(pool.map(lambda fragment: fragment.physical_schema, fragments))
         sound = []
@@ -90,10 +90,10 @@ def fits_schema(look: CheckContext, places: Sequence[Place]) -> Offences:
     return Offences.of(offenders, {"files": files, "rows": rows})
 
 
-def _wanted(look: CheckContext, place: Place) -> pc.Expression | None:
+def _wanted(context: CheckContext, place: Place) -> pc.Expression | None:
     """Return the condition that finds the files that are looked at. Those of the graph hold all hours of an agent."""
     conditions = [pc.field(column) == value for column, value in place.fixed.items()]
-    keys = look.keys(place.grain)
+    keys = context.keys(place.grain)
     if keys is not None and place.is_by_period:
         conditions.append(pc.field("period").isin(pa.array(keys, pa.string())))
     return reduce(operator.and_, conditions) if conditions else None
@@ -144,17 +144,17 @@ def is_current(grain: Grain) -> Scan:
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part
 
-    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, *_MARKS], pl.String)), *seen])
         by_agent = rows.partition_by(_AGENT, as_dict=True, include_key=False)
-        scopes = sorted(_scopes(look, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
+        scopes = sorted(_scopes(context, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
         every = max(1, -(-len(scopes) // MOST_AGENTS))
-        looked_at = scopes[look.now.toordinal() % every :: every]
+        looked_at = scopes[context.now.toordinal() % every :: every]
         nothing = rows.clear().select(_MARKS)
 
         def differing(scope: Scope) -> list[str]:
             wanted = by_agent.get((scope.workspace_id, scope.agent_id), nothing)
-            return _differing(wanted, look.lake.index.scan(scope, grain, _MARKS), look.keys(grain))
+            return _differing(wanted, context.lake.index.scan(scope, grain, _MARKS), context.keys(grain))
 
         with ThreadPoolExecutor(_THREADS) as pool:
             differences = list(pool.map(differing, looked_at))
@@ -178,6 +178,6 @@ def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) 
     return sorted(uneven["period"].unique().to_list())
 
 
-def _scopes(look: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
+def _scopes(context: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
     """Return whose index is to be looked at: everybody who has rows in the table or anything in the index."""
-    return {*look.lake.index.scopes(), *(Scope(*key) for key in rows)}
+    return {*context.lake.index.scopes(), *(Scope(*key) for key in rows)}

@@ -34,17 +34,17 @@ RETENTION_GRACE = timedelta(days=1)
 LONGEST_WAIT = timedelta(days=1)
 
 
-def within_budget(look: CheckContext) -> Offences:
+def within_budget(context: CheckContext) -> Offences:
     """Find workspaces that have spent, or have nearly spent, what they may spend in the month (UTC) of the look."""
-    lake = look.lake
-    month = f"{look.now.astimezone(UTC):%Y-%m}"
+    lake = context.lake
+    month = f"{context.now.astimezone(UTC):%Y-%m}"
     hours = [hour for hour in lake.tables.keys(MODEL_CALLS) if hour.startswith(f"{month}-")]
     asking = sorted(set(lake.tables.read(MODEL_CALLS, hours, columns=["workspace_id"])["workspace_id"].to_pylist()))
     spent = {workspace_id: lake.calls.spent(workspace_id, month) for workspace_id in asking}
     names = []
     over = 0
     for workspace_id, usage in spent.items():
-        budget = look.configuration.budget(workspace_id)
+        budget = context.configuration.budget(workspace_id)
         share, text = _share(usage, budget) if budget else (0.0, "")
         if share >= NEARLY_SPENT:
             names.append(f"{workspace_id} {month}, {text}")
@@ -85,16 +85,19 @@ def kept_too_long(asset: str) -> Scan:
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return _counted(place, part)
 
-    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
+    def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         if answers is not None:
-            seen = [*seen, *(_counted(answers, part) for part in parts_of(look, answers, ["workspace_id", "period"]))]
+            seen = [
+                *seen,
+                *(_counted(answers, part) for part in parts_of(context, answers, ["workspace_id", "period"])),
+            ]
         rows = pl.concat([_COUNTED.clear(), *seen])
         classes = rows.select("workspace_id", "kept").unique()
-        then = look.now - RETENTION_GRACE
-        limits, held = [], held_back(look.lake, date(FIRST_YEAR, 1, 1), look.now)
+        then = context.now - RETENTION_GRACE
+        limits, held = [], held_back(context.lake, date(FIRST_YEAR, 1, 1), context.now)
         for workspace_id, name in classes.iter_rows():
             kept = RetentionClass(name)
-            last = look.configuration.retention(workspace_id).last_expired(kept, then, look.lake.calendar)
+            last = context.configuration.retention(workspace_id).last_expired(kept, then, context.lake.calendar)
             first_held = held.get(kept.grain) if kept.grain else None
             limits.append(("" if last is None else last.key, _NEVER if first_held is None else first_held.key))
         through = classes.with_columns(
@@ -157,10 +160,10 @@ def _class_of(place: Place) -> pl.Expr:
     )
 
 
-def is_stuck(look: CheckContext) -> Offences:
+def is_stuck(context: CheckContext) -> Offences:
     """Find journal files that were written more than a day ago and have not become memory. An offender is a file."""
-    files = look.lake.journal.pending()
-    ages = {file: look.now - _written_at(look, file) for file in files}
+    files = context.lake.journal.pending()
+    ages = {file: context.now - _written_at(context, file) for file in files}
     late = [file for file in files if ages[file] > LONGEST_WAIT]
     by_hour: dict[Period, int] = {}
     for file in late:
@@ -172,15 +175,15 @@ def is_stuck(look: CheckContext) -> Offences:
     return Offences(len(late), tuple(names[:SAMPLE]), numbers)
 
 
-def _written_at(look: CheckContext, file: JournalFile) -> datetime:
+def _written_at(context: CheckContext, file: JournalFile) -> datetime:
     """Return when a file was written, as its name says; the hour of its messages where somebody else named it."""
     try:
         return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
     except ValueError:
-        return look.lake.calendar.bounds(file.hours[0])[0]
+        return context.lake.calendar.bounds(file.hours[0])[0]
 
 
-def has_set_aside(look: CheckContext) -> Offences:
+def has_set_aside(context: CheckContext) -> Offences:
     """Find records that were not accepted, and where they were."""
-    rejected = look.lake.journal.quarantined()
+    rejected = context.lake.journal.quarantined()
     return Offences.of((rejection.where for rejection in rejected), {"records": len(rejected)})

@@ -34,19 +34,19 @@ LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
 
 
-def is_current(look: CheckContext) -> Offences:
+def is_current(context: CheckContext) -> Offences:
     """Find agents whose memories are not folded from the events that there are. An offender is an agent."""
-    tables = look.lake.tables
+    tables = context.lake.tables
     owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
     # What is not level is looked at again: a run may have been between its two commits.
-    stale = _stale(look, _stale(look, owners))
+    stale = _stale(context, _stale(context, owners))
     numbers = {"agents": len(owners), "stale": len(stale)}
     return Offences.of((owner.replace("~", "/") for owner in sorted(stale)), numbers)
 
 
-def _stale(look: CheckContext, owners: Collection[str]) -> list[str]:
+def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
     """Return those of the owners whose memories are not level with their events."""
-    listed, tables = sorted(owners), look.lake.tables
+    listed, tables = sorted(owners), context.lake.tables
     found = []
     for start in range(0, len(listed), _AT_ONCE):
         some = listed[start : start + _AT_ONCE]
@@ -75,10 +75,10 @@ def _stale(look: CheckContext, owners: Collection[str]) -> list[str]:
 def says_the_same() -> Scan:
     """Find active memories of one kind that say the same, though a night has passed since they last changed."""
 
-    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
+    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         known: dict[tuple[str, ...], tuple[str, str]] = {}
         names = []
-        standing = _standing(look, part)
+        standing = _standing(context, part)
         for owner, identifier, kind, content, user_id, key, target in standing.select(
             "owner", "memory_id", "kind", "content", "user_id", "key", "object"
         ).iter_rows():
@@ -97,8 +97,8 @@ def says_the_same() -> Scan:
 def contradicts() -> Scan:
     """Find active memories that say something else of the same than another, though a night has passed since."""
 
-    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        stated = _standing(look, part).filter(
+    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
+        stated = _standing(context, part).filter(
             pl.col("kind").is_in([kind.value for kind in RIVALS]),
             pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
         )
@@ -107,7 +107,7 @@ def contradicts() -> Scan:
         for owner, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
             "owner", *_AGENT, "memory_id", "subject", "predicate", "object", "kind", "is_point_in_time"
         ).iter_rows():
-            if look.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
+            if context.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
                 own = name_key(target)
                 of_what = (owner, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
                 if known.setdefault(of_what, own) != own:
@@ -122,10 +122,10 @@ def contradicts() -> Scan:
 _STANDING = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
-def _standing(look: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
+def _standing(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
     """Return the memories that recall shows, of agents in order, that have not changed since these were last kept."""
     kept = pl.DataFrame(
-        list(_kept_until(look).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
+        list(_kept_until(context).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
     )
     recalled = part.filter(
         pl.col("is_newest"),
@@ -136,10 +136,10 @@ def _standing(look: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
     return kept_since.filter(pl.col("changed_at") < pl.col("until"))
 
 
-def _kept_until(look: CheckContext) -> dict[str, datetime]:
+def _kept_until(context: CheckContext) -> dict[str, datetime]:
     """Return up to when agents were kept: those whose last night was without trouble."""
-    rows = look.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
-    calendar = look.lake.calendar
+    rows = context.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
+    calendar = context.lake.calendar
     return {
         owner: calendar.bounds(Period(Grain.DAILY, through))[1]
         for owner, through, troubles in zip(
@@ -160,11 +160,11 @@ def fits_caps() -> Scan:
     An offender is an agent.
     """
 
-    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
+    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
         names, most = [], 0
         for (workspace_id, agent_id), own in hot.group_by(_AGENT, maintain_order=True):
-            settings = look.configuration.memories(Scope(str(workspace_id), str(agent_id))).upkeep_settings
+            settings = context.configuration.memories(Scope(str(workspace_id), str(agent_id))).upkeep_settings
             tokens = sum(_tokens(*line) for line in own.select("kind", "title", "hook").iter_rows())
             most = max(most, tokens)
             lost = own.filter(pl.col("status") != Status.ACTIVE.value)
@@ -196,14 +196,14 @@ def explains() -> Scan:
     return Scan(DECIDED, ("id", "reason"), see, _concluded)
 
 
-def is_behind(look: CheckContext) -> Offences:
+def is_behind(context: CheckContext) -> Offences:
     """Find nights that ended more than a day ago and were not kept. An offender is a night."""
-    nights = pending_nights(look.lake, date(FIRST_YEAR, 1, 1), look.now - LONGEST_WAIT)
+    nights = pending_nights(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
     return Offences(len(nights), tuple(night.key for night in nights[:SAMPLE]), {"nights": len(nights)})
 
 
-def has_troubles(look: CheckContext) -> Offences:
+def has_troubles(context: CheckContext) -> Offences:
     """Find agents of whose last night a pass failed."""
-    rows = pl.DataFrame(pl.from_arrow(look.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
+    rows = pl.DataFrame(pl.from_arrow(context.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
     troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)
     return Offences.of(agent_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})

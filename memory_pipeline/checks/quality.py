@@ -1,4 +1,4 @@
-"""Whether every closed period with material has its summary, and whether what memory rests on is there."""
+"""Whether every closed period has its summary, what memory rests on is there, and texts are sound."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ def covered(grain: Grain) -> Scan:
     """
     finer = grain.finer or Grain.WORKING
 
-    def children(look: CheckContext) -> list[str] | None:
-        wanted = look.keys(grain)
+    def children(context: CheckContext) -> list[str] | None:
+        wanted = context.keys(grain)
         if wanted is None:
             return None
-        return [child.key for key in wanted for child in look.lake.calendar.children(Period(grain, key))]
+        return [child.key for key in wanted for child in context.lake.calendar.children(Period(grain, key))]
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part.unique()
 
-    def conclude(look: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        due = _due(look, grain, finer, seen)
-        present = [part.select(due.columns) for part in parts_of(look, SUMMARIZED[grain], due.columns, _keys(due))]
+    def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
+        due = _due(context, grain, finer, seen)
+        present = [part.select(due.columns) for part in parts_of(context, SUMMARIZED[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
-        missing = missing.filter(~_expired(look, missing, [RetentionClass(grain.value)]))
-        waits = _waiting(look, grain)
+        missing = missing.filter(~_expired(context, missing, [RetentionClass(grain.value)]))
+        waits = _waiting(context, grain)
         waiting = missing.filter(pl.col("period").is_in(waits))
         missing = missing.filter(~pl.col("period").is_in(waits))
         numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
@@ -79,28 +79,28 @@ def covered(grain: Grain) -> Scan:
     return Scan(REMEMBERED[finer], (*_AGENT, "period"), see, conclude, children)
 
 
-def _waiting(look: CheckContext, grain: Grain) -> list[str]:
+def _waiting(context: CheckContext, grain: Grain) -> list[str]:
     """Return the periods that the ledger knows to be pending, and that were made before or have just closed."""
-    lake, entries = look.lake, look.lake.ledger.entries(table_asset(grain))
-    pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), look.now).pending
+    lake, entries = context.lake, context.lake.ledger.entries(table_asset(grain))
+    pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), context.now).pending
     present = set(lake.tables.keys(SUMMARIES, grain=grain.value))
     # What was made and is not there any more is missing, although a run would make it again.
     lost = {key for key, entry in entries.items() if entry.rows > entry.expired and key not in present}
     return [
         period.key
         for period in pending
-        if (period.key in entries and period.key not in lost) or lake.calendar.closes_at(period) > look.now - _MOMENT
+        if (period.key in entries and period.key not in lost) or lake.calendar.closes_at(period) > context.now - _MOMENT
     ]
 
 
-def _due(look: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
+def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the agents and closed periods of a grain that there is material for, of these finer periods."""
-    calendar = look.lake.calendar
+    calendar = context.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
     parents = {
         key: parent.key
         for key in _keys(sources)
-        if calendar.closes_at(parent := calendar.ancestor(Period(finer, key), grain)) <= look.now
+        if calendar.closes_at(parent := calendar.ancestor(Period(finer, key), grain)) <= context.now
     }
     period = pl.col("period").replace_strict(parents, default=None, return_dtype=pl.String)
     return sources.with_columns(period).drop_nulls("period").unique().sort("period", *_AGENT)
@@ -118,10 +118,10 @@ def has_sources(place: Place) -> Scan:
     """
     citing = _CITING[place.spec.name]
 
-    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
+    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
         citations = _citations(part, citing)
-        unknown = _without_present(look, citations)
-        expired = _has_expired(look, unknown)
+        unknown = _without_present(context, citations)
+        expired = _has_expired(context, unknown)
         return (
             len(part),
             len(citations),
@@ -169,34 +169,34 @@ def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
     return citations.with_columns(parts.alias("parts")).unnest("parts").drop("hash").fill_null("")
 
 
-def _without_present(look: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
+def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
     """Return the citations whose sources are not there; a source of another agent's counts as not there."""
     left = []
     for (what,), group in citations.group_by("what", maintain_order=True):
         rest = group
-        for present in _present(look, str(what), group):
+        for present in _present(context, str(what), group):
             rest = rest.join(present, on=[*_AGENT, "source"], how="anti", maintain_order="left")
         left.append(rest)
     return pl.concat(left) if left else citations
 
 
-def _present(look: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if what == _EDIT:
         # Edits are kept with the operations that they made, all of an agent's in one partition.
         owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
-        for part in parts_of(look, OPERATIONS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
+        for part in parts_of(context, OPERATIONS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
             yield part.select(*_AGENT, source="evidence_id").unique()
     elif what in _PLACES:
-        for part in parts_of(look, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):
+        for part in parts_of(context, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):
             yield part.select(*_AGENT, source="id")
 
 
-def _has_expired(look: CheckContext, citations: pl.DataFrame) -> pl.Series:
+def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
     """Tell which sources, that are not there, are of a time whose memory has expired."""
     gone = np.zeros(len(citations), np.bool_)
     for what, classes in _CLASSES.items():
         named = (citations["what"] == what) & (citations["period"] != "")
-        gone |= (named & _expired(look, citations, classes)).to_numpy()
+        gone |= (named & _expired(context, citations, classes)).to_numpy()
     return pl.Series(gone)
 
 
@@ -209,14 +209,14 @@ _CLASSES: dict[str, Collection[RetentionClass]] = {
 }
 
 
-def _expired(look: CheckContext, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
+def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
     """Tell which rows, with agent and period, lie before their agent's mark of one of the classes."""
     gone = np.zeros(len(rows), np.bool_)
-    if look.marks and len(rows):
+    if context.marks and len(rows):
         columns = [*_AGENT, "period"]
         named = rows.select(columns).to_arrow().cast(pa.schema([(column, pa.string()) for column in columns]))
         for kept in classes:
-            gone |= look.marks.mask(named, kept)
+            gone |= context.marks.mask(named, kept)
     return pl.Series(gone, dtype=pl.Boolean)
 
 
@@ -279,10 +279,10 @@ def _listed(name: str, _: CheckContext, seen: list[tuple[int, list[str]]]) -> Of
 def runs_on(grain: Grain) -> Scan:
     """Find summaries that are much longer than they are configured to be."""
 
-    def see(look: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
+    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
         sized = part.select(*_AGENT, "id", length=pl.col("content").str.len_chars())
         agents = sized.select(_AGENT).unique()
-        lengths = [_length(look, grain, Scope(*key)) for key in agents.iter_rows()]
+        lengths = [_length(context, grain, Scope(*key)) for key in agents.iter_rows()]
         limits = agents.with_columns(limit=pl.Series(lengths, dtype=pl.Int64))
         long = sized.join(limits, on=_AGENT, maintain_order="left").filter(pl.col("length") > LONGEST * pl.col("limit"))
         longest, total = sized.select(pl.max("length").alias("longest"), pl.sum("length")).row(0)
@@ -297,8 +297,8 @@ def runs_on(grain: Grain) -> Scan:
     return Scan(SUMMARIZED[grain], (*_AGENT, "id", "content"), see, conclude)
 
 
-def _length(look: CheckContext, grain: Grain, scope: Scope) -> int:
-    return look.configuration.summarization(scope, grain).length or DEFAULT_BUDGETS[grain]
+def _length(context: CheckContext, grain: Grain, scope: Scope) -> int:
+    return context.configuration.summarization(scope, grain).length or DEFAULT_BUDGETS[grain]
 
 
 def falls_back(grain: Grain) -> Scan:

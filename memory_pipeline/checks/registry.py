@@ -341,8 +341,8 @@ def _of_sql(model: Model) -> Check:
     )
 
 
-def _rows_of_test(look: CheckContext, name: str) -> Offences:
-    found = look.warehouse.query(name)
+def _rows_of_test(context: CheckContext, name: str) -> Offences:
+    found = context.warehouse.query(name)
     told = [column for column in found.column_names if column in _TELLING]
     names = [" ".join(str(row[column]) for column in told) for row in found.select(told).slice(0, SAMPLE).to_pylist()]
     return Offences(found.num_rows, tuple(names), {"rows": found.num_rows})

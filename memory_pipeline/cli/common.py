@@ -1,4 +1,4 @@
-"""Options that commands share, and what they open: the lake, its models, a reader."""
+"""The command group, shared options, and how commands open the lake, its models and a reader."""
 
 from __future__ import annotations
 

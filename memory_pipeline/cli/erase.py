@@ -1,4 +1,4 @@
-"""Commands that forget an agent, a conversation or a person, and check that nothing of it is left."""
+"""Commands that delete: forget, verify-erasure, expire and vacuum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that make memory, and say what is made."""
+"""Commands that run the pipeline: run, status, upkeep, config and demo."""
 
 from __future__ import annotations
 

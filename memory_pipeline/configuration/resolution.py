@@ -1,4 +1,4 @@
-"""Makes of a file's sections what holds for each workspace and agent, and finds what contradicts itself."""
+"""Resolve the settings of each workspace and agent from the file's sections, and find contradictions."""
 
 from __future__ import annotations
 

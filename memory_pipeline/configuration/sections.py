@@ -1,4 +1,4 @@
-"""The sections of ``config/workspaces.yaml``: which keys stand where, before anything is inherited."""
+"""The sections of ``config/workspaces.yaml``, before anything is inherited."""
 
 from __future__ import annotations
 

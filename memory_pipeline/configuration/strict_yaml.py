@@ -288,7 +288,7 @@ def read_document(text: str, source: str) -> YamlDocument:
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         problem = f"not YAML: character U+{ord(unprintable[0]):04X} is not accepted"
         raise refusal(source, [ConfigurationFault((), problem, line, column)])
-    reading = _Reading(source)
+    reading = _YamlReader(source)
     try:
         tree = reading.document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -303,7 +303,7 @@ def read_document(text: str, source: str) -> YamlDocument:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _YamlReader:
     """The state of reading one document."""
 
     source: str

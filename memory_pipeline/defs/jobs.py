@@ -1,11 +1,10 @@
-"""The nightly job that deletes what has expired and keeps house, and its schedule.
+"""Jobs and schedules: retention, housekeeping, consolidation and checks.
 
 Dagster cannot wipe single partitions. So rows are deleted in the lake, whose marks tell that they have expired, and
 what went is reported as an observation: a materialization would say that something was made.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` in this module: Dagster resolves the annotations of resources at run time.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
@@ -239,9 +238,6 @@ def upkeep_schedule(
 # The checks of hours are on an asset of their own, ``working_memory``, which has no partitions. When an asset is
 # backfilled, Dagster plans its checks too, even if the run leaves them out, and stores a row for each check and
 # partition before the run starts. For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
-
-
-# No `from __future__ import annotations` in here: Dagster reads annotations of resources as they stand.
 
 
 #: After the summaries of the day, the week and the month, and what has expired.

@@ -1,4 +1,4 @@
-"""A few lines of what was remembered, as Markdown, for whoever looks at a partition in the Dagster UI.
+"""Metadata of assets: columns, lineage, and previews of what was remembered.
 
 Dagster keeps a preview in its own event log. Neither retention nor erasure reaches there: what has been forgotten or
 has expired in the lake can still be read in old events. A workspace that must not have that sets ``previews: false`` in

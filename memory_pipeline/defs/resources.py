@@ -1,4 +1,4 @@
-"""Resources: the lake that assets and sensors work on, and the models that its configuration names."""
+"""Resources: the lake, the models that its configuration names, and the pools that runs wait in."""
 
 from __future__ import annotations
 

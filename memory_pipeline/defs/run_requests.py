@@ -1,4 +1,4 @@
-"""Between requests (:mod:`memory_pipeline.steps.scheduling.request_log`) and Dagster's runs: nobody else translates.
+"""Translate requests of the scheduler into Dagster's runs, and runs into outcomes.
 
 A run that a sensor asked for carries the request's name and the number of the attempt as tags, so that it can be found
 in the list of runs and its end told to the request.
@@ -109,45 +109,45 @@ def under_way(
 def observations(changes: Iterable[FailureTransition], partitions: Partitions) -> Iterator[dg.AssetObservation]:
     """Yield what tells people, in the asset's own page, that partitions are failing, or no longer are."""
     for change in changes:
-        setback = change.setback
-        metadata: dict[str, Any] = {"state": "failing" if setback else "recovered", "partitions": len(change.periods)}
-        if setback:
+        failure = change.failure
+        metadata: dict[str, Any] = {"state": "failing" if failure else "recovered", "partitions": len(change.periods)}
+        if failure:
             metadata |= {
-                "attempts": setback.attempts,
-                "since": dg.MetadataValue.timestamp(setback.since),
-                "error": setback.error,
+                "attempts": failure.attempts,
+                "since": dg.MetadataValue.timestamp(failure.since),
+                "error": failure.error,
             }
         asset = table_asset(change.grain)
-        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {told(setback)}"
+        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {told(failure)}"
         if len(change.periods) > _MOST_OBSERVED:
             yield dg.AssetObservation(asset, description=description, metadata=metadata)
             continue
         for period in change.periods:
             key = partitions.key(period)
-            yield dg.AssetObservation(asset, partition=key, description=told(setback), metadata=metadata)
+            yield dg.AssetObservation(asset, partition=key, description=told(failure), metadata=metadata)
 
 
 def failing_lines(failing: Mapping[Grain, Mapping[Period, Failure]]) -> list[str]:
     """Return a line for each error that partitions are failing with, for logs and reasons to skip."""
     lines = []
-    for grain, setbacks in failing.items():
+    for grain, failures in failing.items():
         groups: dict[tuple[datetime, str], list[Period]] = defaultdict(list)
-        for period, setback in setbacks.items():
-            groups[setback.since, setback.error].append(period)
+        for period, failure in failures.items():
+            groups[failure.since, failure.error].append(period)
         for periods in groups.values():
             more = f" and {len(periods) - 3} more" if len(periods) > 3 else ""
             names = ", ".join(map(str, periods[:3]))
-            lines.append(f"{grain} {names}{more}: {told(setbacks[periods[0]])}")
+            lines.append(f"{grain} {names}{more}: {told(failures[periods[0]])}")
     return lines
 
 
-def told(setback: Failure | None) -> str:
+def told(failure: Failure | None) -> str:
     """Say what is wrong with partitions; None if nothing is any more."""
-    if setback is None:
+    if failure is None:
         return "made again, after it had been failing"
     return (
-        f"failing since {setback.since:%Y-%m-%d %H:%M} UTC, {setback.attempts} attempts; asked for again each hour: "
-        f"{setback.error}"
+        f"failing since {failure.since:%Y-%m-%d %H:%M} UTC, {failure.attempts} attempts; asked for again each hour: "
+        f"{failure.error}"
     )
 
 

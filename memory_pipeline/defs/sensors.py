@@ -1,4 +1,4 @@
-"""The sensor of the journal: conversations that arrive become runs for exactly the hours they touch.
+"""Sensors: the journal sensor asks for hours, the roll-up sensor for everything that is made from them.
 
 A flood of consecutive hours becomes ranges, scattered hours a list. Hours that a run is making are left to it. What
 failed is asked for again after a wait that grows, for ever; after the fifth time it is shown as failing.
@@ -276,8 +276,8 @@ def _plain(seen: object) -> object:
 
 def _failing(rolls: RollUps) -> list[str]:
     """Return a line for whatever is failing."""
-    setback = rolls.marts.setback
-    marts = [f"marts: {told(setback)}"] if setback and setback.is_failing else []
+    failure = rolls.marts.failure
+    marts = [f"marts: {told(failure)}"] if failure and failure.is_failing else []
     return [*failing_lines(rolls.attempts.failing()), *marts]
 
 

@@ -193,7 +193,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ConversationHour:
     """What one conversation of an agent said within one hour: what facts are extracted from at once.
 
     Attributes:
@@ -231,7 +231,7 @@ class Extractor(Protocol):
         ...
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         """Return what is found in each of `passages`, in their order.
 

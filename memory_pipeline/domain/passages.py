@@ -8,10 +8,11 @@ The work is linear in the length of the text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 #: Words of a passage, and of a block that stays whole.
 PASSAGE_WORDS: Final = 60
@@ -20,18 +21,24 @@ BLOCK_WORDS: Final = 120
 WHOLE_WORDS: Final = 80
 #: Of a longer text so many characters are read.
 _READ: Final = 50_000
+#: The passages of the last texts of up to so many characters are remembered.
+_REMEMBERED: Final = 10_000
 #: So many characters of a script without blanks count as a word.
 _CHARACTERS: Final = 2
 #: And so many characters of any other text, however few blanks it has.
 _LONG: Final = 12
-_FENCE: Final = re.compile(r"[ \t]*(```|~~~)")
-_TABLE: Final = re.compile(r"[ \t]*\|")
+#: What begins a line of a table, or a block between fences and ends it.
+_MARKED: Final = re.compile(r"[ \t]*(```|~~~|\|)")
 _UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
 #: A word has 100 characters at most; a longer run without blanks is cut.
 _WORD: Final = re.compile(r"\S{1,100}+")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 #: A sentence with what ends it: marks before a blank, marks of Chinese and Japanese, or the end of the line.
 _SENTENCE: Final = re.compile(r"(?:[^.!?…。！？]++|[.!?…]++(?!\s|$))*+(?:[.!?…]++|[。！？]++[」』”’]*+)?+\s*+")
+
+
+#: A sentence or a block: where it begins and ends, its words, and whether it is a block.
+_Piece = tuple[int, int, int, bool]
 
 
 class Passage(NamedTuple):
@@ -43,8 +50,7 @@ class Passage(NamedTuple):
 
 def word_count(text: str) -> int:
     """Return the number of words; of scripts without blanks, half the number of characters."""
-    unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text))
-    spaced = _UNSPACED.sub(" ", text) if unspaced else text
+    spaced, unspaced = (text, 0) if text.isascii() else _UNSPACED.subn(" ", text)
     # Signs and addresses without blanks are long, and take as much room as words.
     return -(-unspaced // _CHARACTERS) + max(len(spaced.split()), (len(text) - unspaced) // _LONG)
 
@@ -53,8 +59,7 @@ def passages(text: str) -> list[Passage]:
     """Cut a text into passages, in order; together they hold all of it but blanks between them."""
     found: list[Passage] = []
     start = end = size = 0
-    for first, last, is_block in _pieces(text):
-        words = word_count(text[first:last])
+    for first, last, words, is_block in _pieces(text):
         if not words:
             continue
         if size and (is_block or size + words > PASSAGE_WORDS):
@@ -71,64 +76,74 @@ def passages(text: str) -> list[Passage]:
     return found
 
 
-def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield sentences, and blocks of code or of a table: where each begins and ends, and whether it is a block."""
+def _counting(text: str) -> Callable[[str], int]:
+    """Return what counts the words of parts of a text as :func:`word_count` does."""
+    if text.isascii() or _UNSPACED.search(text) is None:
+        return lambda part: max(len(part.split()), len(part) // _LONG)
+    return word_count
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """Yield sentences, and blocks of code or of a table, in order."""
+    count = _counting(text)
     block: int | None = None  # where it began
     fence = ""  # what ends it; nothing ends a table but another line
     for line in _LINE.finditer(text):
         start, end = line.span()
-        opening = _FENCE.match(line.group())
+        mark = marked[1] if (marked := _MARKED.match(text, start, end)) else ""
         if fence:
-            if opening and opening[1] == fence:
-                yield from _block(text, block or 0, end)
+            if mark == fence:
+                yield from _block(text, block or 0, end, count)
                 block, fence = None, ""
             continue
-        is_table = _TABLE.match(line.group()) is not None
+        is_table = mark == "|"
         if block is not None and not is_table:
-            yield from _block(text, block, start)
+            yield from _block(text, block, start, count)
             block = None
-        if opening:
-            block, fence = start, opening[1]
-        elif is_table:
+        if is_table:
             block = start if block is None else block
+        elif mark:
+            block, fence = start, mark
         else:
-            for sentence in _SENTENCE.finditer(line.group()):
-                yield from _chunks(text, start + sentence.start(), start + sentence.end(), PASSAGE_WORDS)
+            for sentence in _SENTENCE.finditer(text, start, end):
+                first, last = sentence.span()
+                if (words := count(text[first:last])) <= PASSAGE_WORDS:
+                    yield first, last, words, False
+                else:
+                    yield from _chunks(text, first, last, PASSAGE_WORDS, count)
     if block is not None:
-        yield from _block(text, block, len(text))
+        yield from _block(text, block, len(text), count)
 
 
-def _block(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+def _block(text: str, start: int, end: int, count: Callable[[str], int]) -> Iterator[_Piece]:
     """Yield a block whole, or cut at ends of lines if it is long."""
     size = 0
     first = start
     for line in _LINE.finditer(text, start, end):
-        words = word_count(line.group())
+        words = count(line.group())
         if size and size + words > BLOCK_WORDS:
-            yield first, line.start(), True
+            yield first, line.start(), count(text[first : line.start()]), True
             first, size = line.start(), 0
         size += words
         if size > BLOCK_WORDS:  # one line
-            yield from ((begin, stop, True) for begin, stop, _ in _chunks(text, first, line.end(), BLOCK_WORDS))
+            for begin, stop, part, _ in _chunks(text, first, line.end(), BLOCK_WORDS, count):
+                yield begin, stop, part, True
             first, size = line.end(), 0
     if size:
-        yield first, end, True
+        yield first, end, count(text[first:end]), True
 
 
-def _chunks(text: str, start: int, end: int, limit: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield a sentence whole, or cut at blanks, or anywhere in a word without an end, if it is long."""
-    if word_count(text[start:end]) <= limit:
-        yield start, end, False
-        return
+def _chunks(text: str, start: int, end: int, limit: int, count: Callable[[str], int]) -> Iterator[_Piece]:
+    """Yield a sentence that is too long, cut at blanks, or anywhere in a word without an end."""
     first, size = start, 0
     for match in _WORD.finditer(text, start, end):
-        words = word_count(match.group())
+        words = count(match.group())
         if size and size + words > limit:
-            yield first, match.start(), False
+            yield first, match.start(), count(text[first : match.start()]), False
             first, size = match.start(), 0
         size += words
     if size:
-        yield first, end, False
+        yield first, end, count(text[first:end]), False
 
 
 def excerpt(text: str, worth: Callable[[str], float]) -> str:
@@ -142,9 +157,9 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
         The part, with "…" where the text goes on before or after it.
     """
     whole, text = text, text[:_READ]
-    if word_count(text) <= WHOLE_WORDS:
+    if len(text) // _LONG <= WHOLE_WORDS and word_count(text) <= WHOLE_WORDS:
         return whole
-    parts = passages(text)
+    parts = _cut(text) if len(text) <= _REMEMBERED else passages(text)
     best = max(range(len(parts)), key=lambda place: (worth(text[slice(*parts[place])]), -place))
     first = last = best
     size = word_count(text[slice(*parts[best])])
@@ -156,3 +171,9 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
     begin, end = parts[first].start, parts[last].end
     goes_on = last + 1 < len(parts) or len(text) < len(whole)
     return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if goes_on else ''}"
+
+
+@lru_cache(maxsize=2048)
+def _cut(text: str) -> Sequence[Passage]:
+    """Return the passages of a text, which is often shown again."""
+    return passages(text)

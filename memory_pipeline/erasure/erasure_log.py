@@ -104,7 +104,7 @@ class ErasureLog:
             for (place, what), count in sorted(self._counts.items())
         )
 
-    def gone(self, lake: Lake, looker: SubjectScanner, salt: str) -> tuple[list[str], list[str]]:
+    def gone(self, lake: Lake, scanner: SubjectScanner, salt: str) -> tuple[list[str], list[str]]:
         """Return the ids, and the digests of the texts, that nothing in the lake has any more; both sorted."""
         ids, texts = set(self.ids), set(self.texts)
         # What an agent wrote to a memory that is no more, and that nobody has read yet, names that memory still.
@@ -115,7 +115,7 @@ class ErasureLog:
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
             owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
             named = {"id", "memory_id", "other_id"} & set(spec.schema.names)
-            for rows in looker.parts(spec, [*named, "workspace_id", "agent_id"], keys=owners or keys, **fixed):
+            for rows in scanner.parts(spec, [*named, "workspace_id", "agent_id"], keys=owners or keys, **fixed):
                 for name in named:
                     ids -= {hex_of(identifier) for identifier in rows[name].to_pylist() if identifier is not None}
         for column in _texts(lake) if texts else ():

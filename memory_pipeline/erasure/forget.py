@@ -44,9 +44,10 @@ from memory_pipeline.erasure.recompute import (
 from memory_pipeline.erasure.removal import forget_items, remove_agent, remove_answers, remove_rows, remove_unread
 from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
-from memory_pipeline.erasure.verification import agent_of, old_versions
+from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 
@@ -134,12 +135,12 @@ def forget(
     at = max(one.forgotten_at for one in tombstones)
     tombstones = [replace(one, forgotten_at=at) for one in tombstones]
     lake.tombstones.put(tombstones)
-    forgotten, looker, account = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
+    forgotten, scanner, log = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
     hours = {hour for one in tombstones for hour in one.hours} if is_resumed else set[str]()
 
     for number in range(_ROUNDS):
         progress("searching")
-        found = find(lake, looker, forgotten)
+        found = find(lake, scanner, forgotten)
         # A person may be named in summaries alone, whose sources have expired.
         if not found and not hours and (number or subject.kind is not SubjectKind.PERSON):
             break
@@ -147,41 +148,39 @@ def forget(
         tombstones = [replace(one, hours=tuple(sorted(hours))) for one in tombstones]
         lake.tombstones.put(tombstones)
         resumed = _agents(lake, subject) if is_resumed else set[Scope]()
-        account.scopes |= found.scopes | resumed
-        _remove(lake, models, looker, found, forgotten, resumed, hours, at, now, account, progress)
+        log.scopes |= found.scopes | resumed
+        _remove(lake, models, scanner, found, forgotten, resumed, hours, at, now, log, progress)
         hours, is_resumed = set(), False
     else:
         raise LakeError(
             f"writers bring more and more of {subject}; stop them, and run it again: it goes on where it was"
         )
     if subject.kind is not SubjectKind.AGENT:
-        remark_expired(lake, looker, account)
+        remark_expired(lake, scanner, log)
     if not earlier.keys().isdisjoint(one.id for one in tombstones) and subject.kind is not SubjectKind.AGENT:
         # A run may have written into the index what it had read before, and taken it out when it was done.
-        account.scopes |= _agents(lake, subject)
+        log.scopes |= _agents(lake, subject)
     progress("taking it off the disk")
-    _finish(lake, looker, account, models.embedder.dimension)
+    _finish(lake, scanner, log, models.embedder.dimension)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
-    account.purge("tombstones", purged)
+    log.purge("tombstones", purged)
     mark_salt = secrets.token_hex(16)
-    ids, contents = account.gone(lake, looker, mark_salt)
+    ids, contents = log.gone(lake, scanner, mark_salt)
     return ErasureReport(
         subject=subject,
         at=at,
         lake=lake.storage.uri,
         tombstones=tuple(sorted(one.id for one in tombstones)),
-        removed=account.removed,
-        remade={
-            grain.value: tuple(sorted(period.key for period in periods)) for grain, periods in account.remade.items()
-        },
+        removed=log.removed,
+        remade={grain.value: tuple(sorted(period.key for period in periods)) for grain, periods in log.remade.items()},
         ids=tuple(ids),
         salt=mark_salt,
         contents=tuple(contents),
-        files=account.files,
-        bytes=account.bytes,
+        files=log.files,
+        bytes=log.bytes,
         not_covered=(
-            *account.remarks,
+            *log.remarks,
             *_configured(lake, subject),
             *_left_behind(lake, subject.workspace_id),
             *old_versions(lake),
@@ -193,79 +192,79 @@ def forget(
 def _remove(
     lake: Lake,
     models: Models,
-    looker: SubjectScanner,
+    scanner: SubjectScanner,
     found: ScanResult,
     forgotten: Forgotten,
     resumed: Collection[Scope],
     hours: Collection[str],
     at: datetime,
     now: datetime,
-    account: ErasureLog,
+    log: ErasureLog,
     progress: Callable[[str], None],
 ) -> None:
     """Remove what was found, and make again what was derived from it.
 
     The agents in `resumed` may lack what an interrupted run has removed, and hold what was derived from it.
     """
-    subject = looker.subject
+    subject = scanner.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
     if subject.kind is SubjectKind.AGENT and subject.scope is not None:
-        remove_unread(lake, found, account)
-        remove_answers(lake, looker, [subject.scope], {}, account)
+        remove_unread(lake, found, log)
+        remove_answers(lake, scanner, [subject.scope], {}, log)
         periods = ancestors(lake.calendar, hours, {})
-        remove_memories(lake, subject.scope, found, account)
-        for grain, keys in remove_agent(lake, looker, subject.scope, found, account).items():
+        remove_memories(lake, subject.scope, found, log)
+        for grain, keys in remove_agent(lake, scanner, subject.scope, found, log).items():
             periods[grain] |= keys
-        _remove_index(lake, subject.scope, account)
+        _remove_index(lake, subject.scope, log)
         enter_removal(lake, periods)
-        keep_again(lake, models, [subject.scope], (), now, account)  # what it has said since
+        keep_again(lake, models, [subject.scope], (), now, log)  # what it has said since
         return
-    scopes = {*found.scopes, *resumed, *account.scopes}
-    memories = note_memories(lake, scopes, account)
-    durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, account)
-    remove_unread(lake, found, account)
+    scopes = {*found.scopes, *resumed, *log.scopes}
+    memories = note_memories(lake, scopes, log)
+    durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, log)
+    remove_unread(lake, found, log)
     # What is derived goes before what it is derived from: until then it can be found, whoever interrupts this.
     days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
-    scrubbed = scrub_summaries(lake, looker, found.ids(TABLES["facts"]), days, at, account)
+    scrubbed = scrub_summaries(lake, scanner, found.ids(TABLES["facts"]), days, at, log)
     touched = ancestors(lake.calendar, hours, scrubbed)
-    note_summaries(looker, touched, account)
-    remove_answers(lake, looker, scopes, touched, account, durable)
-    remove_nights(lake, durable, account)
-    remove_rows(lake, found, account)
+    note_summaries(scanner, touched, log)
+    remove_answers(lake, scanner, scopes, touched, log, durable)
+    remove_nights(lake, durable, log)
+    remove_rows(lake, found, log)
     progress(f"making {len(touched[Grain.WORKING]):,} hours and what rolls up from them again")
-    recompute(lake, models, touched, now, account)
-    sync_index(lake, scopes, touched, models.embedder.dimension, account)
-    keep_again(lake, models, scopes, touched[Grain.WORKING], now, account)
-    enter_memories(lake, scopes, memories, account)
-    account.touch(touched)
+    recompute(lake, models, touched, now, log)
+    sync_index(lake, scopes, touched, models.embedder.dimension, log)
+    keep_again(lake, models, scopes, touched[Grain.WORKING], now, log)
+    enter_memories(lake, scopes, memories, log)
+    log.touch(touched)
 
 
-def _finish(lake: Lake, looker: SubjectScanner, account: ErasureLog, dimension: int) -> None:
+def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int) -> None:
     """Take what was removed off the disk: files, old versions and logs, marts that were made from it, and folders."""
-    subject = looker.subject
+    subject = scanner.subject
     if subject.kind is SubjectKind.PERSON:
-        forget_items(lake, looker, account)
+        forget_items(lake, scanner, log)
     folders = {entry.path.split("/")[1] for entry in lake.storage.list("marts")}
     known = {model.name for model in models_of("marts")}
-    if account.removed:
+    if log.removed:
         for _ in Warehouse(lake).build_all(folders & known, full=True):
             pass
     for name in sorted(folders - known):
-        account.remark(f"marts/{name} is made by no model any more, and was left as it is: delete it")
+        log.remark(f"marts/{name} is made by no model any more, and was left as it is: delete it")
     for spec in TABLES.values():
-        account.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
+        log.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
     for name in sorted(folders & known):
-        account.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
+        log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
     if subject.kind is not SubjectKind.AGENT:
-        before = _index_files(lake, account.scopes)
-        lake.index.purge(account.scopes)
-        _note_gone(lake, before, account)
+        before = _index_files(lake, log.scopes)
+        lake.index.purge(log.scopes)
+        _note_gone(lake, before, log)
     elif subject.scope is not None:
         scope = subject.scope
-        _remove_index(lake, scope, account)
+        _remove_index(lake, scope, log)
         # What it has said since stays, and is found.
         since = {
-            grain: {key for rows in looker.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
+            grain: {key for rows in scanner.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
             for grain in Grain
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }
@@ -287,10 +286,10 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
                 path.unlink()
 
 
-def _remove_index(lake: Lake, scope: Scope, account: ErasureLog) -> None:
+def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
     before = _index_files(lake, [scope])
     lake.index.remove_agent(scope)
-    _note_gone(lake, before, account)
+    _note_gone(lake, before, log)
 
 
 def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
@@ -304,13 +303,13 @@ def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
     }
 
 
-def _note_gone(lake: Lake, before: Mapping[str, int], account: ErasureLog) -> None:
+def _note_gone(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
     """Enter files of the index that are there no more, by table."""
     gone = before.keys() - lake.storage.sizes(before, "vectordb").keys()
     counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in gone)
-    account.take("index", "files", counts)
-    account.files += len(gone)
-    account.bytes += sum(before[path] for path in gone)
+    log.take("index", "files", counts)
+    log.files += len(gone)
+    log.bytes += sum(before[path] for path in gone)
 
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:

@@ -147,14 +147,14 @@ def concerned(found: ScanResult) -> set[Scope]:
     return {Scope(*key.split("~")) for key in keys}
 
 
-def note_memories(lake: Lake, scopes: Collection[Scope], account: ErasureLog) -> dict[str, frozenset[str]]:
+def note_memories(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> dict[str, frozenset[str]]:
     """Enter what agents keep in the account, before any of it goes or is folded again; return its ids by owner."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id", "content"])
-    account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
+    log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
 
 
-def remove_nights(lake: Lake, scopes: Collection[Scope], account: ErasureLog) -> None:
+def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> None:
     """Remove all that the upkeep of agents decided, and that they were ever kept: it begins with them anew.
 
     Ids of decisions are not entered as removed: a later night may decide the same of memories that stay, by the same
@@ -165,26 +165,26 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], account: ErasureLog) ->
     # First that they were kept: whoever is interrupted after that leaves agents that the next night keeps again.
     listed = pa.array(owners, pa.string())
     gone = lake.tables.drop_rows(UPKEEP, None, lambda kept: pc.is_in(kept["id"], listed), ["id"])
-    account.take(UPKEEP.name, "rows", gone)
+    log.take(UPKEEP.name, "rows", gone)
     lake.tables.remove(UPKEEP_EVENTS, owners)
-    account.take(UPKEEP_EVENTS.name, "rows", {own: len(ids) for own, ids in _ids_by_owner(rows).items()})
+    log.take(UPKEEP_EVENTS.name, "rows", {own: len(ids) for own, ids in _ids_by_owner(rows).items()})
 
 
-def remove_memories(lake: Lake, scope: Scope, found: ScanResult, account: ErasureLog) -> None:
+def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
     """Remove what an agent keeps, and all that it was made from."""
     owner = owner_of(scope)
-    before = note_memories(lake, [scope], account)
-    account.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
-    remove_nights(lake, [scope], account)
+    before = note_memories(lake, [scope], log)
+    log.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
+    remove_nights(lake, [scope], log)
     lake.tables.remove(MEMORIES, [owner])
-    account.take(MEMORIES.name, "rows", {own: len(ids) for own, ids in before.items()})
-    account.note(found.ids(MEMORY_EVENTS), ())
+    log.take(MEMORIES.name, "rows", {own: len(ids) for own, ids in before.items()})
+    log.note(found.ids(MEMORY_EVENTS), ())
     if found.rows.get(MEMORY_EVENTS.name):
-        account.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", found.ids(MEMORY_EVENTS)))
+        log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", found.ids(MEMORY_EVENTS)))
 
 
 def settle_events(
-    lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten, account: ErasureLog
+    lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten, log: ErasureLog
 ) -> set[Scope]:
     """Take notes of the person from events of agents, and see to what they did to memories that lose what made them.
 
@@ -197,7 +197,7 @@ def settle_events(
         scopes: the agents.
         found: what is going to be removed.
         forgotten: the subject's tombstones.
-        account: where to enter what is changed.
+        log: where to enter what is changed.
 
     Returns:
         The agents of whose events some were changed in the table.
@@ -227,7 +227,7 @@ def settle_events(
         nights = rows_to_events(lake.tables.read(UPKEEP_EVENTS, [owner]))
         replaced = reassign_events([*landed, *pending, *said], nights, lost, noted)
         if old := [event for event in landed if event.id in replaced]:
-            _replace_landed(lake, owner, old, replaced, account)
+            _replace_landed(lake, owner, old, replaced, log)
             changed.add(scope)
         for file, contents in held.items():
             _replace_pending(file, contents, found, lost, replaced)
@@ -248,7 +248,7 @@ def _replace_landed(
     owner: str,
     events: Sequence[MemoryEvent],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
-    account: ErasureLog,
+    log: ErasureLog,
 ) -> None:
     """Put other events of an agent's own in the place of some."""
     new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
@@ -262,15 +262,15 @@ def _replace_landed(
 
     lake.tables.transform(MEMORY_EVENTS, [owner], settled)
     gone = [event for event in events if not replaced[event.id]]
-    account.note((event.id for event in events), (event.changes.content for event in gone))
-    account.take(MEMORY_EVENTS.name, "rows", {owner: len(gone)} if gone else 0)
+    log.note((event.id for event in events), (event.changes.content for event in gone))
+    log.take(MEMORY_EVENTS.name, "rows", {owner: len(gone)} if gone else 0)
     for what, is_it in (("rows whose note was taken away", False), ("rows that went to another memory", True)):
         count = sum(
             any(one.memory_id != event.memory_id for one in own) is is_it
             for event in events
             if (own := replaced[event.id])
         )
-        account.take(MEMORY_EVENTS.name, what, {owner: count} if count else 0)
+        log.take(MEMORY_EVENTS.name, what, {owner: count} if count else 0)
 
 
 def _replace_pending(
@@ -289,7 +289,7 @@ def _replace_pending(
 
 
 def keep_again(
-    lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, account: ErasureLog
+    lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, log: ErasureLog
 ) -> None:
     """Bring the memories of agents level with their events, and keep them up to the last night that was ever kept.
 
@@ -299,9 +299,9 @@ def keep_again(
         scopes: the agents.
         hours: keys of the hours that were made again: an agent that says nothing in them any more was passed over.
         now: nights that end later are not made.
-        account: where to enter what is removed.
+        log: where to enter what is removed.
     """
-    _drop_unfounded(lake, scopes, sorted(hours), account)
+    _drop_unfounded(lake, scopes, sorted(hours), log)
     refold_memories(lake, models.embedder, scopes)
     last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
@@ -309,17 +309,15 @@ def keep_again(
         consolidate(lake, models, nights | {Period(Grain.DAILY, last)}, first_day)
 
 
-def enter_memories(
-    lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], account: ErasureLog
-) -> None:
+def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
     """Enter in the account which versions of memories are gone."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id"])
     after = _ids_by_owner(rows)
     gone = {owner: len(ids - after.get(owner, frozenset())) for owner, ids in before.items()}
-    account.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
+    log.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
 
 
-def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], account: ErasureLog) -> None:
+def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log: ErasureLog) -> None:
     """Drop events that rest on messages which are no more, though these have not expired."""
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
@@ -337,7 +335,7 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], acc
 
     columns = [*_SCOPE, "period", "is_edit", "evidence"]
     dropped = lake.tables.drop_rows(MEMORY_EVENTS, sorted(map(owner_of, scopes)), unfounded, columns)
-    account.take(MEMORY_EVENTS.name, "rows", dropped)
+    log.take(MEMORY_EVENTS.name, "rows", dropped)
 
 
 def _ids_by_owner(rows: pa.Table) -> dict[str, frozenset[str]]:

@@ -51,7 +51,7 @@ _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
 
 def scrub_summaries(
-    lake: Lake, looker: SubjectScanner, facts: Collection[str], days: Collection[str], at: datetime, account: ErasureLog
+    lake: Lake, scanner: SubjectScanner, facts: Collection[str], days: Collection[str], at: datetime, log: ErasureLog
 ) -> dict[Grain, set[str]]:
     """Take from summaries the points that name a person, or rest on facts that are forgotten.
 
@@ -60,32 +60,32 @@ def scrub_summaries(
 
     Args:
         lake: where.
-        looker: knows the subject.
+        scanner: knows the subject.
         facts: ids of the facts.
         days: keys of the days that they are of; a person is looked for in all summaries.
         at: what was said up to then is forgotten.
-        account: where to enter what is removed.
+        log: where to enter what is removed.
 
     Returns:
         The periods whose summaries changed.
     """
     scrubbed: dict[Grain, set[str]] = {}
     known = pa.array(sorted(facts), pa.string())
-    for grain in _SUMMARIES if looker.subject.names else [Grain.DAILY]:
+    for grain in _SUMMARIES if scanner.subject.names else [Grain.DAILY]:
         changed: dict[str, Summary | None] = {}
-        keys = None if looker.subject.names else set(days)
-        for rows in looker.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
-            matches = looker.said(rows, SUMMARIES)
+        keys = None if scanner.subject.names else set(days)
+        for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
+            matches = scanner.said(rows, SUMMARIES)
             if grain is Grain.DAILY and facts:
                 hits = pc.is_in(pc.list_flatten(rows["source_ids"]), known).to_numpy(zero_copy_only=False)
                 matches[pc.list_parent_indices(rows["source_ids"]).to_numpy()[hits.astype(np.bool_)]] = True
             candidates = rows.filter(pa.array(matches))
             for summary in rows_to_summaries(candidates):
-                changed[summary.id] = _scrubbed(lake.calendar, looker, summary, facts, at)
+                changed[summary.id] = _scrubbed(lake.calendar, scanner, summary, facts, at)
                 scrubbed.setdefault(grain, set()).add(summary.period.key)
-                account.scopes.add(summary.scope)
-            account.note((), candidates["content"].to_pylist())
-            account.note((), sentences_of(candidates["key_points"]).to_pylist())
+                log.scopes.add(summary.scope)
+            log.note((), candidates["content"].to_pylist())
+            log.note((), sentences_of(candidates["key_points"]).to_pylist())
         if changed:
             ids = pa.array(sorted(changed), pa.string())
             new = summaries_to_rows([summary for summary in changed.values() if summary is not None])
@@ -95,24 +95,24 @@ def scrub_summaries(
                 return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), there])
 
             lake.tables.transform(SUMMARIES, scrubbed[grain], without, grain=grain.value)
-            account.take(SUMMARIES.name, f"{grain} summaries of which points were removed", len(changed))
+            log.take(SUMMARIES.name, f"{grain} summaries of which points were removed", len(changed))
     return scrubbed
 
 
 def _scrubbed(
-    calendar: Calendar, looker: SubjectScanner, summary: Summary, facts: Collection[str], at: datetime
+    calendar: Calendar, scanner: SubjectScanner, summary: Summary, facts: Collection[str], at: datetime
 ) -> Summary | None:
     """Return a summary without some of its points; None if none is left."""
 
     def stays(point: KeyPoint) -> bool:
         if any(source in facts for source in point.source_ids):
             return False
-        return point.event_at > at or not looker.mentions([point.sentence, *point.entities])
+        return point.event_at > at or not scanner.mentions([point.sentence, *point.entities])
 
     points = tuple(point for point in summary.key_points if stays(point))
     if not points:
         return None
-    if _is_named_besides(looker, summary):
+    if _is_named_besides(scanner, summary):
         return None
     kept = [place for place, source in enumerate(summary.source_ids) if source not in facts]
     return replace(
@@ -126,29 +126,29 @@ def _scrubbed(
     )
 
 
-def _is_named_besides(looker: SubjectScanner, summary: Summary) -> bool:
+def _is_named_besides(scanner: SubjectScanner, summary: Summary) -> bool:
     """Tell whether a summary names a person in a column that cannot be made of its points."""
     rows = summaries_to_rows([summary])
     others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
-    return any(looker.mentioned(rows[name]).any() for name in others)
+    return any(scanner.mentioned(rows[name]).any() for name in others)
 
 
-def remark_expired(lake: Lake, looker: SubjectScanner, account: ErasureLog) -> None:
+def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Say what cannot be told apart any more, because what it was made from has expired."""
-    subject = looker.subject
+    subject = scanner.subject
     latest: dict[RetentionClass, str] = {}
     for scope, kept, through in ExpirationMarks.of(lake.tables):
-        if looker.sought.is_within_reach((scope.workspace_id, scope.agent_id)):
+        if scanner.matcher.is_within_reach((scope.workspace_id, scope.agent_id)):
             latest[RetentionClass(kept)] = max(through, latest.get(RetentionClass(kept), through))
     for kept, through in latest.items():
         if kept is RetentionClass.CONVERSATIONS:
             known = "the names in them" if subject.names else "the id of the conversation"
-            account.remark(
+            log.remark(
                 f"messages up to {through} have expired: facts and durable memories of that time could be told by "
                 f"{known} alone"
             )
         elif kept.grain is Grain.WORKING and not subject.names:
-            account.remark(
+            log.remark(
                 f"{kept} up to {through} have expired: what summaries of that time hold of the conversation cannot be "
                 "told apart from what they hold of others"
             )
@@ -168,7 +168,7 @@ def ancestors(
 
 
 def recompute(
-    lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, account: ErasureLog
+    lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, log: ErasureLog
 ) -> None:
     """Make periods again that were made before, and have closed."""
     for grain, keys in touched.items():
@@ -184,7 +184,7 @@ def recompute(
             level = (part for part in parts if not part.rows or (part.asset in _OUTLIVING and part.period in empty))
             lake.ledger.record(part.entry for part in level)
         if again:
-            account.remade[grain] |= set(again)
+            log.remade[grain] |= set(again)
 
 
 def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
@@ -193,18 +193,18 @@ def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
 
-def note_summaries(looker: SubjectScanner, touched: Mapping[Grain, Collection[str]], account: ErasureLog) -> None:
+def note_summaries(scanner: SubjectScanner, touched: Mapping[Grain, Collection[str]], log: ErasureLog) -> None:
     """Enter the summaries of periods that are going to be made again in the account."""
     for grain in _SUMMARIES:
         listed = set(touched.get(grain, ()))
         columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
-        for rows in looker.parts(SUMMARIES, columns, keys=listed, grain=grain.value):
-            account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
-            account.note((), sentences_of(rows["key_points"]).to_pylist())
+        for rows in scanner.parts(SUMMARIES, columns, keys=listed, grain=grain.value):
+            log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
+            log.note((), sentences_of(rows["key_points"]).to_pylist())
 
 
 def sync_index(
-    lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, account: ErasureLog
+    lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, log: ErasureLog
 ) -> None:
     """Bring the graphs and the index of agents level with the tables: a step passes over agents that say nothing."""
     hours = sorted(touched.get(Grain.WORKING, ()))
@@ -223,7 +223,7 @@ def sync_index(
 
     columns = ["workspace_id", "agent_id", "period", "is_edit", "evidence_id"]
     dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(owners), stale, columns)
-    account.take(GRAPH_OPERATIONS.name, "rows", dropped)
+    log.take(GRAPH_OPERATIONS.name, "rows", dropped)
     operations = lake.tables.read(GRAPH_OPERATIONS, list(owners))
     refold_graph(lake, list(owners.values()), operations, operations)
     for grain in Grain:

@@ -1,9 +1,8 @@
-"""Removes what was found of a subject from the places in which it was written or asked for: not what is derived."""
+"""Remove the subject from tables, journal, model answers and collections; derived rows come later."""
 
 from __future__ import annotations
 
-import re
-from functools import partial
+from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.layout import collections_of, owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -31,7 +30,7 @@ from memory_pipeline.lake.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Collection, Mapping
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.erasure.erasure_log import ErasureLog
@@ -45,7 +44,7 @@ ERASED = "erased"
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
 
-def remove_unread(lake: Lake, found: ScanResult, account: ErasureLog) -> None:
+def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
     """Remove messages, edits and events from pending journal files, and records from the quarantine.
 
     What else a file holds is written to another one before it is deleted.
@@ -54,42 +53,42 @@ def remove_unread(lake: Lake, found: ScanResult, account: ErasureLog) -> None:
         lake.journal.set_aside(kept.rejected)
         lake.journal.append([*kept.messages, *kept.edits, *kept.events])
         lake.journal.acknowledge([file])
-    account.take("journal", "messages, edits, events and broken lines in pending files", found.pending)
+    log.take("journal", "messages, edits, events and broken lines in pending files", found.pending)
     lake.storage.delete(found.set_aside)
-    account.take("quarantine", "records", len(found.set_aside))
+    log.take("quarantine", "records", len(found.set_aside))
 
 
-def remove_rows(lake: Lake, found: ScanResult, account: ErasureLog) -> None:
+def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
     """Remove events, operations of the graph, facts and messages: what is derived from a row goes before it."""
     for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
             ids = found.ids(spec)
-            account.take(spec.name, "rows", drop(lake, spec, list(keys), "id", ids))
-            account.note(ids, ())
-    account.note((), found.texts)
+            log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", ids))
+            log.note(ids, ())
+    log.note((), found.texts)
 
 
 def remove_agent(
-    lake: Lake, looker: SubjectScanner, scope: Scope, found: ScanResult, account: ErasureLog
+    lake: Lake, scanner: SubjectScanner, scope: Scope, found: ScanResult, log: ErasureLog
 ) -> dict[Grain, set[str]]:
     """Remove all rows of an agent, of which `found` holds messages and facts; return the periods that they were of."""
     periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
     for spec in (MESSAGES, FACTS):
         periods[Grain.WORKING] |= found.rows.get(spec.name, {}).keys()
-        account.note(found.ids(spec), ())
-    account.note((), found.texts)
+        log.note(found.ids(spec), ())
+    log.note((), found.texts)
     for grain in _SUMMARIES:
         columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
-        for rows in looker.parts(SUMMARIES, columns, grain=grain.value):
+        for rows in scanner.parts(SUMMARIES, columns, grain=grain.value):
             periods[grain] |= set(rows["period"].to_pylist())
-            account.note(rows["id"].to_pylist(), rows["content"].to_pylist())
-            account.note((), sentences_of(rows["key_points"]).to_pylist())
+            log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
+            log.note((), sentences_of(rows["key_points"]).to_pylist())
     for spec in (GRAPH_OPERATIONS, GRAPH_FACTS):
         ids = lake.tables.read(spec, [owner_of(scope)], columns=["id"])["id"].to_pylist()
-        account.note(ids, ())
+        log.note(ids, ())
         lake.tables.remove(spec, [owner_of(scope)])
-        account.take(spec.name, "rows", {owner_of(scope): len(ids)} if ids else 0)
+        log.take(spec.name, "rows", {owner_of(scope): len(ids)} if ids else 0)
 
     def is_own(rows: pa.Table) -> pa.ChunkedArray:
         return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
@@ -97,24 +96,24 @@ def remove_agent(
     for spec in (FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
-            account.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
+            log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
     for spec in (SUMMARIES, EXPIRATIONS):
         for fixed in [{"grain": grain.value} for grain in _SUMMARIES] if spec is SUMMARIES else [{}]:
             known = None
             if spec in (MESSAGES, FACTS, SUMMARIES):
                 known = sorted(periods[Grain(fixed["grain"]) if fixed else Grain.WORKING])
             gone = lake.tables.drop_rows(spec, known, is_own, ["workspace_id", "agent_id"], **fixed)
-            account.take(spec.name, "rows", gone)
-    _ascribe_calls(lake, looker, scope, account)
+            log.take(spec.name, "rows", gone)
+    _ascribe_calls(lake, scanner, scope, log)
     return periods
 
 
 def remove_answers(
     lake: Lake,
-    looker: SubjectScanner,
+    scanner: SubjectScanner,
     scopes: Collection[Scope],
     periods: Mapping[Grain, Collection[str]],
-    account: ErasureLog,
+    log: ErasureLog,
     kept: Collection[Scope] = (),
 ) -> None:
     """Remove what models answered for some agents' periods, or for all of an agent's; and wherever it names a person.
@@ -123,18 +122,18 @@ def remove_answers(
     first of the periods on. What was spent on it all stays known.
     """
     lake.calls.settle()
-    is_agent = looker.subject.kind is SubjectKind.AGENT
+    is_agent = scanner.subject.kind is SubjectKind.AGENT
     owners, keeping = (pa.array([owner_of(scope) for scope in some], pa.string()) for some in (scopes, kept))
     for grain in Grain:
         own = set(periods.get(grain, ()))
         gone: dict[str, list[str]] = {}
         columns = ["period", "key", "workspace_id", "agent_id", "purpose", "answer"]
-        for rows in looker.parts(ANSWERS, columns, grain=grain.value):
+        for rows in scanner.parts(ANSWERS, columns, grain=grain.value):
             whose = pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~")
             asked = pc.is_in(whose, owners)
             if not is_agent:
                 asked = pc.and_(asked, pc.is_in(rows["period"], pa.array(sorted(own), pa.string())))
-                asked = pc.or_(asked, pa.chunked_array([pa.array(looker.said(rows, ANSWERS))]))
+                asked = pc.or_(asked, pa.chunked_array([pa.array(scanner.said(rows, ANSWERS))]))
                 if grain is Grain.DAILY and own:
                     of_nights = pc.and_(pc.is_in(whose, keeping), pc.greater_equal(rows["period"], min(own)))
                     of_nights = pc.and_(of_nights, pc.not_equal(rows["purpose"], Purpose.SUMMARY.value))
@@ -143,8 +142,8 @@ def remove_answers(
                 gone.setdefault(period, []).append(key)
         if gone:
             keys = {key for listed in gone.values() for key in listed}
-            account.take(ANSWERS.name, "rows", drop(lake, ANSWERS, list(gone), "key", keys, grain=grain.value))
-    _remove_vectors(lake, scopes, None if is_agent else periods, account)
+            log.take(ANSWERS.name, "rows", drop(lake, ANSWERS, list(gone), "key", keys, grain=grain.value))
+    _remove_vectors(lake, scopes, None if is_agent else periods, log)
 
 
 def drop(
@@ -156,7 +155,7 @@ def drop(
 
 
 def _remove_vectors(
-    lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, account: ErasureLog
+    lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, log: ErasureLog
 ) -> None:
     """Delete the vectors that wait for the rows that they were made for."""
     pending = PendingCalls(lake.storage)
@@ -168,13 +167,13 @@ def _remove_vectors(
         and (periods is None or kept.answer.use.period.key in periods.get(kept.answer.use.period.grain, ()))
     ]
     pending.delete(gone)
-    account.take("calls", "answers that wait for rows", len(gone))
+    log.take("calls", "answers that wait for rows", len(gone))
 
 
-def _ascribe_calls(lake: Lake, looker: SubjectScanner, scope: Scope, account: ErasureLog) -> None:
+def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
     """Take the agent's name from what was spent on it."""
     hours: dict[str, int] = {}
-    for rows in looker.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
+    for rows in scanner.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
         for hour in rows["hour"].to_pylist():
             hours[hour] = hours.get(hour, 0) + 1
 
@@ -185,13 +184,12 @@ def _ascribe_calls(lake: Lake, looker: SubjectScanner, scope: Scope, account: Er
 
     if hours:
         lake.tables.transform(MODEL_CALLS, hours, ascribed)
-    account.take(MODEL_CALLS.name, "rows whose agent's name was taken away", hours)
+    log.take(MODEL_CALLS.name, "rows whose agent's name was taken away", hours)
 
 
 # Agents' own collections of vectors: items that name a person, in their id, content or metadata.
 
 
-_TABLE = re.compile(r"vectordb/(?P<workspace>[^/]+)/(?P<name>_(?P<agent>[^/]+)\.[A-Za-z0-9_-]+)\.lance/.*")
 _COLUMNS = ("id", "content", "metadata")
 #: Under which an item that is written anew is still the one that was read.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
@@ -199,42 +197,32 @@ _SAME = "target.content = source.content AND target.metadata = source.metadata"
 _AT_ONCE = 1_000
 
 
-def forget_items(lake: Lake, looker: SubjectScanner, account: ErasureLog) -> None:
+def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Delete the items of all collections within reach that name the person, and take them off the disk."""
-    subject = looker.subject
-    paths = (entry.path for entry in lake.storage.list(f"vectordb/{subject.workspace_id}"))
-    found = {match["name"]: match["agent"] for path in paths if (match := _TABLE.fullmatch(path))}
+    subject = scanner.subject
     loop, databases = EventLoop(), Databases(lake.storage)
-    for name, agent in sorted(found.items()):
-        if subject.agent_id in (None, agent):
-            count = loop.run(_forget(lake, databases, looker, subject.workspace_id, name))
-            account.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
+    for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
+        if subject.agent_id in (None, scope.agent_id):
+            count = loop.run(_forget(lake, databases, scanner, subject.workspace_id, name))
+            log.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
 
 
-async def _forget(lake: Lake, databases: Databases, looker: SubjectScanner, workspace_id: str, name: str) -> int:
+async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, workspace_id: str, name: str) -> int:
     async def read(table: Any) -> pa.Table:
         return await table.query().select(list(_COLUMNS)).to_arrow()
 
     rows = await databases.read(workspace_id, name, read, None)
     if rows is None:
         return 0
-    matches = np.any([looker.mentioned(rows[column]) for column in _COLUMNS], axis=0)
+    matches = np.any([scanner.mentioned(rows[column]) for column in _COLUMNS], axis=0)
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
-    where = (workspace_id, name)
 
-    async def delete(listed: str) -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await table.delete(f"id IN ({listed})")
-
-    async def write_anew() -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
+    def write_anew(table: Any) -> Awaitable[None]:
+        return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _AT_ONCE):
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
-        await retry_lance_commit(partial(delete, listed), lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
-        await retry_lance_commit(write_anew, lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, write_anew, None)
     return len(ids)

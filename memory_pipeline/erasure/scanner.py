@@ -77,26 +77,26 @@ class ScanResult:
         return sum(map(len, self.rows.get(spec.name, {}).values()))
 
 
-def find(lake: Lake, looker: SubjectScanner, forgotten: Forgotten) -> ScanResult:
+def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResult:
     """Look through messages, facts, operations of the graph, events of durable memories, the journal, the quarantine.
 
-    Of the tables only files are read that `looker` has not read before.
+    Of the tables only files are read that `scanner` has not read before.
 
     Args:
         lake: where.
-        looker: knows whom or what.
+        scanner: knows whom or what.
         forgotten: the subject's tombstones.
     """
-    found, subject = ScanResult(), looker.subject
-    looker.note(found, MESSAGES)
+    found, subject = ScanResult(), scanner.subject
+    scanner.note(found, MESSAGES)
     messages = found.ids(MESSAGES)
-    looker.note(found, FACTS, resting_on=messages)
-    looker.note(found, GRAPH_OPERATIONS, resting_on=messages)
-    looker.note(found, MEMORY_EVENTS, resting_on=messages)
-    if subject.names and not looker.has_seen(UPKEEP_EVENTS):
+    scanner.note(found, FACTS, resting_on=messages)
+    scanner.note(found, GRAPH_OPERATIONS, resting_on=messages)
+    scanner.note(found, MEMORY_EVENTS, resting_on=messages)
+    if subject.names and not scanner.has_seen(UPKEEP_EVENTS):
         # What the upkeep decided follows from the events; a model that it asked may have named somebody all the same.
         # Once: what is decided anew may have a word in its reason that is a name as well.
-        looker.note(found, UPKEEP_EVENTS)
+        scanner.note(found, UPKEEP_EVENTS)
     for file in lake.journal.pending():
         if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
             continue
@@ -107,7 +107,7 @@ def find(lake: Lake, looker: SubjectScanner, forgotten: Forgotten) -> ScanResult
             events=forgotten.filter(held.events),
         )
         is_agent = subject.kind is SubjectKind.AGENT
-        rejected = [one for one in held.rejected if not (is_agent or looker.sought.in_text(str(one.record)))]
+        rejected = [one for one in held.rejected if not (is_agent or scanner.matcher.in_text(str(one.record)))]
         kept = kept._replace(rejected=rejected)
         rewritten = {event.id for event in kept.events}.difference(event.id for event in held.events)
         gone = _size(held) - _size(kept)
@@ -119,7 +119,7 @@ def find(lake: Lake, looker: SubjectScanner, forgotten: Forgotten) -> ScanResult
             found.hours |= {record.hour.key for record in _records(held) if record.id not in stays}
             found.texts |= _contents(held) - _contents(kept)
     for entry in lake.journal.set_aside_files():
-        if looker.holds(lake.storage.read(entry.path) or b""):
+        if scanner.holds(lake.storage.read(entry.path) or b""):
             found.set_aside.append(entry.path)
     return found
 
@@ -134,7 +134,7 @@ class SubjectScanner:
     """
 
     def __init__(self, lake: Lake, subject: Subject, at: datetime) -> None:
-        self.sought = SubjectMatcher(subject, at)
+        self.matcher = SubjectMatcher(subject, at)
         self._lake = lake
         self.subject = subject
         self._at = pa.scalar(at, pa.timestamp("us", tz="UTC"))
@@ -144,13 +144,13 @@ class SubjectScanner:
 
     def holds(self, data: bytes) -> bool:
         """Tell whether a record that was set aside is the subject's."""
-        if self.sought.in_bytes(data, unreadable=False):  # of an agent's file
+        if self.matcher.in_bytes(data, unreadable=False):  # of an agent's file
             return True
         text = data.decode(errors="backslashreplace")
         try:
-            return bool(self.sought.in_record(json.loads(text)))
+            return bool(self.matcher.in_record(json.loads(text)))
         except (ValueError, RecursionError):
-            return bool(self.sought.in_text(text))
+            return bool(self.matcher.in_text(text))
 
     def note(self, found: ScanResult, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
         """Add the matching rows of a table whose rows were each said in an hour."""

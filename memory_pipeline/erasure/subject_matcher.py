@@ -1,4 +1,4 @@
-"""What a verification looks for: in the names of files, in raw bytes, in texts, and in rows.
+"""Match a subject: in names of files, raw bytes, texts, changes of memories, and rows.
 
 An agent is looked for where ids of agents stand (columns, keys, names of files), never as a word of a text: another
 agent may well speak of "support". A conversation is looked for by its id among those of its agent. A person is looked

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memory_pipeline.erasure.subject_matcher import ANYBODY, SubjectMatcher
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 
 if TYPE_CHECKING:
@@ -36,35 +37,20 @@ if TYPE_CHECKING:
 # Tables of the vector index as they lie on the disk: every version that can be opened, and what no version reads.
 
 
-_DATA = re.compile(r"data/(?P<name>[^/]+\.lance)")
-_INDEX = re.compile(r"_indices/(?P<name>[^/]+)/.*")
 #: How a problem ends that only matters where the table was purged: other writers leave deleted rows, too.
 DELETED = "rows of it are deleted, and still on the disk"
 _FAILURES = (RuntimeError, ValueError, OSError)
-_MANIFEST = re.compile(r"_versions/[^/]+\.manifest")
-_LANCE_TABLE = re.compile(
-    r"vectordb/[^/]+/(?:_(?P<collector>[^/]+)\.[A-Za-z0-9_-]+|(?P<agent>[^/]+)__[a-z]+)\.lance(?=/|$)"
-)
 
 
 class LanceFolder:
-    """One table's folder.
+    """One table's folder, at `path` below the root."""
 
-    Args:
-        workspace_id: whose database it is in.
-        name: the table's name.
-    """
-
-    def __init__(self, workspace_id: str, name: str) -> None:
-        self.workspace_id = workspace_id
-        self.name = name
-        self._files: dict[str, list[str]] = {}  # paths, by the name that a version has for them
+    def __init__(self, path: str) -> None:
+        self.path = path
+        _, self.workspace_id, folder = path.split("/")
+        self.name = folder.removesuffix(".lance")
+        self._files: list[str] = []
         self._manifests = b""
-
-    @property
-    def path(self) -> str:
-        """Where it is below the root."""
-        return f"vectordb/{self.workspace_id}/{self.name}.lance"
 
     @property
     def whose(self) -> Whose:
@@ -73,25 +59,17 @@ class LanceFolder:
 
     def add(self, path: str, data: bytes) -> bool:
         """Take notice of a file of the table; tell whether a version may read it, so that it need not be searched."""
-        own = path.partition(f"/{self.name}.lance/")[2]
-        found = _DATA.fullmatch(own) or _INDEX.fullmatch(own)
-        if found is not None:
-            self._files.setdefault(found["name"], []).append(path)
-        elif _MANIFEST.fullmatch(own):
+        own = path.removeprefix(f"{self.path}/")
+        if is_manifest(own):
             self._manifests += data
-        return found is not None
+        if holds_rows(own):
+            self._files.append(own)
+        return holds_rows(own)
 
     def unread(self) -> list[str]:
         """Return the paths of data and indices that no version reads."""
-        return sorted(path for name, paths in self._files.items() if not self._reads(name) for path in paths)
-
-    def _reads(self, name: str) -> bool:
-        if name.encode() in self._manifests:
-            return True
-        try:
-            return UUID(name).bytes in self._manifests  # as indices are named
-        except ValueError:
-            return False
+        own = [name for name in self._files if not is_named(name, self._manifests, is_table=False)]
+        return sorted(f"{self.path}/{name}" for name in own)
 
 
 class LanceReader:
@@ -126,12 +104,6 @@ class LanceReader:
             problems.append(f"{deleted} {DELETED}")
 
 
-def agent_of(path: str) -> str | None:
-    """Return the id of the agent that a table, or a file of it, is of, as far as its path tells."""
-    known = _LANCE_TABLE.match(path)
-    return known["collector"] or known["agent"] if known else None
-
-
 async def _rows(table: Any, version: int) -> list[pa.Table]:
     await table.checkout(version)
     columns = [field.name for field in await table.schema() if field.name != "vector"]
@@ -141,7 +113,6 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
 #: Rows of a Parquet file that are looked at at a time.
 _ROWS = 20_000
 _WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
-_TABLE = re.compile(r"(?P<folder>vectordb/(?P<workspace>[^/]+)/(?P<name>[^/]+)\.lance)/.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +182,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, and the one at {lake.storage.uri} has never "
             "forgotten that; name the lake with --root"
         )
-    sought = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
+    matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}
@@ -223,21 +194,21 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             continue
         result.places[path.partition("/")[0] if "/" in path else "."] += 1
         result.bytes += len(data)
-        table = _TABLE.fullmatch(path)
-        if table is not None:
-            lance = tables.setdefault(table["folder"], LanceFolder(table["workspace"], table["name"]))
-            within = sought.is_within_reach(lance.whose) and not lance.add(path, data)
-            _note(result, path, sought.in_path(path) + sought.in_bytes(data, unreadable=within))
+        folder = table_of(path)
+        if folder is not None:
+            lance = tables.setdefault(folder, LanceFolder(folder))
+            within = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
+            _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=within))
         else:
-            _note(result, path, _searched(sought, path, data))
+            _note(result, path, _searched(matcher, path, data))
     for path in _folders(lake, files):
-        _note(result, f"{path}/", sought.in_path(path))
+        _note(result, f"{path}/", matcher.in_path(path))
     touched = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
     reader = LanceReader(lake.storage)
     for lance in tables.values():
-        if sought.is_within_reach(lance.whose):
+        if matcher.is_within_reach(lance.whose):
             is_clean = f"{lance.workspace_id}/{lance.name}" in touched
-            _search_table(lake, sought, result, reader, lance, clean=is_clean)
+            _search_table(lake, matcher, result, reader, lance, clean=is_clean)
     if not result.ok:
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
@@ -274,35 +245,35 @@ def old_versions(lake: Lake) -> list[str]:
     return [text]
 
 
-def _searched(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
-    read = _in_parquet(sought, path, data) if data[:4] == b"PAR1" else _in_text(sought, data)
-    return sought.in_path(path) + sought.in_bytes(data, unreadable=read is None) + (read or Counter())
+def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
+    read = _in_parquet(matcher, path, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
+    return matcher.in_path(path) + matcher.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 
-def _in_parquet(sought: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
+def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
     # Of a table that is kept by the workspace, files do not say whose rows they hold; their folders do.
     workspace = _WORKSPACE.search(path)
     whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
         for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
-            found += sought.in_rows(pa.Table.from_batches([batch]), whose)
+            found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
         return None  # cut off, say
     return found
 
 
-def _in_text(sought: SubjectMatcher, data: bytes) -> Counter[str] | None:
+def _in_text(matcher: SubjectMatcher, data: bytes) -> Counter[str] | None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return None
     records = _records(text)
     if records is None:
-        return sought.in_text(text)
+        return matcher.in_text(text)
     found: Counter[str] = Counter()
     for record in records:
-        found += sought.in_text(record) if isinstance(record, str) else sought.in_record(record)
+        found += matcher.in_text(record) if isinstance(record, str) else matcher.in_record(record)
     return found
 
 
@@ -325,7 +296,7 @@ def _records(text: str) -> Iterable[object] | None:
 
 def _search_table(
     lake: Lake,
-    sought: SubjectMatcher,
+    matcher: SubjectMatcher,
     result: Verification,
     reader: LanceReader,
     lance: LanceFolder,
@@ -336,7 +307,7 @@ def _search_table(
 
     Args:
         lake: where.
-        sought: what to look for.
+        matcher: what to look for.
         result: where to enter what is found.
         reader: opens tables.
         lance: the table's folder.
@@ -344,9 +315,9 @@ def _search_table(
     """
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
-        _note(result, f"{lance.path} (version {version})", sought.in_rows(rows, lance.whose))
+        _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, lance.whose))
     for path in lance.unread():
-        _note(result, path, sought.in_bytes(lake.storage.read(path) or b"", unreadable=True))
+        _note(result, path, matcher.in_bytes(lake.storage.read(path) or b"", unreadable=True))
         result.unsearched.append(f"{path}: no version reads it")
     result.unsearched += [f"{lance.path}: {problem}" for problem in problems if clean or not problem.endswith(DELETED)]
 

@@ -22,7 +22,7 @@ from memory_pipeline.evaluation.labels import (
     labelled_set,
 )
 from memory_pipeline.lake.files.strict_json import parse_json
-from memory_pipeline.reader.arguments import MAX_QUERY
+from memory_pipeline.search.arguments import MAX_QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,8 @@ from memory_pipeline.evaluation.survival import Remains, survival
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.arguments import MAX_RESULTS
 from memory_pipeline.rendering import run_line
+from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer.writer import landed_messages
 

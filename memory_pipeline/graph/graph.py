@@ -1,4 +1,4 @@
-"""Asks one agent's graph."""
+"""Query one agent's graph: facts, neighbours and paths."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.sql.session import QueryResult, Session
+    from memory_pipeline.overlay import PendingJournal
 
 
 # What the graph answers.

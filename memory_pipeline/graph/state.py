@@ -1,4 +1,4 @@
-"""Keeps the graph of one agent in memory, and level with the lake: the table, then what the journal changes in it.
+"""Hold one agent's graph in memory: the table, and on top what the journal changes.
 
 Every question asks for the newest state. What is read again is what has changed: the table if the pipeline wrote it,
 the tail if something was written; and of the operations only those on the sources and labels that the tail speaks of.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.graph.pending import PendingJournal
     from memory_pipeline.lake import Lake
+    from memory_pipeline.overlay import PendingJournal
 
 
 # Folds again what some operations change, and no more: the facts on the sources and labels that they speak of.

@@ -1,8 +1,20 @@
 """What agents read with. Imports neither Dagster, LiteLLM nor Polars."""
 
-from memory_pipeline.reader.hits import Hit, Hits
-from memory_pipeline.reader.memories import ReaderMemories, RecalledMemory
+from memory_pipeline.memories.search import MemorySearch, RecalledMemory
+from memory_pipeline.reader.knowledge import Recalled, Recollection
 from memory_pipeline.reader.reader import MemoryReader
-from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.search.searcher import Hit, Hits
 
-__all__ = ["Hit", "Hits", "MemoryReader", "ReaderMemories", "Recalled", "RecalledMemory", "Recollection"]
+__all__ = [
+    "Hit",
+    "Hits",
+    "MemoryReader",
+    "MemorySearch",
+    "ReaderMemories",
+    "Recalled",
+    "RecalledMemory",
+    "Recollection",
+]
+
+#: The name until this version.
+ReaderMemories = MemorySearch

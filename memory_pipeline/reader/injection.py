@@ -25,7 +25,7 @@ from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
-from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to
+from memory_pipeline.reader.knowledge import ContextItem, Document, InjectedContext, Size, Source, compact, cut_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Injection
     from memory_pipeline.domain.ports import Reranker
     from memory_pipeline.graph import Facts, GraphFact
+    from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.memories import RecalledMemory
-    from memory_pipeline.reader.recall import Recollection
+    from memory_pipeline.reader.knowledge import Recollection
 
 #: Who goes first where there are fewer places than sources: what was said, what is kept for good, what is known, what
 #: the caller brings.
@@ -50,7 +50,7 @@ _COMPARED: Final = 4_000
 #: How much the place counts that a source itself gives to something, against the words that it shares with the prompt.
 _OWN_ORDER: Final = 0.5
 
-Found = dict[Source, list[Part]]
+Found = dict[Source, list[ContextItem]]
 #: Most parts of a block.
 MAX_PARTS: Final = 50
 #: Of memory and graph so many times as many things are looked at as there are places.
@@ -60,7 +60,7 @@ _LEAST_RECALLED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class InjectionRequest:
     """What is asked for, checked.
 
     Attributes:
@@ -70,13 +70,13 @@ class Asking:
     """
 
     prompt: str | None
-    documents: Sequence[Part]
+    documents: Sequence[ContextItem]
     max_results: int | None = None
     max_tokens: int | None = None
 
 
 def inject(
-    asking: Asking,
+    asking: InjectionRequest,
     settings: Injection,
     models: ReadingModels,
     recall: Callable[[str, int], Recollection],
@@ -84,7 +84,7 @@ def inject(
     keep: Callable[[str, int], Sequence[RecalledMemory]] = lambda *_: (),
     hides: Callable[[GraphFact], bool] = lambda _: False,
     hidden: int = 0,
-) -> Knowledge:
+) -> InjectedContext:
     """Return what is known of a prompt.
 
     Args:
@@ -101,10 +101,10 @@ def inject(
     budget = asking.max_tokens or settings.max_tokens
     if prompt is None or not settings.enabled:
         reason = "prompt is blank" if settings.enabled else "injection is switched off in config/workspaces.yaml"
-        return Knowledge(left_out=len(asking.documents), troubles={"injection": reason})
+        return InjectedContext(left_out=len(asking.documents), troubles={"injection": reason})
     troubles: dict[str, str] = {}
 
-    def known() -> list[Part]:
+    def known() -> list[ContextItem]:
         names = None
         if models.entity_finder is not None:
             try:
@@ -134,7 +134,7 @@ def inject(
     return choose(ranked, most, budget, troubles)
 
 
-def gather(asked: dict[str, Callable[[], Iterable[Part]]]) -> tuple[Found, dict[str, str]]:
+def gather(asked: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found, dict[str, str]]:
     """Ask sources side by side; return what they found, and of those that failed the reason.
 
     Args:
@@ -157,12 +157,12 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
 
 
-def memory_parts(recollection: Recollection, most: int) -> list[Part]:
+def memory_parts(recollection: Recollection, most: int) -> list[ContextItem]:
     """Return what was recalled as parts: what was said, and points of summaries, so many of each at most."""
     said = [item for item in recollection if item.grain is Grain.WORKING][:most]
     summed_up = [item for item in recollection if item.grain is not Grain.WORKING][:most]
     return [
-        Part(
+        ContextItem(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
             item.id,
             compact(replace(item, warning=None).line),
@@ -174,10 +174,10 @@ def memory_parts(recollection: Recollection, most: int) -> list[Part]:
     ]
 
 
-def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
+def durable_parts(memories: Iterable[RecalledMemory]) -> list[ContextItem]:
     """Return durable memories as parts."""
     return [
-        Part(
+        ContextItem(
             Source.DURABLE,
             found.memory.id,
             compact(found.memory.content),
@@ -190,15 +190,17 @@ def durable_parts(memories: Iterable[RecalledMemory]) -> list[Part]:
     ]
 
 
-def graph_parts(facts: Iterable[GraphFact]) -> list[Part]:
+def graph_parts(facts: Iterable[GraphFact]) -> list[ContextItem]:
     """Return facts of the graph as parts."""
     return [
-        Part(Source.GRAPH, fact.id, fact.line, f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence))
+        ContextItem(
+            Source.GRAPH, fact.id, fact.line, f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence)
+        )
         for fact in facts
     ]
 
 
-def document_parts(documents: Sequence[object]) -> list[Part]:
+def document_parts(documents: Sequence[object]) -> list[ContextItem]:
     """Return the caller's documents as parts.
 
     Raises:
@@ -208,7 +210,7 @@ def document_parts(documents: Sequence[object]) -> list[Part]:
         raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
     read = [Document.of(value, place) for place, value in enumerate(documents)]
     return [
-        Part(
+        ContextItem(
             Source.DOCUMENT,
             one.id or f"document {place}",
             compact(f"[{one.id}] {one.content}" if one.id else one.content),
@@ -227,30 +229,30 @@ def settled(found: Found) -> Found:
     """
     said = {_as_compared(part.said): part for part in reversed(found[Source.MEMORY])}
     sources = {part.evidence: part for part in reversed(found[Source.MEMORY]) if part.evidence}
-    durable: list[Part] = []
+    durable: list[ContextItem] = []
     gone: set[int] = set()
     for part in found[Source.DURABLE]:
         same = said.get(_as_compared(part.said))
-        if same is None and not part.is_permanent:
+        if same is None and not part.is_standing:
             same = sources.get(part.evidence)
         if same is None:
             durable.append(part)
             continue
         gone.add(id(same))
-        stays = part if part.is_permanent else same
+        stays = part if part.is_standing else same
         durable.append(_joined(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
 
-def distinct(parts: Iterable[Part]) -> list[Part]:
+def distinct(parts: Iterable[ContextItem]) -> list[ContextItem]:
     """Return parts, each thing once: of those that say the same the first, which rests on the evidence of all.
 
     They say the same if they agree word for word, apart from case and the marks around words. A text agrees with what
     somebody said also without the speaker, and then what was said stays. More is not taken for the same: a number, a
     "not", who did it to whom.
     """
-    kept: list[Part] = []
+    kept: list[ContextItem] = []
     told: dict[str, int] = {}
     told_by_somebody: dict[str, int] = {}
     told_plainly: dict[str, int] = {}
@@ -280,7 +282,7 @@ def distinct(parts: Iterable[Part]) -> list[Part]:
     return kept
 
 
-def _joined(part: Part, other: Part) -> Part:
+def _joined(part: ContextItem, other: ContextItem) -> ContextItem:
     """Return a part that stands for another too: it rests on the evidence of both, and is warned of as either."""
     return replace(part, evidence=part.evidence | other.evidence, warning=part.warning or other.warning)
 
@@ -289,13 +291,13 @@ def _as_compared(text: str) -> str:
     return " ".join(word.lstrip(_OPENING).rstrip(_MARKS) or word for word in text.casefold().split())
 
 
-def in_turn(found: Found) -> list[Part]:
+def in_turn(found: Found) -> list[ContextItem]:
     """Return the parts of all sources, by turns: the best of each, then the second of each."""
     rounds = zip_longest(*(found.get(source, []) for source in _FIRST))
     return [part for each in rounds for part in each if part is not None]
 
 
-def by_words(prompt: str, parts: Sequence[Part]) -> list[Part]:
+def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
     """Return parts in the order in which they fit a prompt: by the rare words that they share, and their own place."""
     words = [frozenset(terms(part.text[:_COMPARED])) for part in parts]
     holding = Counter(word for own in words for word in own)
@@ -311,7 +313,7 @@ def by_words(prompt: str, parts: Sequence[Part]) -> list[Part]:
     return [parts[place] for place in sorted(range(len(parts)), key=lambda place: (-scores[place], place))]
 
 
-def by_model(prompt: str, parts: Sequence[Part], reranker: Reranker) -> list[Part]:
+def by_model(prompt: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
     """Return parts in the order that a model gives them.
 
     Raises:
@@ -320,7 +322,7 @@ def by_model(prompt: str, parts: Sequence[Part], reranker: Reranker) -> list[Par
     return [parts[place] for place in reranker.order(prompt, [part.text for part in parts])]
 
 
-def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[str, str]) -> Knowledge:
+def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: dict[str, str]) -> InjectedContext:
     """Return what is taken of `ranked`, best first; see the top of this module.
 
     A fact of the graph gives way to the message that it rests on, if that is taken, and so does a durable memory, which
@@ -343,11 +345,11 @@ def choose(ranked: Sequence[Part], most: int, max_tokens: int, troubles: dict[st
             break  # then the message would have no place
         left, chosen = fewer, again
     chosen = [_unwarned(part, kept, chosen) for part in chosen]
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_permanent))
-    return Knowledge(tuple(parts), len(ranked) - len(parts), troubles)
+    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
+    return InjectedContext(tuple(parts), len(ranked) - len(parts), troubles)
 
 
-def _warned(part: Part, kept: Iterable[Part]) -> Part:
+def _warned(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
     """Return what was said with the warning of the first durable memory of the same message, unless it has one."""
     if part.source is not Source.MEMORY or part.warning is not None:
         return part
@@ -355,7 +357,7 @@ def _warned(part: Part, kept: Iterable[Part]) -> Part:
     return part if warning is None else replace(part, warning=warning)
 
 
-def _unwarned(part: Part, kept: Iterable[Part], chosen: Iterable[Part]) -> Part:
+def _unwarned(part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]) -> ContextItem:
     """Return it without a warning that is told already, with the durable memory."""
     if part.source is not Source.MEMORY or part.warning is None:
         return part
@@ -365,7 +367,7 @@ def _unwarned(part: Part, kept: Iterable[Part], chosen: Iterable[Part]) -> Part:
     return replace(part, warning=None) if is_told else part
 
 
-def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]:
+def _told_by_message(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
     """Return the ids of chosen facts and durable memories that rest on messages which are chosen whole."""
     whole = {id(part) for part in ranked}
     messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
@@ -373,10 +375,10 @@ def _told_by_message(chosen: Sequence[Part], ranked: Sequence[Part]) -> set[str]
     return {part.id for part in chosen if part.source in _GIVING_WAY and part.evidence and part.evidence <= said}
 
 
-def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
+def _chosen(ranked: Sequence[ContextItem], most: int, budget: int) -> list[ContextItem]:
     """Return what is taken, in the order in which it is taken; `budget` in bytes."""
     places = {source: [at for at, part in enumerate(ranked) if part.source is source] for source in _FIRST}
-    chosen: dict[int, Part] = {}
+    chosen: dict[int, ContextItem] = {}
     present: list[Source] = []
     for source in [source for source in _FIRST if places[source]][:most]:
         # Where the budget is too small for all, a source never takes the place of one that goes before it.
@@ -387,7 +389,7 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     for part in chosen.values():
         size = size.plus(part)
 
-    def add(place: int, part: Part) -> None:
+    def add(place: int, part: ContextItem) -> None:
         nonlocal size
         if place in chosen or len(chosen) == most or len(part.text) > budget:
             return
@@ -404,9 +406,9 @@ def _chosen(ranked: Sequence[Part], most: int, budget: int) -> list[Part]:
     return list(chosen.values())
 
 
-def _shared(best: Mapping[Source, int], ranked: Sequence[Part], budget: int) -> dict[int, Part]:
+def _shared(best: Mapping[Source, int], ranked: Sequence[ContextItem], budget: int) -> dict[int, ContextItem]:
     """Return the best of each source, by its place, cut to an equal share of the budget; without what does not fit."""
-    chosen: dict[int, Part] = {}
+    chosen: dict[int, ContextItem] = {}
     size = Size()
     # The shortest first: what one does not need of its share is there for the others.
     for turn, place in enumerate(sorted(best.values(), key=lambda place: (len(ranked[place].text), place))):

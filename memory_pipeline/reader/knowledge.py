@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, TextLines
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from datetime import date
 
 
 class Source(StrEnum):
@@ -71,7 +75,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ContextItem:
     """One thing that is known.
 
     Attributes:
@@ -80,7 +84,7 @@ class Part:
         text: as it is shown, on one line or several, without the warning.
         said: the same without what is put before it: a date, where it comes from.
         evidence: messages that it rests on.
-        is_permanent: whether it holds until it is revoked: such parts come first of their source.
+        is_standing: whether it holds until it is revoked: such parts come first of their source.
         warning: what is shown behind the text, where it may have changed since; it is not cut here.
     """
 
@@ -89,7 +93,7 @@ class Part:
     text: str
     said: str
     evidence: frozenset[str] = frozenset()
-    is_permanent: bool = False
+    is_standing: bool = False
     warning: str | None = None
 
     @property
@@ -100,7 +104,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class InjectedContext:
     """What is known of a prompt.
 
     Attributes:
@@ -110,7 +114,7 @@ class Knowledge:
             there all the same.
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ContextItem, ...] = ()
     left_out: int = 0
     troubles: Mapping[str, str] = field(default_factory=dict)
 
@@ -124,7 +128,7 @@ class Knowledge:
         """What the block takes, estimated at 4 bytes a token."""
         return -(-size_of(self.parts) // BYTES_PER_TOKEN)
 
-    def of(self, source: Source | str) -> list[Part]:
+    def of(self, source: Source | str) -> list[ContextItem]:
         """Return the parts that come from one source."""
         return [part for part in self.parts if part.source == source]
 
@@ -133,7 +137,7 @@ class Knowledge:
         return self.block
 
 
-def size_of(parts: tuple[Part, ...]) -> int:
+def size_of(parts: tuple[ContextItem, ...]) -> int:
     """Return the bytes of the block of some parts."""
     return FRAME_BYTES + len(_body(parts).encode()) if parts else 0
 
@@ -150,7 +154,7 @@ class Size:
     bytes: int = 0
     sources: frozenset[Source] = frozenset()
 
-    def plus(self, part: Part) -> Size:
+    def plus(self, part: ContextItem) -> Size:
         """Return the size with one more part."""
         heading = 0 if part.source in self.sources else len(_HEADINGS[part.source].encode()) + 1
         frame = 0 if self.sources else FRAME_BYTES - 1  # the last line has no break
@@ -158,7 +162,7 @@ class Size:
         return Size(self.bytes + frame + heading + added, self.sources | {part.source})
 
 
-def cut_to(part: Part, size: int) -> Part | None:
+def cut_to(part: ContextItem, size: int) -> ContextItem | None:
     """Return a part that takes at most `size` bytes as an item of a list; it is cut between words, and ends so.
 
     None if so little of it would be left that it says nothing.
@@ -184,9 +188,69 @@ def compact(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip()).strip()
 
 
-def _body(parts: tuple[Part, ...]) -> str:
+def _body(parts: tuple[ContextItem, ...]) -> str:
     lines = []
     for source in Source:
         own = [part.lines for part in parts if part.source is source]
         lines += [_HEADINGS[source], *own] if own else []
     return "\n".join(lines)
+
+
+#: In the place of a grain: of what is kept for good, and of facts of the graph.
+DURABLE: Final = "durable"
+GRAPH: Final = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One thing recalled.
+
+    Attributes:
+        id: of a fact, of a point of a summary (``{summary id}#{n}``), of a durable memory, or of a fact of the graph;
+            :meth:`MemoryReader.expand` takes it.
+        grain: where it was found; ``durable`` of what is kept for good, ``graph`` of a fact of the graph.
+        period: the partition that it lies in.
+        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins; of a
+            durable memory, when it was last said, updated or confirmed.
+        content: its text.
+        source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
+        score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
+            one, at least as well as that.
+        kind: of a fact or a durable memory.
+        is_excerpt: whether the content is a passage of a longer message.
+        warning: what to tell with a durable memory that may have changed since, or with what says the same.
+    """
+
+    id: str
+    grain: Grain | Literal["durable", "graph"]
+    period: str
+    date: date
+    content: str
+    source_ids: tuple[str, ...]
+    score: float
+    kind: str | None = None
+    warning: str | None = None
+    is_excerpt: bool = False
+
+    @property
+    def note(self) -> str:
+        """Where it comes from, unless it is what somebody said, and what to beware of."""
+        if self.grain == GRAPH:
+            return "graph"
+        if self.grain == DURABLE:
+            return f"{self.kind}; {self.warning}" if self.warning else f"{self.kind}"
+        source = "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
+        return "; ".join(part for part in (source, self.warning) if part)
+
+    @property
+    def line(self) -> str:
+        """Its text with its date and where it comes from."""
+        return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
+
+    def __str__(self) -> str:
+        """Return the line, marked as recalled."""
+        return mark_lines(self.line)
+
+
+class Recollection(TextLines[Recalled]):
+    """What was recalled, best first."""

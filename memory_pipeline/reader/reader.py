@@ -11,34 +11,34 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.durable.state import MemoryOverlay
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
-from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
+from memory_pipeline.memories.search import CHOSEN, MemorySearch
+from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.models.factory import reading_embedder, reading_models
-from memory_pipeline.reader.arguments import (
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
+from memory_pipeline.reader.knowledge import DURABLE
+from memory_pipeline.reader.proactive_recall import proactive_recall
+from memory_pipeline.reader.recall import forms_shown, recollect
+from memory_pipeline.reader.suppression import SuppressionIndex, SuppressionRules
+from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
     MAX_TOKENS,
     count_of,
     filter_of,
-    ids_of,
     label_of,
     prompt_of,
-    query_of,
+    validate_ids,
+    validate_query,
 )
-from memory_pipeline.reader.hits import Hit, Hits, Later
-from memory_pipeline.reader.imagining import imagined
-from memory_pipeline.reader.injection import MAX_PARTS, Asking, document_parts, inject
-from memory_pipeline.reader.memories import CHOSEN, ReaderMemories
-from memory_pipeline.reader.recall import DURABLE
-from memory_pipeline.reader.resident import DEFAULT_ROWS
-from memory_pipeline.reader.retelling import Retelling, Retellings
-from memory_pipeline.reader.searching import Searching
-from memory_pipeline.reader.selection import Choice
+from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.searcher import Hit, Hits, Later, Searcher
+from memory_pipeline.search.selection import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,13 +46,12 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.durable import HotIndex
+    from memory_pipeline.memories import HotIndex
+    from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.knowledge import Knowledge
+    from memory_pipeline.reader.knowledge import InjectedContext, Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.memories import RecalledMemory
-    from memory_pipeline.reader.recall import Recollection
-    from memory_pipeline.reader.retelling import Form
+    from memory_pipeline.reader.suppression import Statement
 
 _log = logging.getLogger(__name__)
 
@@ -79,10 +78,10 @@ class MemoryReader:
         self._embedder = embedder
         pending = PendingJournal(lake, scope)
         self._graph = Graph(lake, scope, pending)
-        self._searching = Searching(lake, scope, embedder, pending, resident_rows)
+        self._searching = Searcher(lake, scope, embedder, pending, resident_rows)
         state = MemoryOverlay(lake, scope, pending)
-        self._retellings = Retellings(state)
-        self._memories = ReaderMemories(
+        self._retellings = SuppressionIndex(state)
+        self._memories = MemorySearch(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
         )
 
@@ -180,7 +179,7 @@ class MemoryReader:
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
-        query = query_of(query_text)
+        query = validate_query(query_text)
         if query is None:
             chosen, total = self._searching.newest(grain, where, wanted)
         else:
@@ -228,7 +227,7 @@ class MemoryReader:
             InputError: an argument is not accepted; the message names it.
             ConfigurationError: the index was made with another embedder than the reader's.
         """
-        text = query_of(query, "query")
+        text = validate_query(query, "query")
         if text is None:
             raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
@@ -244,18 +243,19 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
         self._lake.index.check(self._embedder)
-        left_out = ids_of("exclude", exclude)
+        left_out = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
 
-        def keep(retelling: Retelling) -> list[RecalledMemory]:
+        def keep(retelling: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
                 text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
             )
 
-        return self._searching.recalled(
+        return recollect(
+            self._searching,
             text,
             max_tokens,
             where,
@@ -286,9 +286,9 @@ class MemoryReader:
             now: the time until which is remembered, and from which ages count; the clock's if not given.
         """
         try:
-            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), ids_of("exclude", exclude)
+            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
-            return imagined(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
+            return proactive_recall(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
         except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
             _log.warning("nothing could be imagined: %s: %s", type(error).__name__, error)
             return []
@@ -304,7 +304,7 @@ class MemoryReader:
         hops: int = 1,
         exclude: Collection[str] = (),
         now: When | None = None,
-    ) -> Knowledge:
+    ) -> InjectedContext:
         """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
 
         The block says of itself that it is recalled, and is dropped when it is written back with a conversation. A
@@ -328,10 +328,10 @@ class MemoryReader:
         """
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
-        left_out = ids_of("exclude", exclude)
+        left_out = validate_ids("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
-        asking = Asking(
+        asking = InjectionRequest(
             prompt=prompt_of(prompt),
             documents=document_parts(documents),
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
@@ -339,11 +339,11 @@ class MemoryReader:
         )
 
         @cache
-        def retelling() -> Retelling:
-            shown: list[Form] = []
+        def retelling() -> SuppressionRules:
+            shown: list[Statement] = []
             if left_out and asking.prompt is not None:
                 try:
-                    shown = self._searching.shown(asking.prompt, self._everything(instant), left_out)
+                    shown = forms_shown(self._searching, asking.prompt, self._everything(instant), left_out)
                 except Exception as error:  # noqa: BLE001  # what was said fails by itself, and the others still serve
                     _log.warning("what was shown before was not found: %s", error)
             return self._retellings.of(left_out, shown, as_of, instant)
@@ -369,7 +369,8 @@ class MemoryReader:
     ) -> Recollection:
         """Return what was said, and points of summaries, without what is kept for good."""
         self._lake.index.check(self._embedder)
-        return self._searching.recalled(
+        return recollect(
+            self._searching,
             text,
             tokens,
             self._everything(at),
@@ -408,7 +409,7 @@ class MemoryReader:
         return self._graph
 
     @property
-    def memories(self) -> ReaderMemories:
+    def memories(self) -> MemorySearch:
         """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
         return self._memories
 
@@ -428,7 +429,7 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return cold memories, which nothing else finds; see :meth:`ReaderMemories.search_archive`."""
+        """Return cold memories, which nothing else finds; see :meth:`MemorySearch.search_archive`."""
         return self._memories.search_archive(query, max_results, exclude=exclude, now=now)
 
     def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand

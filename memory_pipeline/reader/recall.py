@@ -13,30 +13,40 @@ their share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.identity import Reference
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.identity import MEMORY, Reference
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, count_tokens
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.text.recalled_text import mark_lines
+from memory_pipeline.reader.knowledge import DURABLE, GRAPH, Recalled, Recollection
+from memory_pipeline.reader.suppression import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import date
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.text.ranking import Query
     from memory_pipeline.graph import GraphFact
-    from memory_pipeline.reader.memories import RecalledMemory
-    from memory_pipeline.reader.selection import Choice
+    from memory_pipeline.lake.index.filters import Filter
+    from memory_pipeline.memories.search import RecalledMemory
+    from memory_pipeline.reader.suppression import SuppressionRules
+    from memory_pipeline.search.row_block import RowBlock
+    from memory_pipeline.search.searcher import Searcher
+    from memory_pipeline.search.selection import Choice
 
-#: In the place of a grain: of what is kept for good, and of facts of the graph.
-DURABLE: Final = "durable"
-GRAPH: Final = "graph"
+    Retell = Callable[[Iterable[Statement]], SuppressionRules]
+    Keep = Callable[[SuppressionRules], Iterable[RecalledMemory]]
+
 #: The share of the budget that these two may fill, and so many tokens at least, if there are so many.
 _KEPT, _LEAST_KEPT = 0.3, 120
 #: The share of the budget that facts may fill before summaries are asked.
@@ -48,76 +58,6 @@ _LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
 _AS_GOOD: Final = 0.7
 #: A fact takes at least so many tokens, with its date: no more of them are considered than could be told.
 _LEAST_TOKENS: Final = 10
-#: So many points of each grain are considered.
-POINTS: Final = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """One thing recalled.
-
-    Attributes:
-        id: of a fact, of a point of a summary (``{summary id}#{n}``), of a durable memory, or of a fact of the graph;
-            :meth:`MemoryReader.expand` takes it.
-        grain: where it was found; ``durable`` of what is kept for good, ``graph`` of a fact of the graph.
-        period: the partition that it lies in.
-        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins; of a
-            durable memory, when it was last said, updated or confirmed.
-        content: its text.
-        source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
-        score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
-            one, at least as well as that.
-        kind: of a fact or a durable memory.
-        is_excerpt: whether the content is a passage of a longer message.
-        warning: what to tell with a durable memory that may have changed since, or with what says the same.
-    """
-
-    id: str
-    grain: Grain | Literal["durable", "graph"]
-    period: str
-    date: date
-    content: str
-    source_ids: tuple[str, ...]
-    score: float
-    kind: str | None = None
-    warning: str | None = None
-    is_excerpt: bool = False
-
-    @property
-    def note(self) -> str:
-        """Where it comes from, unless it is what somebody said, and what to beware of."""
-        if self.grain == GRAPH:
-            return "graph"
-        if self.grain == DURABLE:
-            return f"{self.kind}; {self.warning}" if self.warning else f"{self.kind}"
-        source = "" if self.grain is Grain.WORKING else f"{self.grain} summary of {self.period}"
-        return "; ".join(part for part in (source, self.warning) if part)
-
-    @property
-    def line(self) -> str:
-        """Its text with its date and where it comes from."""
-        return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
-
-    def __str__(self) -> str:
-        """Return the line, marked as recalled."""
-        return mark_lines(self.line)
-
-
-class Recollection(list[Recalled]):
-    """What was recalled, best first; as a text, a line each.
-
-    Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
-    """
-
-    def __str__(self) -> str:
-        """Return all lines."""
-        return "\n".join(map(str, self))
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of the text."""
-        return count_tokens(str(self)) if self else 0
 
 
 def considered(budget: int) -> int:
@@ -143,11 +83,12 @@ def choose(
     """
     facts, points = ([_warned(item, kept) for item in items] for items in (facts, points))
     left = list(kept)
-    chosen = _chosen(facts, points, calendar, budget, left)
-    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_told(item, chosen)]:
+    costs: dict[str, int] = {}
+    chosen = _chosen(facts, points, calendar, budget, left, costs)
+    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
         left = [item for item in left if item not in told]
-        again = _chosen(facts, points, calendar, budget, left)
-        if not all(_is_told(item, again) for item in told):
+        again = _chosen(facts, points, calendar, budget, left, costs)
+        if not all(_is_covered(item, again) for item in told):
             break  # then what says the same would have no place
         chosen = again
     places = {item.id: place for place, item in enumerate(kept)}
@@ -168,33 +109,33 @@ def _first_told(item: Recalled, lost: Iterable[Recalled]) -> Recalled | None:
     """Return the best durable memory that is not shown and that something tells."""
     if not isinstance(item.grain, Grain):
         return None
-    return next((one for one in lost if one.grain == DURABLE and _tells(item, one)), None)
+    return next((one for one in lost if one.grain == DURABLE and _covers(item, one)), None)
 
 
 def _warned(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
     """Return what was said with the warning of the first that is kept of it, unless it has one."""
     if item.warning is not None:
         return item
-    return next((replace(item, warning=one.warning) for one in kept if one.warning and _tells(item, one)), item)
+    return next((replace(item, warning=one.warning) for one in kept if one.warning and _covers(item, one)), item)
 
 
 def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]) -> Recalled:
     """Return it without a warning that is told already, with what is kept of it."""
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
-    own = [one for one in kept if one.warning and _tells(item, one)]
+    own = [one for one in kept if one.warning and _covers(item, one)]
     is_told = any(one.warning == item.warning for one in own) and not any(one in lost for one in own)
     return replace(item, warning=None) if is_told else item
 
 
-def _tells(item: Recalled, kept: Recalled) -> bool:
+def _covers(item: Recalled, kept: Recalled) -> bool:
     """Tell whether something says what is kept: in the same words, or as one of its messages."""
     if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(kept.source_ids):
         return True
     return kept.content.casefold() in item.content.casefold()
 
 
-def _is_told(item: Recalled, chosen: Sequence[Recalled]) -> bool:
+def _is_covered(item: Recalled, chosen: Sequence[Recalled]) -> bool:
     """Tell whether what was said, or made of it, tells all that is kept: by whole messages, or in the same words."""
     others = [other for other in chosen if isinstance(other.grain, Grain)]
     whole = {
@@ -215,7 +156,10 @@ def _chosen(
     calendar: Calendar,
     budget: int,
     kept: Sequence[Recalled],
+    costs: dict[str, int],
 ) -> list[Recalled]:
+    """Return what fits into a budget; `costs` remembers what each takes, in bytes with its line break."""
+
     @cache
     def above(period: Period) -> frozenset[Period]:
         parent = calendar.parent(period)
@@ -230,9 +174,11 @@ def _chosen(
         nonlocal size
         least = -inf
         for item in items:
-            cost = len(str(item).encode()) + 1
             if item.id in chosen or item.score < least:
                 continue
+            cost = costs.get(item.id)
+            if cost is None:
+                cost = costs[item.id] = len(str(item).encode()) + 1
             if -(-(size + cost - 1) // BYTES_PER_TOKEN) > limit:
                 least = max(least, item.score * _AS_GOOD)
                 continue
@@ -328,3 +274,76 @@ def kept(
 def together(*lists: Sequence[Recalled]) -> list[Recalled]:
     """Return several lists as one, best first."""
     return sorted(chain.from_iterable(lists), key=lambda item: (-item.score, item.id))
+
+
+def recollect(
+    searcher: Searcher,
+    text: str,
+    max_tokens: int,
+    where: Filter,
+    exclude: Collection[str] = (),
+    *,
+    now: datetime,
+    retell: Retell,
+    keep: Keep = lambda _: (),
+) -> Recollection:
+    """Return what all grains remember of a question, with the durable memories that fit it.
+
+    Args:
+        searcher: of the agent.
+        text: the question.
+        max_tokens: what the answer may take.
+        where: what all of it must fulfil.
+        exclude: ids of what is left out.
+        now: the time until which is remembered, UTC.
+        retell: returns what is not to be told, of those that are left out beside durable memories.
+        keep: returns durable memories that fit the question, and may be told.
+    """
+    wanted = min(considered(max_tokens) + len(exclude), 1_000)
+    ranked, calendar = searcher.everything(text, wanted, where, now=now), searcher.calendar
+    # Whether it may be told is decided by all of a message.
+    passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
+    said = recalled(Grain.WORKING, ranked.said, calendar)
+    points = [recalled(grain, choices, calendar) for grain, choices in ranked.points.items()]
+    retelling = retell(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
+    lists = (said, together(*points))
+    said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
+    said = [excerpted(item, passages[item.id]) for item in said]
+    own, others = _persons(ranked.question, [*ranked.facts, *ranked.summaries.values()])
+
+    def hides(fact: GraphFact) -> bool:
+        is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
+        return is_of_another or fact.id in exclude or retelling.hides_fact(fact)
+
+    lasting = kept(keep(retelling), calendar, hides)
+    return choose(said, told, calendar, max_tokens, lasting)
+
+
+def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
+    """Return those of some ids that are facts or points, as far as they are found by a question."""
+    if all(one.startswith(f"{MEMORY}:") for one in exclude):
+        return []
+    facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
+    return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+
+
+def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:
+    """Return the rows that have one of some ids."""
+    if not exclude:
+        return []
+    ids = pa.array(sorted(exclude), pa.string())
+    columns = ["content", "source_ids", "kind"]
+    rows = [segment.rows.select(columns).filter(pc.is_in(segment.ids, ids)).to_pylist() for segment in segments]
+    return [Statement.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
+
+
+def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> list[Statement]:
+    return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
+
+
+def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], set[str]]:
+    """Return the one speaker whom a question names, and the others; nobody where it names none, or several."""
+    if len(question.about) != 1:
+        return set(), set()
+    own = set(map(name_key, question.about))
+    return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own

@@ -1,4 +1,4 @@
-"""Makes partitions without writing anything: what a run would ask of models, told before it asks."""
+"""Dry runs: estimate what a run would ask of models, without writing anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, changed_keys, sorted_rows
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
-from memory_pipeline.steps.fold import land_events
+from memory_pipeline.steps.fold import fold_memories
 from memory_pipeline.steps.ingest import filter_journal, load_messages
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline.steps.summaries import summarize_periods
@@ -153,4 +153,4 @@ def _make(lake: DryRunLake, models: Models, grain: Grain, batch: list[Period]) -
     extracted = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph asks no model; durable memories are embedded.
     events = [event for held in admitted.contents.values() for event in held.events]
-    return [*landed, *extracted, *land_events(lake, models.embedder, batch, events)]
+    return [*landed, *extracted, *fold_memories(lake, models.embedder, batch, events)]

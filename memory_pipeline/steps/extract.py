@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.facts import Extraction, Passage
+from memory_pipeline.domain.facts import ConversationHour, Extraction
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.facts import facts_to_rows, message_digest, row_operations, rows_to_messages
+from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
-from memory_pipeline.lake.tables.damage import REMEDY
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period
@@ -60,13 +60,13 @@ class Reading:
     """
 
     messages: list[Message] = field(default_factory=list)
-    passages: list[Passage] = field(default_factory=list)
+    passages: list[ConversationHour] = field(default_factory=list)
     kept: pa.Table = field(default_factory=FACTS.schema.empty_table)
     carried: pa.Table = field(default_factory=FACTS.schema.empty_table)
     old: pa.Table = field(default_factory=FACTS.schema.empty_table)
 
     @cached_property
-    def changed(self) -> list[Passage]:
+    def changed(self) -> list[ConversationHour]:
         """The passages whose facts are not among the rows that are kept."""
         done = set(_keys(self.kept))
         return [passage for passage in self.passages if _key(passage) not in done]
@@ -112,7 +112,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
         scope = message.scope
         said[scope.workspace_id, scope.agent_id, message.hour.key, message.conversation_id].append(message)
     passages = [
-        Passage(
+        ConversationHour(
             scope=group[0].scope,
             hour=group[0].hour,
             conversation_id=group[0].conversation_id,
@@ -271,7 +271,7 @@ def _order(message: Message) -> tuple[object, ...]:
     return (*said, message.turn, message.id)
 
 
-def _key(passage: Passage) -> _Key:
+def _key(passage: ConversationHour) -> _Key:
     scope = passage.scope
     return scope.workspace_id, scope.agent_id, passage.hour.key, passage.conversation_id
 

@@ -1,4 +1,4 @@
-"""Events to durable memories: what hours say that is to be kept, and what agents did themselves, folded.
+"""Fold the events of hours into durable memories, and their operations into the graph.
 
 Events come from the facts of conversations and from the journal. They are kept by agent (``memory_events``), beside
 those of the nightly upkeep (``upkeep_events``); the fold of both (``memories``) is what readers see. Only agents that
@@ -73,7 +73,7 @@ _DURABLE = pc.is_valid(pc.field("durable"))
 _LACKING = pc.field("is_newest") & pc.field("embed_model").is_null()
 
 
-def land_events(
+def fold_memories(
     lake: Lake,
     embedder: Embedder,
     hours: list[Period],
@@ -118,33 +118,20 @@ def land_events(
         facts = lake.tables.read(FACTS, keys, where=_DURABLE if share.where is None else share.where & _DURABLE)
         said = events_to_rows(memory_events_in(facts, configuration), are_edits=False)
         new = pa.concat_tables([said.filter(pc.is_in(said["owner"], owners)), edited])
-        stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], made_in)))
-        kept = old.filter(pc.or_(stays, _has_lost_events(old, marks, spoke["id"])))
-        kept = _without_forgotten(lake, kept, made_in)
-        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
+        kept = _lasting(old, made_in, _has_lost_events(old, marks, spoke["id"]))
+        return _joined(_without_forgotten(lake, kept, made_in), new)
 
     result = lake.tables.transform(MEMORY_EVENTS, scopes, merged)
     refold_memories(lake, embedder, list(scopes.values()), facts.select(_VECTOR))
-    unfinished = _unfinished(lake, scopes)
-    inputs, old_events = by_period(all_facts, hours), by_period(before, hours)
     said = result.rows.filter(pc.is_in(result.rows["period"], made_in))
-    return [
-        PartitionResult(
-            asset=MEMORIES_ASSET,
-            period=hour,
-            input_digest=found.combined,
-            output_digest=made.combined,
-            rows=rows.num_rows,
-            agents=agents_in(rows),
-            changed=not result.changed.isdisjoint(rows["owner"].to_pylist()),
-            unfinished=unfinished.get(hour.key, 0),
-            inputs=found,
-            outputs=made,
-            before=RowDigests(old_events[hour]["id"]),
-        )
-        for hour, rows in by_period(said, hours).items()
-        for found, made in [(marks_of(inputs[hour]), RowDigests(rows["id"]))]
-    ]
+    return _results_of_hours(
+        MEMORIES_ASSET,
+        by_period(all_facts, hours),
+        by_period(said, hours),
+        result.changed,
+        unfinished=_unfinished(lake, scopes),
+        before=by_period(before, hours),
+    )
 
 
 def refold_memories(
@@ -272,7 +259,7 @@ def _without_forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> pa.Tabl
     own = [one for event in made if (one := taken[event.id]) is not None and one != event]
     kept = events.filter(pc.invert(pc.is_in(events["id"], changed)))
     noteless = events_to_rows(own, are_edits=True)  # what is derived has no note
-    return pa.concat_tables([kept, noteless.filter(pc.invert(pc.is_in(noteless["id"], kept["id"].combine_chunks())))])
+    return _joined(kept, noteless)
 
 
 def _has_lost_events(events: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.Array:
@@ -305,7 +292,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def fold_hours(
+def fold_graph(
     lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
 ) -> list[PartitionResult]:
     """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it.
@@ -322,6 +309,7 @@ def fold_hours(
     for edit in edits:
         own[edit.scope] += edit.operations
     edited = operations_to_rows(own, are_edits=True)
+    made_in = pa.array(keys, pa.string())
     facts = FACTS.schema.empty_table().select(_COLUMNS)
     # By messages: what an hour said before may be no fact any more.
     spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"), where=share.where)
@@ -337,32 +325,14 @@ def fold_hours(
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, where=share.where)
         said = operations_to_rows(operations_in(facts), are_edits=False)
         said = said.filter(pc.is_in(said["owner"], pa.array(list(scopes), pa.string())))
-        stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], pa.array(keys, pa.string()))))
-        kept = old.filter(pc.or_(stays, _has_lost_operations(old, marks, spoke["id"])))
         new = pa.concat_tables([said, edited])
         new = new.filter(pa.array(~marks.mask(new, RetentionClass.GRAPH)))
-        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
+        return _joined(_lasting(old, made_in, _has_lost_operations(old, marks, spoke["id"])), new)
 
     result = lake.tables.transform(GRAPH_OPERATIONS, scopes, merged)
     refold_graph(lake, list(scopes.values()), before, result.rows)
-    said = result.rows.filter(pc.is_in(result.rows["period"], pa.array(keys, pa.string())))
-    of_hours = by_period(said, hours)
-    inputs = by_period(facts, hours)
-    return [
-        PartitionResult(
-            asset=GRAPH_ASSET,
-            period=hour,
-            input_digest=found.combined,
-            output_digest=made.combined,
-            rows=rows.num_rows,
-            agents=agents_in(rows),
-            changed=not result.changed.isdisjoint(rows["owner"].to_pylist()),
-            inputs=found,
-            outputs=made,
-        )
-        for hour, rows in of_hours.items()
-        for found, made in [(marks_of(inputs[hour]), RowDigests(rows["id"]))]
-    ]
+    said = result.rows.filter(pc.is_in(result.rows["period"], made_in))
+    return _results_of_hours(GRAPH_ASSET, by_period(facts, hours), by_period(said, hours), result.changed)
 
 
 def refold_graph(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Table) -> frozenset[str]:
@@ -441,6 +411,17 @@ def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages:
     return pc.and_not(pa.chunked_array([pa.array(lost)]), is_there)
 
 
+def _lasting(old: pa.Table, hours: pa.Array, lost: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return the rows that a run of `hours` does not replace: edits, other hours, and what cannot be derived again."""
+    stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], hours)))
+    return old.filter(pc.or_(stays, lost))
+
+
+def _joined(kept: pa.Table, new: pa.Table) -> pa.Table:
+    """Return rows that are kept, and the new ones with other ids."""
+    return pa.concat_tables([kept, _without(new, kept)])
+
+
 def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["id"], others["id"].combine_chunks())))
 
@@ -480,3 +461,41 @@ def _graph_digests(operations: pa.Table, vocabularies: Mapping[str, Vocabulary])
 
 def _digest(vocabulary: Vocabulary, operations: pa.Table) -> str:
     return digest(vocabulary.digest, operations_digest(operations))
+
+
+def _results_of_hours(
+    asset: str,
+    inputs: Mapping[Period, pa.Table],
+    outputs: Mapping[Period, pa.Table],
+    changed: Collection[str],
+    *,
+    unfinished: Mapping[str, int] | None = None,
+    before: Mapping[Period, pa.Table] | None = None,
+) -> list[PartitionResult]:
+    """Return what hours add to rows that are kept by agent, as the graph's operations and the events of memories are.
+
+    Args:
+        asset: the asset's name.
+        inputs: the facts of each hour.
+        outputs: the rows that come from each hour, with ``id`` and ``owner``.
+        changed: owners whose rows were written.
+        unfinished: how many rows of an hour wait for a model, by the hour's key.
+        before: the rows that came from each hour until now.
+    """
+    return [
+        PartitionResult(
+            asset=asset,
+            period=hour,
+            input_digest=read.combined,
+            output_digest=made.combined,
+            rows=rows.num_rows,
+            agents=agents_in(rows),
+            changed=not set(rows["owner"].to_pylist()).isdisjoint(changed),
+            unfinished=(unfinished or {}).get(hour.key, 0),
+            inputs=read,
+            outputs=made,
+            before=None if before is None else RowDigests(before[hour]["id"]),
+        )
+        for hour, rows in outputs.items()
+        for read, made in [(marks_of(inputs[hour]), RowDigests(rows["id"]))]
+    ]

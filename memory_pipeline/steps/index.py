@@ -1,4 +1,4 @@
-"""Tables to vector index: the projection that readers search."""
+"""Write facts and summaries to the search index, with their vectors."""
 
 from __future__ import annotations
 

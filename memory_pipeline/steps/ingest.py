@@ -1,4 +1,4 @@
-"""Journal to messages: what agents wrote becomes deduplicated rows, an hour a partition."""
+"""Load messages from the journal into the lake: filter, deduplicate, write, and acknowledge the files."""
 
 from __future__ import annotations
 
@@ -139,16 +139,16 @@ def filter_journal(
         if (own := wanted.intersection(file.pending_hours))
     }
     marks, forgotten = ExpirationMarks.of(lake.tables), lake.tombstones.forgotten()
-    admitted = FilteredJournal({}, Counter(), Counter())
+    filtered = FilteredJournal({}, Counter(), Counter())
 
     def taken_of(records: Iterable[_Record]) -> list[_Record]:
         found = []
         for record in records:
             taken = forgotten.taken(record)
             if taken is None:
-                admitted.forgotten[record.hour] += 1
+                filtered.forgotten[record.hour] += 1
             elif _has_expired(lake, marks, taken):
-                admitted.expired[record.hour] += 1
+                filtered.expired[record.hour] += 1
             else:
                 found.append(taken)
         return found
@@ -162,7 +162,7 @@ def filter_journal(
             if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])
             and not is_forgotten(forgotten, one.record, owner, begins)
         ]
-        admitted.contents[file] = (
+        filtered.contents[file] = (
             Contents(
                 taken_of(held.messages),
                 taken_of(held.edits),
@@ -172,7 +172,7 @@ def filter_journal(
             if marks or forgotten
             else held
         )
-    return admitted
+    return filtered
 
 
 def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | MemoryEvent) -> bool:
@@ -187,7 +187,7 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
 
 
 def load_messages(
-    lake: Lake, hours: list[Period], admitted: Callable[[Share], FilteredJournal], shares: Sequence[Share] = WHOLE
+    lake: Lake, hours: list[Period], filtered: Callable[[Share], FilteredJournal], shares: Sequence[Share] = WHOLE
 ) -> list[PartitionResult]:
     """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
 
@@ -198,14 +198,14 @@ def load_messages(
     Args:
         lake: where.
         hours: the partitions.
-        admitted: returns what has come of a share's agents.
+        filtered: returns what has come of a share's agents.
         shares: the agents, as they are worked on one after the other.
     """
     made: dict[Share, list[PartitionResult]] = {}
 
     def merged(share: Share, old: pa.Table) -> pa.Table:
         incoming: list[Message] = []
-        taken = admitted(share)
+        taken = filtered(share)
         for held in taken.contents.values():
             lake.journal.set_aside(held.rejected)
             incoming += held.messages
@@ -224,7 +224,7 @@ def load_messages(
     ]
 
 
-def _made(hours: list[Period], rows: pa.Table, admitted: FilteredJournal) -> list[PartitionResult]:
+def _made(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> list[PartitionResult]:
     by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
     for message in rows_to_messages(rows):
         by_hour[message.hour].append(message)
@@ -237,8 +237,8 @@ def _made(hours: list[Period], rows: pa.Table, admitted: FilteredJournal) -> lis
             rows=len(messages),
             agents=len({message.scope for message in messages}),
             messages=len(messages),
-            expired=admitted.expired[hour],
-            forgotten=admitted.forgotten[hour],
+            expired=filtered.expired[hour],
+            forgotten=filtered.forgotten[hour],
             outputs=outputs,
         )
         for hour, messages in by_hour.items()
@@ -295,14 +295,14 @@ class JournalBatch:
 
         A file that another run has acknowledged meanwhile holds nothing: that run has folded it.
         """
-        admitted = self._whole
-        if admitted is None:
+        filtered = self._whole
+        if filtered is None:
             files = [file for file, held in self.held.items() if file.scope in share and (held.edits or held.events)]
-            admitted = filter_journal(self._lake, self._hours, files)
-        own = [contents for file, contents in admitted.contents.items() if share is EVERYBODY or file.scope in share]
+            filtered = filter_journal(self._lake, self._hours, files)
+        own = [contents for file, contents in filtered.contents.items() if share is EVERYBODY or file.scope in share]
         return [edit for held in own for edit in held.edits], [event for held in own for event in held.events]
 
     def _read(self, files: Iterable[JournalFile] | None) -> FilteredJournal:
-        admitted = filter_journal(self._lake, self._hours, files)
-        self.held |= {file: JournalFileIds.of(contents) for file, contents in admitted.contents.items()}
-        return admitted
+        filtered = filter_journal(self._lake, self._hours, files)
+        self.held |= {file: JournalFileIds.of(contents) for file, contents in filtered.contents.items()}
+        return filtered

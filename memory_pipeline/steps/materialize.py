@@ -26,7 +26,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.batches import batches_of, groups_of, shares_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
-from memory_pipeline.steps.fold import fold_hours, land_events
+from memory_pipeline.steps.fold import fold_graph, fold_memories
 from memory_pipeline.steps.freeing import give_back
 from memory_pipeline.steps.group import agents_in, by_period, scopes_in
 from memory_pipeline.steps.index import index_periods
@@ -201,8 +201,8 @@ def _made(
         own: list[list[PartitionResult]] = []
         for group in _one_by_one(groups):
             edits, events = intake.done_by(group)
-            folded = fold_hours(lake, batch, edits, group.of(also), group)
-            own.append(folded + land_events(lake, models.embedder, batch, events, group.of(also), group))
+            folded = fold_graph(lake, batch, edits, group.of(also), group)
+            own.append(folded + fold_memories(lake, models.embedder, batch, events, group.of(also), group))
         made += with_inactive_agents(lake, together(own))
     else:
         made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)

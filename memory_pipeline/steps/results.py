@@ -1,4 +1,4 @@
-"""What steps report of what they made, and of what they deleted."""
+"""Results of steps: what a partition holds, and what a run did or deleted."""
 
 from __future__ import annotations
 

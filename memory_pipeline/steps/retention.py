@@ -1,4 +1,4 @@
-"""Retention: what has expired is planned first, then marked, then deleted, so that its bytes leave the disk.
+"""Retention: plan what has expired, mark it, then delete it, so that its bytes leave the disk.
 
 Nothing expires before its parent was made from it (:func:`held_back`). The mark comes before the deletion, so that an
 interrupted run is repeated and never mistaken for memory that was not made; the index before its table, since the table
@@ -228,26 +228,26 @@ def expire(
     """
     started = time.perf_counter()
     held = held_back(lake, start, now)
-    survey = Inventory(lake, held, now)
-    expired = [survey.of(expiry) for expiry in survey.plan]
+    inventory = Inventory(lake, held, now)
+    expired = [inventory.of(expiry) for expiry in inventory.plan]
     marks = ExpirationMarks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
     if dry_run or not (marks or any(each.rows for each in expired)):
         return Expiration(expired, seconds=time.perf_counter() - started)
-    raise_marks(lake.tables, survey.marks(), now)
-    survey.note_in_ledger()
-    _drop_answers(lake, survey)
+    raise_marks(lake.tables, inventory.marks(), now)
+    inventory.note_in_ledger()
+    _drop_answers(lake, inventory)
     for grain in reversed(SUMMARY_GRAINS):
-        lake.index.remove(grain, survey.cuts(grain))
-        _drop(lake, SUMMARIES, survey, (RetentionClass(grain.value),), grain=grain.value)
-    lake.index.remove(Grain.WORKING, survey.cuts(Grain.WORKING))
-    _drop(lake, FACTS, survey, WORKING_CLASSES)
-    _drop(lake, MESSAGES, survey, (RetentionClass.CONVERSATIONS,))
-    _forget_operations(lake, survey, marks)
+        lake.index.remove(grain, inventory.cuts(grain))
+        _drop(lake, SUMMARIES, inventory, (RetentionClass(grain.value),), grain=grain.value)
+    lake.index.remove(Grain.WORKING, inventory.cuts(Grain.WORKING))
+    _drop(lake, FACTS, inventory, WORKING_CLASSES)
+    _drop(lake, MESSAGES, inventory, (RetentionClass.CONVERSATIONS,))
+    _forget_operations(lake, inventory, marks)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, GRAPH_FACTS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
     return Expiration(
         expired,
-        survey.periods(),
+        inventory.periods(),
         files=sum(each.files for each in purged),
         bytes=sum(each.bytes for each in purged),
         seconds=time.perf_counter() - started,
@@ -274,39 +274,39 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
     return held
 
 
-def _drop(lake: Lake, spec: TableSpec, survey: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
+def _drop(lake: Lake, spec: TableSpec, inventory: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
     """Delete the rows of a table that have expired."""
     name = fixed.get("grain") or ("facts" if spec is FACTS else "")
-    keys = survey.keys(name)
+    keys = inventory.keys(name)
     if not keys:
         return
 
     def gone(rows: pa.Table) -> pa.Array:
-        return survey.is_gone(rows, class_of(rows, classes))
+        return inventory.is_gone(rows, class_of(rows, classes))
 
     columns = ["period", "workspace_id", *(["kind"] if spec is FACTS else [])]
     lake.tables.drop_rows(spec, keys, gone, columns, **fixed)
 
 
-def _drop_answers(lake: Lake, survey: Inventory) -> None:
+def _drop_answers(lake: Lake, inventory: Inventory) -> None:
     """Delete what models answered about periods that have expired; what was spent on it stays known."""
     for grain in Grain:
         kept = RetentionClass.FACTS if grain is Grain.WORKING else RetentionClass(grain.value)
-        reach = max((through for (_, each), through in survey.through.items() if each is kept), default="")
+        reach = max((through for (_, each), through in inventory.through.items() if each is kept), default="")
         keys = [key for key in lake.tables.keys(ANSWERS, grain=grain.value) if key <= reach]
         if keys:
             lake.tables.drop_rows(
                 ANSWERS,
                 keys,
-                lambda rows, kept=kept: survey.is_gone(rows, pa.repeat(kept.value, rows.num_rows)),  # type: ignore[misc]
+                lambda rows, kept=kept: inventory.is_gone(rows, pa.repeat(kept.value, rows.num_rows)),  # type: ignore[misc]
                 ["period", "workspace_id"],
                 grain=grain.value,
             )
 
 
-def _forget_operations(lake: Lake, survey: Inventory, marks: ExpirationMarks) -> None:
+def _forget_operations(lake: Lake, inventory: Inventory, marks: ExpirationMarks) -> None:
     """Delete expired operations of the graph, and fold what is left."""
-    owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | survey.owners()
+    owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | inventory.owners()
     if not owners:
         return
     limits = {owner_of(scope): through for scope, through in owners.items()}

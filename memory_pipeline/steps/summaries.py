@@ -1,4 +1,4 @@
-"""What summaries are made from, which of them stand, and what becomes of those whose sources have expired.
+"""Summaries: what they are made from, which of them stay, and how the others are made.
 
 A summary whose sources have expired cannot be made again: what it says is all that is left of them. It stays as it is,
 until late data brings something new; then it is made from its own points and from that.

@@ -1,4 +1,4 @@
-"""Looks at rows before they are written: a partition that is wrong is refused, and what was there before stays.
+"""Validate rows before they are written: a wrong partition is refused, and the old one stays.
 
 It is neither written nor indexed nor entered in the ledger, so nothing is made from it and the journal keeps its files.
 Only the rows themselves are looked at, so this costs next to nothing. What takes more of the lake to see,

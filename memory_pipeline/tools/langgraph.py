@@ -66,7 +66,7 @@ _READ_ONLY = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundItem:
     """Something that a search found, the text as it is stored."""
 
     key: str
@@ -137,7 +137,7 @@ class MemoryStore(BaseStore):
         assert isinstance(op, ListNamespacesOp)  # noqa: S101  # batch() has seen to it
         return self._list(op)
 
-    def _get(self, op: GetOp) -> _Found | None:
+    def _get(self, op: GetOp) -> _FoundItem | None:
         if len(op.namespace) != 1 or op.namespace[0] not in _NAMESPACES:
             return None
         name = op.namespace[0]
@@ -152,7 +152,7 @@ class MemoryStore(BaseStore):
             return None  # no id of a memory
         return _of_hit(hit) if hit is not None and hit.grain == name and hit.id == op.key else None
 
-    def _search(self, op: SearchOp) -> list[_Found]:
+    def _search(self, op: SearchOp) -> list[_FoundItem]:
         if op.limit <= 0 or len(op.namespace_prefix) > 1:
             return []
         if op.offset < 0:
@@ -165,9 +165,9 @@ class MemoryStore(BaseStore):
             found.sort(key=lambda one: (-(one.score or 0.0), -one.updated_at.timestamp(), one.key))
         return found[op.offset : wanted]
 
-    def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_Found]:
+    def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_FoundItem]:
         """Return what one namespace has, as much as is wanted."""
-        passing: list[_Found] = []
+        passing: list[_FoundItem] = []
         for found in self._every(name, query, wishes, wanted):
             if all(_fits({**found.values, "content": found.content}.get(key), wish) for key, wish in wishes.items()):
                 passing.append(found)
@@ -175,21 +175,21 @@ class MemoryStore(BaseStore):
                     break
         return passing
 
-    def _every(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_Found]:
+    def _every(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_FoundItem]:
         if name == GRAPH:
             return self._facts(query)
         if name == DURABLE:
             return self._memories(query)
         return self._hits(Grain(name), query, wishes, wanted)
 
-    def _kept(self, key: str) -> _Found | None:
+    def _kept(self, key: str) -> _FoundItem | None:
         """Return what is kept by an id, cold or not, unless it was revoked."""
         memory = self._reader.memories.get(key, now=self._now())
         if memory is None or memory.id != key or memory.status is Status.DEPRECATED:
             return None
         return _of_memory(memory, warning(memory, self._now()))
 
-    def _memories(self, query: str | None) -> Iterator[_Found]:
+    def _memories(self, query: str | None) -> Iterator[_FoundItem]:
         """Yield what is kept for good and is not cold."""
         now, shown = self._now(), list[str]()
         if query is None:
@@ -204,7 +204,7 @@ class MemoryStore(BaseStore):
             if len(page) < _PAGE:
                 return
 
-    def _hits(self, grain: Grain, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_Found]:
+    def _hits(self, grain: Grain, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_FoundItem]:
         filters: dict[str, Any] = {}
         if (kind := wishes.get("kind")) in set(FactKind):
             filters["kind"] = kind
@@ -220,7 +220,7 @@ class MemoryStore(BaseStore):
             if not hits or offset >= hits.total:
                 return
 
-    def _facts(self, query: str | None) -> Iterator[_Found]:
+    def _facts(self, query: str | None) -> Iterator[_FoundItem]:
         """Yield facts of the graph: those of what a query names, or all that hold."""
         if query is None:
             facts: Iterable[GraphFact] = self._reader.graph.facts(limit=_MOST_FACTS)
@@ -243,7 +243,7 @@ class MemoryStore(BaseStore):
             return bool(self._reader.memories.headers(limit=1, now=self._now()))
         return bool(self._reader.search_memory(name, 0, _ALL_DAYS, 1, now=self._now()))
 
-    def _item(self, found: _Found) -> Item:
+    def _item(self, found: _FoundItem) -> Item:
         return Item(
             value=self._value(found),
             key=found.key,
@@ -252,7 +252,7 @@ class MemoryStore(BaseStore):
             updated_at=found.updated_at,
         )
 
-    def _search_item(self, found: _Found) -> SearchItem:
+    def _search_item(self, found: _FoundItem) -> SearchItem:
         return SearchItem(
             namespace=(found.namespace,),
             key=found.key,
@@ -262,11 +262,11 @@ class MemoryStore(BaseStore):
             score=found.score,
         )
 
-    def _value(self, found: _Found) -> dict[str, Any]:
+    def _value(self, found: _FoundItem) -> dict[str, Any]:
         return {"content": mark(found.content) if self._is_marked else found.content, **found.values}
 
 
-def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
+def _of_hit(hit: Hit, *, is_scored: bool = False) -> _FoundItem:
     values = {
         "grain": str(hit.grain),
         "period": hit.period,
@@ -278,10 +278,10 @@ def _of_hit(hit: Hit, *, is_scored: bool = False) -> _Found:
         "ends_at": hit.ends_at.isoformat(),
     }
     score = hit.score if is_scored else None
-    return _Found(hit.id, str(hit.grain), hit.content, values, hit.starts_at, hit.ends_at, score)
+    return _FoundItem(hit.id, str(hit.grain), hit.content, values, hit.starts_at, hit.ends_at, score)
 
 
-def _of_memory(memory: DurableMemory, why: str | None, score: float | None = None) -> _Found:
+def _of_memory(memory: DurableMemory, why: str | None, score: float | None = None) -> _FoundItem:
     values = {
         "kind": memory.kind.value,
         "title": memory.title,
@@ -297,10 +297,10 @@ def _of_memory(memory: DurableMemory, why: str | None, score: float | None = Non
         "warning": why,
         "source_ids": list(memory.source_ids),
     }
-    return _Found(memory.id, DURABLE, memory.content, values, memory.created_at, memory.updated_at, score)
+    return _FoundItem(memory.id, DURABLE, memory.content, values, memory.created_at, memory.updated_at, score)
 
 
-def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _Found:
+def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _FoundItem:
     values = {
         "subject": fact.source,
         "predicate": fact.label,
@@ -311,7 +311,7 @@ def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> _Found:
         "source_ids": list(fact.evidence),
     }
     score = fact.score if is_scored else None
-    return _Found(fact.id, GRAPH, fact.line, values, fact.valid_from, fact.updated_at, score)
+    return _FoundItem(fact.id, GRAPH, fact.line, values, fact.valid_from, fact.updated_at, score)
 
 
 def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""What a tool is, what it works on, and what comes of a call: a text, whatever happens."""
+"""Tools: their parameters, what they work on, and the text that a call returns, whatever happens."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake import Lake
+from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 from memory_pipeline.settings import Settings
-from memory_pipeline.writer.memories import MemoryEventWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

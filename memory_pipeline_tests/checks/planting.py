@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-def look(lake: Lake, asset: str, name: str, *, now: datetime = NOW, periods: Iterable[Period] | None = None) -> Finding:
+def context(
+    lake: Lake, asset: str, name: str, *, now: datetime = NOW, periods: Iterable[Period] | None = None
+) -> Finding:
     """Return what one check finds."""
     [check] = [check for check in checks_of(asset) if check.name == name]
     [finding] = run_checks(CheckContext(lake, now, periods), [check])

@@ -13,7 +13,7 @@ from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
 from memory_pipeline_tests.building import hours
-from memory_pipeline_tests.checks.planting import look, plant
+from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,19 +43,19 @@ def changed(place: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]
 
 def test_an_agent_that_repeats_itself_is_found(lake: Lake) -> None:
     rows = lake.tables.read(FACTS, [HOUR]).num_rows
-    assert look(lake, "working_facts", "duplicate_share").passed
+    assert context(lake, "working_facts", "duplicate_share").passed
     plant(lake, FACTS, HOUR, repeated(FEWEST_DUPLICATES))
-    finding = look(lake, "working_facts", "duplicate_share")
+    finding = context(lake, "working_facts", "duplicate_share")
     assert (finding.offenders, finding.sample) == (1, (f"acme/support {HOUR}",))
     assert finding.numbers["duplicates"] == FEWEST_DUPLICATES > DUPLICATE_SHARE * (rows + FEWEST_DUPLICATES)
     assert finding.numbers["duplicate_share"] == FEWEST_DUPLICATES / finding.numbers["rows"]
     assert not finding.is_error
-    assert look(lake, "working_facts", "duplicate_share", periods=hours("2024-02-20T09")).passed
+    assert context(lake, "working_facts", "duplicate_share", periods=hours("2024-02-20T09")).passed
 
 
 def test_a_few_equal_facts_are_no_repetition(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, repeated(FEWEST_DUPLICATES - 1))
-    assert look(lake, "working_facts", "duplicate_share").passed
+    assert context(lake, "working_facts", "duplicate_share").passed
 
 
 def test_a_turn_and_what_is_found_in_it_may_be_equal_and_so_may_what_two_agents_say(lake: Lake) -> None:
@@ -64,12 +64,12 @@ def test_a_turn_and_what_is_found_in_it_may_be_equal_and_so_may_what_two_agents_
         sum((kind == "turn") is is_turn for kind in lake.tables.read(FACTS, [HOUR])["kind"].to_pylist())
         for is_turn in (True, False)
     )
-    assert look(lake, "working_facts", "duplicate_share").numbers["duplicates"] == turns - 1 + found - 1
+    assert context(lake, "working_facts", "duplicate_share").numbers["duplicates"] == turns - 1 + found - 1
     plant(lake, FACTS, "2024-02-20T09", lambda rows: [row.update(content="Ok.", kind="turn") for row in rows])
     agents = lake.tables.read(FACTS, ["2024-02-20T09"])["agent_id"].to_pylist()
-    assert look(lake, "working_facts", "duplicate_share", periods=hours("2024-02-20T09")).numbers["duplicates"] == sum(
-        agents.count(agent) - 1 for agent in set(agents)
-    )
+    assert context(lake, "working_facts", "duplicate_share", periods=hours("2024-02-20T09")).numbers[
+        "duplicates"
+    ] == sum(agents.count(agent) - 1 for agent in set(agents))
 
 
 def test_recalled_memory_is_found_wherever_it_is_stored(lake: Lake) -> None:
@@ -77,11 +77,11 @@ def test_recalled_memory_is_found_wherever_it_is_stored(lake: Lake) -> None:
     places += [(f"{grain}_summaries", SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS]
     block = mark(f"the {SECRET} of Anna")
     for number, (asset, spec, fixed) in enumerate(places):
-        assert look(lake, asset, "fed_back_recall").passed
+        assert context(lake, asset, "fed_back_recall").passed
         disguised = block.upper().replace("<", "&lt;") if number % 2 else block
         key = lake.tables.keys(spec, **fixed)[0]
         plant(lake, spec, key, changed(0, content=f"You said: {disguised}"), **fixed)
-        finding = look(lake, asset, "fed_back_recall")
+        finding = context(lake, asset, "fed_back_recall")
         assert (finding.offenders, finding.numbers["recalled"]) == (1, 1)
         assert finding.sample[0] in lake.tables.read(spec, [key], **fixed)["id"].to_pylist()
         assert SECRET not in repr(finding.sample)
@@ -90,15 +90,15 @@ def test_recalled_memory_is_found_wherever_it_is_stored(lake: Lake) -> None:
 
 def test_talk_about_recalled_memory_is_none(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, lambda rows: rows[0].update(content="Anna: what is <recalled-memory> for?"))
-    assert look(lake, "working_facts", "fed_back_recall").passed
+    assert context(lake, "working_facts", "fed_back_recall").passed
 
 
 def test_a_summary_that_says_nothing_is_found(lake: Lake) -> None:
-    assert look(lake, "weekly_summaries", "empty_summaries").passed
+    assert context(lake, "weekly_summaries", "empty_summaries").passed
     changes: list[dict[str, Any]] = [{"content": ""}, {"content": " \n\t", "key_points": []}, {"content": "something"}]
     for change in changes:
         plant(lake, SUMMARIES, "2024-W08", changed(1, **change), grain="weekly")
-        finding = look(lake, "weekly_summaries", "empty_summaries")
+        finding = context(lake, "weekly_summaries", "empty_summaries")
         assert (finding.offenders, finding.numbers["empty"], finding.numbers["rows"]) == (1, 1, 3)
         assert finding.sample[0].startswith("weekly:2024-W08:")
         assert finding.is_error
@@ -111,16 +111,16 @@ def test_a_summary_that_is_too_long_is_found_by_the_length_that_its_agent_has(la
         for row in rows:
             row["content"] = "é" * (most + (row["agent_id"] == "sales"))
 
-    assert look(lake, "daily_summaries", "long_summaries").passed
+    assert context(lake, "daily_summaries", "long_summaries").passed
     plant(lake, SUMMARIES, "2024-02-20", write_long, grain="daily")
-    finding = look(lake, "daily_summaries", "long_summaries")
+    finding = context(lake, "daily_summaries", "long_summaries")
     assert (finding.offenders, finding.numbers["longest_characters"]) == (1, most + 1)
     assert not finding.is_error
     file = tmp_path / "workspaces.yaml"
     agents = {"support": {"summaries": {"daily": {"length": 300}}}, "sales": {"summaries": {"daily": {"length": most}}}}
     file.write_text(yaml.safe_dump({"workspaces": {"acme": {"agents": agents}}}))
     lake.put_configuration(file)
-    other = look(lake, "daily_summaries", "long_summaries")
+    other = context(lake, "daily_summaries", "long_summaries")
     assert other.offenders == 1
     assert other.sample != finding.sample
 
@@ -130,7 +130,7 @@ def test_rules_that_take_a_models_place_too_often_are_found(lake: Lake, grain: G
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
     asset = "working_facts" if grain is Grain.WORKING else f"{grain}_summaries"
     key = lake.tables.keys(spec, **fixed)[-1]
-    fine = look(lake, asset, "fallbacks")
+    fine = context(lake, asset, "fallbacks")
     assert fine.passed
     assert fine.numbers == {"asked": 0, "fallbacks": 0, "fallback_share": 0.0}
 
@@ -140,9 +140,9 @@ def test_rules_that_take_a_models_place_too_often_are_found(lake: Lake, grain: G
             row["fallback"] = "timeout"
 
     plant(lake, spec, key, by_model, **fixed)
-    finding = look(lake, asset, "fallbacks")
+    finding = context(lake, asset, "fallbacks")
     assert finding.passed
     assert finding.numbers == {"asked": 20, "fallbacks": 2, "fallback_share": 0.1}
     plant(lake, spec, key, lambda rows: rows[-1].update(fallback="timeout", model=None), **fixed)
-    finding = look(lake, asset, "fallbacks")
+    finding = context(lake, asset, "fallbacks")
     assert (finding.offenders, finding.sample) == (1, (f"{key}, 3 of 20",))

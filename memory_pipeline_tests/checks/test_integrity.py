@@ -22,7 +22,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP_EVENTS,
 )
 from memory_pipeline_tests.building import NOW, hours
-from memory_pipeline_tests.checks.planting import look, plant
+from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +46,10 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
 
 def test_a_row_that_stands_twice_is_found(lake: Lake) -> None:
     for asset, check, spec, key, fixed in PLACES:
-        before = look(lake, asset, check)
+        before = context(lake, asset, check)
         assert before.passed
         plant(lake, spec, key, lambda rows: rows.append(rows[0]), **fixed)
-        finding = look(lake, asset, check)
+        finding = context(lake, asset, check)
         assert (finding.offenders, finding.numbers["rows_too_many"]) == (1, 1)
         assert finding.numbers["rows"] == before.numbers["rows"] + 1
         assert finding.sample[0] in lake.tables.read(spec, [key], **fixed)["id"].to_pylist()
@@ -58,7 +58,7 @@ def test_a_row_that_stands_twice_is_found(lake: Lake) -> None:
 def test_a_row_of_another_partition_is_found_and_so_is_an_id_in_two(lake: Lake) -> None:
     [stray] = lake.tables.read(FACTS, ["2024-01-15T11"]).to_pylist()[:1]
     plant(lake, FACTS, HOUR, lambda rows: rows.append({**stray, "period": HOUR}))
-    finding = look(lake, "working_facts", "unique_ids")
+    finding = context(lake, "working_facts", "unique_ids")
     assert (finding.offenders, finding.sample) == (1, (stray["id"],))
     assert finding.numbers["rows_astray"] == 1
 
@@ -67,18 +67,18 @@ def test_a_look_at_some_periods_sees_these_alone(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, lambda rows: rows.append(rows[0]))
     plant(lake, GRAPH_FACTS, "acme~support", lambda rows: rows.append(rows[0]))  # of 8 o'clock
     for asset in ("working_facts", "graph_facts"):
-        assert not look(lake, asset, "unique_ids", periods=hours(HOUR)).passed
-        assert look(lake, asset, "unique_ids", periods=hours("2024-01-15T11")).passed
-    some = look(lake, "working_facts", "unique_ids", periods=hours("2024-01-15T11", "2024-02-20T09"))
+        assert not context(lake, asset, "unique_ids", periods=hours(HOUR)).passed
+        assert context(lake, asset, "unique_ids", periods=hours("2024-01-15T11")).passed
+    some = context(lake, "working_facts", "unique_ids", periods=hours("2024-01-15T11", "2024-02-20T09"))
     assert some.numbers["rows"] == lake.tables.read(FACTS, ["2024-01-15T11", "2024-02-20T09"]).num_rows
-    assert look(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
+    assert context(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
     # What nights did is of days; how memories stand is of no period.
     night = lake.tables.read(UPKEEP_EVENTS, ["acme~support"])["night"][0].as_py()
     plant(lake, UPKEEP_EVENTS, "acme~support", lambda rows: rows.append(rows[0]))
-    assert not look(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed
-    assert look(lake, "memory_upkeep", "unique_ids", periods=hours(HOUR)).passed
-    assert look(lake, "durable_memories", "unique_ids", periods=hours(HOUR)).numbers["rows"] > 0
-    assert look(lake, "working_facts", "unique_ids", periods=[Period.parse("daily", "2024-01-15")]).passed
+    assert not context(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed
+    assert context(lake, "memory_upkeep", "unique_ids", periods=hours(HOUR)).passed
+    assert context(lake, "durable_memories", "unique_ids", periods=hours(HOUR)).numbers["rows"] > 0
+    assert context(lake, "working_facts", "unique_ids", periods=[Period.parse("daily", "2024-01-15")]).passed
 
 
 def rewrite(lake: Lake, spec: TableSpec, key: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -95,20 +95,20 @@ def with_column(name: str, column: pa.Array) -> Callable[[pa.Table], pa.Table]:
 
 
 def test_files_that_do_not_fit_the_schema_are_found(lake: Lake) -> None:
-    fine = look(lake, "working_facts", "schema")
+    fine = context(lake, "working_facts", "schema")
     assert fine.passed
     assert fine.numbers["files"] == 3
     rows = lake.tables.read(FACTS, [HOUR]).num_rows
     rewrite(lake, FACTS, HOUR, with_column("turn", pa.array(["0"] * rows)))
     rewrite(lake, FACTS, "2024-01-15T11", lambda table: table.drop_columns(["content", "model"]))
     rewrite(lake, FACTS, "2024-02-20T09", lambda table: table.append_column("odd", pa.nulls(table.num_rows)))
-    finding = look(lake, "working_facts", "schema")
+    finding = context(lake, "working_facts", "schema")
     assert sorted(finding.sample) == [
         "facts 2024-01-15T08, turn is string and not int32",
         "facts 2024-01-15T11, content is missing",  # `model` may be: older files have none
         "facts 2024-02-20T09, odd is unknown",
     ]
-    assert look(lake, "messages", "schema").passed
+    assert context(lake, "messages", "schema").passed
 
 
 def test_missing_values_are_found_in_plain_columns_and_in_lists(lake: Lake) -> None:
@@ -120,7 +120,7 @@ def test_missing_values_are_found_in_plain_columns_and_in_lists(lake: Lake) -> N
         "2024-02-20T09",
         lambda table: with_column("tags", pa.nulls(table.num_rows, table.schema.field("tags").type))(table),
     )
-    finding = look(lake, "working_facts", "schema")
+    finding = context(lake, "working_facts", "schema")
     assert set(finding.sample) == {
         f"facts {HOUR}, content has no value",
         "facts 2024-02-20T09, tags has no value",

@@ -12,7 +12,7 @@ import yaml
 from memory_pipeline.domain.conversations import Rejection, Scope
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MODEL_CALLS
 from memory_pipeline_tests.building import NOW, conversation, write
-from memory_pipeline_tests.checks.planting import look, plant
+from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def test_budgets_that_are_spent_or_nearly_so_are_found(lake: Lake, tmp_path: Pat
             },
         },
     )
-    assert look(lake, "model_cost", "budget").passed
+    assert context(lake, "model_cost", "budget").passed
     spend(lake, "over", cost=6, tokens=5)
     spend(lake, "over", cost=4, tokens=5, at=NOW.replace(day=1))
     spend(lake, "near", cost=8, tokens=5)
@@ -72,7 +72,7 @@ def test_budgets_that_are_spent_or_nearly_so_are_found(lake: Lake, tmp_path: Pat
     spend(lake, "before", cost=99, tokens=5, at=NOW - timedelta(days=31))
     spend(lake, "tokens", cost=None, tokens=900)
     spend(lake, "nothing", cost=0, tokens=0)
-    finding = look(lake, "model_cost", "budget")
+    finding = context(lake, "model_cost", "budget")
     assert finding.sample == (
         "near 2026-01, $8.00 of $10.00",
         "nothing 2026-01, $0.00 of $0.00",
@@ -82,16 +82,16 @@ def test_budgets_that_are_spent_or_nearly_so_are_found(lake: Lake, tmp_path: Pat
     numbers = {"workspaces": 5, "usd": 25.99, "tokens": 1_000_915, "spent": 2, "nearly_spent": 2}
     assert finding.numbers == pytest.approx(numbers)
     assert not finding.is_error
-    assert look(lake, "model_cost", "budget", now=NOW - timedelta(days=62)).passed
+    assert context(lake, "model_cost", "budget", now=NOW - timedelta(days=62)).passed
 
 
 def test_what_is_kept_for_more_than_a_day_too_long_is_found(lake: Lake, tmp_path: Path) -> None:
-    assert look(lake, "messages", "retention").passed
+    assert context(lake, "messages", "retention").passed
     configure(lake, tmp_path, {"defaults": {"retention": {"conversations": "30d"}}})
     # The hour from 08 to 09 ends before the cut-off from 2024-02-15 on; the day after, it is an offence.
     for now, rows in (("2024-02-15T23", 0), ("2024-02-16T08", 2 + 1), ("2024-03-30T00", 2 + 1 + 2)):
         moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
-        finding = look(lake, "messages", "retention", now=moment)
+        finding = context(lake, "messages", "retention", now=moment)
         assert (finding.offenders, finding.numbers["rows_too_old"]) == (rows, rows)
     assert finding.sample == ("acme conversations: 5 rows, from 2024-01-15T08 on",)
     assert not finding.is_error
@@ -114,26 +114,26 @@ def test_each_class_of_facts_and_the_answers_have_their_own_time(lake: Lake, tmp
         tmp_path,
         {"defaults": {"retention": {"working": "30d"}}, "workspaces": {"acme": {"retention": {"preferences": "1y"}}}},
     )
-    finding = look(lake, "working_facts", "retention", now=datetime(2024, 6, 1, tzinfo=UTC))
+    finding = context(lake, "working_facts", "retention", now=datetime(2024, 6, 1, tzinfo=UTC))
     assert finding.sample == (
         "acme conversations: 1 rows, from 2024-01-15T08 on",
         "acme facts: 4 rows, from 2024-01-15T08 on",  # three facts and an answer
     )
-    assert look(lake, "working_facts", "retention", now=datetime(2025, 6, 1, tzinfo=UTC)).offenders == 7
+    assert context(lake, "working_facts", "retention", now=datetime(2025, 6, 1, tzinfo=UTC)).offenders == 7
 
 
 def test_each_grain_has_its_time(lake: Lake, tmp_path: Path) -> None:
     configure(lake, tmp_path, {"defaults": {"retention": {"plan": "free"}}})
     for asset, rows in {"daily_summaries": 3, "weekly_summaries": 3, "yearly_summaries": 0, "graph_facts": 0}.items():
-        assert look(lake, asset, "retention").offenders == rows
+        assert context(lake, asset, "retention").offenders == rows
     configure(lake, tmp_path, {"defaults": {"retention": {"graph": "1y"}}})
-    finding = look(lake, "graph_facts", "retention")
+    finding = context(lake, "graph_facts", "retention")
     assert finding.offenders == lake.tables.read(GRAPH_OPERATIONS).num_rows > 0
     assert finding.sample[0].startswith("acme graph: ")
 
 
 def test_journal_files_that_nobody_makes_into_memory_are_found(lake: Lake) -> None:
-    assert look(lake, "messages", "journal_backlog").numbers == {
+    assert context(lake, "messages", "journal_backlog").numbers == {
         "pending_files": 0,
         "stuck_files": 0,
         "oldest_hours": 0.0,
@@ -142,22 +142,22 @@ def test_journal_files_that_nobody_makes_into_memory_are_found(lake: Lake) -> No
     write(lake, conversation("Hello.", at="2024-05-01T10:00"), now=written)
     write(lake, conversation("Hello.", at="2024-05-01T10:00", scope=Scope("acme", "x")), now=written)
     write(lake, conversation("Hello again.", at="2024-05-01T11:00"), now=NOW - timedelta(hours=23))
-    finding = look(lake, "messages", "journal_backlog")
+    finding = context(lake, "messages", "journal_backlog")
     assert (finding.offenders, finding.sample) == (2, ("2024-05-01T10, 2 files",))
     assert finding.numbers == {"pending_files": 3, "stuck_files": 2, "oldest_hours": 25.0}
-    assert look(lake, "messages", "journal_backlog", now=NOW - timedelta(hours=3)).passed
+    assert context(lake, "messages", "journal_backlog", now=NOW - timedelta(hours=3)).passed
 
 
 def test_a_journal_file_with_a_name_of_somebodys_own_is_as_old_as_its_hour(lake: Lake) -> None:
     lake.storage.write("journal/pending/acme/support/2026-01-12T08__mine.jsonl", b"")
-    assert look(lake, "messages", "journal_backlog").passed
+    assert context(lake, "messages", "journal_backlog").passed
     lake.storage.write("journal/pending/acme/support/2024-01-12T08__\xe9.jsonl", b"")
-    assert look(lake, "messages", "journal_backlog").offenders == 1
+    assert context(lake, "messages", "journal_backlog").offenders == 1
 
 
 def test_records_that_were_set_aside_are_found_and_not_shown(lake: Lake) -> None:
-    assert look(lake, "messages", "quarantine").passed
+    assert context(lake, "messages", "quarantine").passed
     lake.journal.set_aside([Rejection("it says xylophone", "file f, line 3", {"content": "xylophone"})])
-    finding = look(lake, "messages", "quarantine")
+    finding = context(lake, "messages", "quarantine")
     assert (finding.offenders, finding.sample) == (1, ("file f, line 3",))
     assert "xylophone" not in repr(finding)

@@ -17,7 +17,7 @@ from memory_pipeline.lake.codec.memories import row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline_tests.building import NOW
-from memory_pipeline_tests.checks.planting import look, plant
+from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> 
     """Return what a check finds when memories are changed; then they are as before."""
     before = lake.tables.read(MEMORIES, [OWNER])
     plant(lake, MEMORIES, OWNER, change)
-    finding = look(lake, *check)
+    finding = context(lake, *check)
     lake.tables.replace(MEMORIES, [OWNER], before)
     return finding
 
@@ -59,9 +59,9 @@ def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> 
 def test_memories_that_are_not_folded_from_their_events_are_found(
     lake: Lake, spec: Any, change: Callable[[Rows], Any]
 ) -> None:
-    assert look(lake, *LEVEL).numbers == {"agents": 1, "stale": 0}
+    assert context(lake, *LEVEL).numbers == {"agents": 1, "stale": 0}
     plant(lake, spec, OWNER, change)
-    finding = look(lake, *LEVEL)
+    finding = context(lake, *LEVEL)
     assert (finding.offenders, finding.sample) == (1, ("acme/support",))
 
 
@@ -71,19 +71,19 @@ def test_events_that_remember_nothing_make_no_memory(lake: Lake) -> None:
         [{**row, "owner": "acme~idle", "agent_id": "idle", "verb": "FORGET"} for row in lost], MEMORY_EVENTS.schema
     )
     lake.tables.replace(MEMORY_EVENTS, ["acme~idle"], rows)
-    assert look(lake, *LEVEL).passed
+    assert context(lake, *LEVEL).passed
 
 
 def test_an_event_whose_message_is_gone_is_found(lake: Lake) -> None:
     check = ("durable_memories", "orphaned_sources")
-    assert look(lake, *check).numbers["citations"] > 0
+    assert context(lake, *check).numbers["citations"] > 0
     plant(lake, MESSAGES, "2024-01-15T08", list.clear)
-    assert look(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS, [OWNER]).num_rows
+    assert context(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS, [OWNER]).num_rows
 
 
 def test_memories_that_say_the_same_are_found_once_a_night_has_passed(lake: Lake) -> None:
     check = ("memory_upkeep", "duplicates")
-    assert look(lake, *check).numbers["memories"] > 0
+    assert context(lake, *check).numbers["memories"] > 0
     first = next(row for row in lake.tables.read(MEMORIES, [OWNER]).to_pylist() if row["subject"])
     shouted = f"The {first['content'].upper()}!"
     cases: list[tuple[dict[str, Any], int]] = [
@@ -103,8 +103,8 @@ def test_memories_that_say_the_same_are_found_once_a_night_has_passed(lake: Lake
     # Of an agent whose last night failed it says nothing: another check does.
     plant(lake, MEMORIES, OWNER, lambda rows: twin(rows, content=shouted))
     plant(lake, UPKEEP, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
-    assert look(lake, *check).passed
-    troubles = look(lake, "memory_upkeep", "troubles")
+    assert context(lake, *check).passed
+    troubles = context(lake, "memory_upkeep", "troubles")
     assert (troubles.offenders, troubles.numbers) == (1, {"agents": 1, "troubled": 1})
     assert troubles.sample[0].startswith("acme/support 2024-")
 
@@ -131,7 +131,7 @@ def test_memories_that_contradict_each_other_are_found(lake: Lake) -> None:
 
 def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
     check = ("hot_index", "caps")
-    fine = look(lake, *check)
+    fine = context(lake, *check)
     assert fine.numbers["entries"] > 0
     lines = [str(entry) for entry in hot_entries(row_to_memory(row) for row in lake.tables.read(MEMORIES).to_pylist())]
     assert fine.numbers == {"entries": len(lines), "most_tokens": sum(count_tokens(f"{line}\n") for line in lines)}
@@ -140,23 +140,23 @@ def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
     assert lost.sample[0].endswith(", 1 not active")
     for setting in ("hot_entries: 1", "hot_tokens: 10"):
         lake.storage.write(CONFIGURATION, f"defaults: {{memories: {{{setting}}}}}".encode())
-        assert look(lake, *check).offenders == 1
+        assert context(lake, *check).offenders == 1
 
 
 def test_what_a_night_did_without_a_reason_is_found(lake: Lake) -> None:
     plant(lake, UPKEEP_EVENTS, OWNER, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
-    assert look(lake, "memory_upkeep", "explained").offenders == 2
+    assert context(lake, "memory_upkeep", "explained").offenders == 2
 
 
 def test_nights_that_nobody_kept_are_found_after_a_day(lake: Lake) -> None:
     check = ("memory_upkeep", "nights")
-    assert look(lake, *check).passed
+    assert context(lake, *check).passed
     last = max(lake.ledger.entries("memory_upkeep"))
     ended = lake.calendar.bounds(Period(Grain.DAILY, last).next())[1]
-    assert look(lake, *check, now=ended + timedelta(hours=23)).passed
-    finding = look(lake, *check, now=ended + timedelta(hours=25))
+    assert context(lake, *check, now=ended + timedelta(hours=23)).passed
+    finding = context(lake, *check, now=ended + timedelta(hours=25))
     assert finding.sample == (Period(Grain.DAILY, last).next().key,)
     # A day of which something became known later is to be kept again.
     key, entry = next(pair for pair in lake.ledger.entries("durable_memories").items() if pair[1].rows)
     lake.ledger.record([replace(entry, output_digest="0" * 32)])
-    assert look(lake, *check).sample == (key[:10],)
+    assert context(lake, *check).sample == (key[:10],)

@@ -15,7 +15,7 @@ from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline_tests.building import ACME, NOW, hours, run
-from memory_pipeline_tests.checks.planting import look, plant
+from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
@@ -43,33 +43,33 @@ def expire(lake: Lake, kept: RetentionClass, through: str, agent_id: str = ACME.
 def test_a_closed_period_without_its_summary_is_found(lake: Lake) -> None:
     # From coarse to fine: a summary that is missing is no material for the next.
     for grain in reversed(SUMMARY_GRAINS):
-        fine = look(lake, f"{grain}_summaries", "coverage")
+        fine = context(lake, f"{grain}_summaries", "coverage")
         assert fine.passed
         assert fine.numbers == {"due": DUE[grain], "missing": 0, "waiting": 0}
         plant(lake, SUMMARIES, KEYS[grain], drop_one, grain=grain.value)
-        finding = look(lake, f"{grain}_summaries", "coverage")
+        finding = context(lake, f"{grain}_summaries", "coverage")
         assert (finding.offenders, finding.sample) == (1, (f"acme/support {KEYS[grain]}",))
         assert finding.numbers == {"due": DUE[grain], "missing": 1, "waiting": 0}
         # Until it has closed nobody expects it.
         closes_at = Calendar().closes_at(Period(grain, KEYS[grain]))
-        assert not look(lake, f"{grain}_summaries", "coverage", now=closes_at).passed
-        assert look(lake, f"{grain}_summaries", "coverage", now=closes_at - timedelta(seconds=1)).passed
+        assert not context(lake, f"{grain}_summaries", "coverage", now=closes_at).passed
+        assert context(lake, f"{grain}_summaries", "coverage", now=closes_at - timedelta(seconds=1)).passed
 
 
 def test_a_summary_that_has_expired_is_not_missing(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
     expire(lake, RetentionClass.DAILY, "2024-02-19")
-    assert not look(lake, "daily_summaries", "coverage").passed
+    assert not context(lake, "daily_summaries", "coverage").passed
     expire(lake, RetentionClass.DAILY, "2024-02-20", "sales")  # somebody else's
-    assert not look(lake, "daily_summaries", "coverage").passed
+    assert not context(lake, "daily_summaries", "coverage").passed
     expire(lake, RetentionClass.DAILY, "2024-02-20")
-    assert look(lake, "daily_summaries", "coverage").passed
+    assert context(lake, "daily_summaries", "coverage").passed
 
 
 def test_a_summary_that_waits_for_a_budget_is_counted_and_not_missing(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
     lake.ledger.record([LedgerEntry("daily_summaries", "2024-02-20", "", "", 1, 1, unfinished=1)])
-    finding = look(lake, "daily_summaries", "coverage")
+    finding = context(lake, "daily_summaries", "coverage")
     assert finding.passed
     assert finding.numbers == {"due": 3, "missing": 0, "waiting": 1}
 
@@ -77,25 +77,25 @@ def test_a_summary_that_waits_for_a_budget_is_counted_and_not_missing(lake: Lake
 def test_coverage_looks_at_the_periods_that_it_is_asked_for(lake: Lake) -> None:
     for key in ("2024-01-15", "2024-02-20"):
         plant(lake, SUMMARIES, key, drop_one, grain="daily")
-    january = look(lake, "daily_summaries", "coverage", periods=[Period.parse("daily", "2024-01-15")])
+    january = context(lake, "daily_summaries", "coverage", periods=[Period.parse("daily", "2024-01-15")])
     assert january.sample == ("acme/support 2024-01-15",)
     assert january.numbers["due"] == 1
 
 
 def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake) -> None:
-    fine = look(lake, "working_facts", "orphaned_sources")
+    fine = context(lake, "working_facts", "orphaned_sources")
     assert fine.passed
     facts = lake.tables.read(FACTS, ["2024-01-15T08"])["id"].to_pylist()
     plant(lake, MESSAGES, "2024-01-15T08", list.clear)
-    finding = look(lake, "working_facts", "orphaned_sources")
+    finding = context(lake, "working_facts", "orphaned_sources")
     assert finding.offenders == len(facts)
     assert set(finding.sample) <= set(facts)
     assert finding.numbers["citations"] == fine.numbers["citations"]
-    assert look(lake, "working_facts", "orphaned_sources", periods=hours("2024-02-20T09")).passed
+    assert context(lake, "working_facts", "orphaned_sources", periods=hours("2024-02-20T09")).passed
     expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T07")
-    assert look(lake, "working_facts", "orphaned_sources").offenders == len(facts)
+    assert context(lake, "working_facts", "orphaned_sources").offenders == len(facts)
     expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T08")
-    gone = look(lake, "working_facts", "orphaned_sources")
+    gone = context(lake, "working_facts", "orphaned_sources")
     assert gone.passed
     assert gone.numbers["expired_citations"] == len(facts)
 
@@ -103,21 +103,21 @@ def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake
 @pytest.mark.parametrize("kept", [RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES])
 def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, kept: RetentionClass) -> None:
     plant(lake, FACTS, "2024-01-15T11", list.clear)
-    finding = look(lake, "daily_summaries", "orphaned_sources")
+    finding = context(lake, "daily_summaries", "orphaned_sources")
     [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily")["id"].to_pylist()
     assert finding.sample == (day,)
     expire(lake, kept, "2024-01-15T11")
-    assert look(lake, "daily_summaries", "orphaned_sources").passed
+    assert context(lake, "daily_summaries", "orphaned_sources").passed
 
 
 def test_a_summary_whose_sources_are_gone_is_found_unless_these_expired(lake: Lake) -> None:
     for finer, grain in pairwise(SUMMARY_GRAINS):
         plant(lake, SUMMARIES, KEYS[finer], drop_one, grain=finer.value)
-        finding = look(lake, f"{grain}_summaries", "orphaned_sources")
+        finding = context(lake, f"{grain}_summaries", "orphaned_sources")
         assert finding.offenders == 1
         assert finding.sample[0].startswith(f"{grain}:{KEYS[grain]}:")
         expire(lake, RetentionClass(finer.value), KEYS[finer])
-        assert look(lake, f"{grain}_summaries", "orphaned_sources").passed
+        assert context(lake, f"{grain}_summaries", "orphaned_sources").passed
 
 
 def test_a_point_that_cites_what_its_summary_was_not_made_from_is_found(lake: Lake) -> None:
@@ -125,7 +125,7 @@ def test_a_point_that_cites_what_its_summary_was_not_made_from_is_found(lake: La
         rows[0]["key_points"][0]["source_ids"] = [f"weekly:2024-W08:{'0' * 32}#2"]
 
     plant(lake, SUMMARIES, "2024-02", invent, grain="monthly")
-    assert look(lake, "monthly_summaries", "orphaned_sources").offenders == 1
+    assert context(lake, "monthly_summaries", "orphaned_sources").offenders == 1
 
 
 def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> None:
@@ -136,7 +136,7 @@ def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> N
 
     plant(lake, FACTS, "2024-01-15T11", cite)
     expire(lake, RetentionClass.CONVERSATIONS, "2024-01-15T11")
-    finding = look(lake, "working_facts", "orphaned_sources")
+    finding = context(lake, "working_facts", "orphaned_sources")
     assert (finding.offenders, finding.sample[0]) == (len(odd), "0")
 
 
@@ -146,7 +146,9 @@ def test_memory_that_rests_on_somebody_elses_is_found(lake: Lake) -> None:
             row["agent_id"] = "sales"
 
     plant(lake, FACTS, "2024-01-15T11", change_hands)
-    assert look(lake, "working_facts", "orphaned_sources").offenders == len(lake.tables.read(FACTS, ["2024-01-15T11"]))
+    assert context(lake, "working_facts", "orphaned_sources").offenders == len(
+        lake.tables.read(FACTS, ["2024-01-15T11"])
+    )
 
 
 def test_the_graph_rests_on_messages_and_edits(lake: Lake, models: Models) -> None:
@@ -162,6 +164,6 @@ def test_the_graph_rests_on_messages_and_edits(lake: Lake, models: Models) -> No
     }
     lake.journal.append([Edit.from_record(edit)])
     run(lake, models)
-    assert look(lake, "graph_facts", "orphaned_sources").passed
+    assert context(lake, "graph_facts", "orphaned_sources").passed
     plant(lake, GRAPH_FACTS, "acme~support", lambda rows: rows[0]["evidence"].append(f"edit:2024-03-01T09:{'0' * 32}"))
-    assert look(lake, "graph_facts", "orphaned_sources").offenders == 1
+    assert context(lake, "graph_facts", "orphaned_sources").offenders == 1

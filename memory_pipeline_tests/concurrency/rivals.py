@@ -30,7 +30,7 @@ from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.fold import fold_hours, land_events
+from memory_pipeline.steps.fold import fold_graph, fold_memories
 from memory_pipeline_tests.building import ACME, PROCESSES
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def fold_edits(root: str, number: int, rounds: int, *, agents: bool) -> None:
     for each in range(rounds):
         scopes = [scope_of(number), scope_of(each)] if agents else [ACME]
         edits = [edit_of(number, each, scope) for scope in dict.fromkeys(scopes)]
-        fold_hours(lake, [edits[0].hour], edits)
+        fold_graph(lake, [edits[0].hour], edits)
 
 
 def land_memories(root: str, number: int, rounds: int) -> None:
@@ -199,7 +199,7 @@ def land_memories(root: str, number: int, rounds: int) -> None:
     lake, embedder = Lake(root), default_models().embedder
     for each in range(rounds):
         event = event_of(number, each)
-        land_events(lake, embedder, [event.hour], [event])
+        fold_memories(lake, embedder, [event.hour], [event])
 
 
 def index_rows_of(key: str, texts: Sequence[str]) -> pa.Table:

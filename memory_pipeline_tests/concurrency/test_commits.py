@@ -23,7 +23,7 @@ from memory_pipeline.lake.schemas import (
     MODEL_CALLS,
 )
 from memory_pipeline.lake.tables.marts import Marts
-from memory_pipeline.steps.fold import land_events
+from memory_pipeline.steps.fold import fold_memories
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.concurrency.rivals import (
     append_rows,
@@ -104,7 +104,7 @@ def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: M
     rivals.race(land_memories, usual_place.root, usual_place.fewer, usual_place.environment)
     alone = Lake(str(tmp_path / "alone"))
     events = [event_of(number, each) for number, each in every(rivals, usual_place.fewer)]
-    land_events(alone, models.embedder, sorted({event.hour for event in events}, key=lambda hour: hour.key), events)
+    fold_memories(alone, models.embedder, sorted({event.hour for event in events}, key=lambda hour: hour.key), events)
     lake = Lake(usual_place.root)
     for spec in (MEMORY_EVENTS, MEMORIES):
         ours, theirs = (each.tables.read(spec).sort_by("id").to_pylist() for each in (lake, alone))

@@ -262,8 +262,8 @@ def test_verification_finds_what_is_left_of_memories_and_events() -> None:
     person, talk = SubjectMatcher(ANNA, at), SubjectMatcher(Subject.conversation(ACME, "c4"), at)
     scope = {"workspace_id": ["acme"], "agent_id": ["support"]}
 
-    def found(sought: SubjectMatcher, **columns: list[Any]) -> bool:
-        return bool(sought.in_rows(pa.table({**scope, **columns})))
+    def found(matcher: SubjectMatcher, **columns: list[Any]) -> bool:
+        return bool(matcher.in_rows(pa.table({**scope, **columns})))
 
     assert found(person, changes=['{"kind":"fact","content":"Ask \\u0041nna"}'])
     assert found(person, changes=['{"tags":["anna"]}'])

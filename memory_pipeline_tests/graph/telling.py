@@ -12,13 +12,13 @@ from memory_pipeline.domain.facts import Extraction, FactKind
 from memory_pipeline.domain.graph.operations import Edit, Operation
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.graph import Graph
-from memory_pipeline.graph.pending import PendingFile, PendingJournal
 from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.overlay import PendingFile, PendingJournal
 from memory_pipeline.steps.fold import refold_graph
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.domain.graph_oracle import AT, histories
@@ -26,7 +26,7 @@ from memory_pipeline_tests.domain.graph_oracle import AT, histories
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.models.factory import Models
 
 Rows = list[dict[str, Any]]
@@ -48,7 +48,7 @@ class Telling:
         return "telling-1"
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         return [
             Extraction(

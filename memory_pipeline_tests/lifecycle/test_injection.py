@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.reader.knowledge import Knowledge
+    from memory_pipeline.reader.knowledge import InjectedContext
 
 #: Each shape of an answer comes once, and the first of them again.
 ROUNDS = 10 if IS_THOROUGH else 7
@@ -72,7 +72,7 @@ class Agent:
         """The agent's own, which stays open."""
         return MemoryReader.open(self.lake.storage.uri, workspace_id="acme", agent_id="support")
 
-    def known(self, prompt: str, number: int) -> Knowledge:
+    def known(self, prompt: str, number: int) -> InjectedContext:
         now = BEGINNING + number * STEP + timedelta(minutes=25)
         return self.reader.inject_knowledge(prompt, DOCUMENTS, max_results=12, speaker="Anna", now=now)
 

@@ -178,7 +178,7 @@ class World:
         if seen != self.seen or now >= self.until:
             self.rolls = RollUps.from_record(json.loads(json.dumps(self.rolls.to_record())))
             done, more = self.rolls.attempts.settle(outcomes, now)
-            self.failing += [(now, len(change.periods)) for change in [*changes, *more] if change.setback]
+            self.failing += [(now, len(change.periods)) for change in [*changes, *more] if change.failure]
             self.rolls.made(done)
             statuses = self._statuses(now)
             asked = self.rolls.ask(self.lake.calendar, statuses, states, self._under_way(), now)

@@ -15,9 +15,8 @@ from memory_pipeline.graph import Facts
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import ReadingModels
-from memory_pipeline.reader.injection import Asking, document_parts, inject
-from memory_pipeline.reader.knowledge import Part, Source
-from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.reader.injection import InjectionRequest, document_parts, inject
+from memory_pipeline.reader.knowledge import ContextItem, Recalled, Recollection, Source
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.reader.ways import make_hours
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.reader.knowledge import Knowledge
+    from memory_pipeline.reader.knowledge import InjectedContext
 
 JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)
 OTHER = Scope("acme", "sales")
@@ -57,8 +56,8 @@ def recalled(text: str, number: int = 0, grain: Grain = Grain.WORKING, messages:
     return Recalled(f"{grain}:{number}", grain, "2024", date(2024, 1, 15), text, tuple(messages), 1.0 - number / 1_000)
 
 
-def part(text: str, source: Source = Source.MEMORY, *evidence: str) -> Part:
-    return Part(source, text, text, text, frozenset(evidence))
+def part(text: str, source: Source = Source.MEMORY, *evidence: str) -> ContextItem:
+    return ContextItem(source, text, text, text, frozenset(evidence))
 
 
 class Backwards:
@@ -85,9 +84,9 @@ def injected(
     most: int | None = None,
     tokens: int | None = None,
     search: Callable[[str, int, list[str] | None], Facts] = lambda *_: Facts(),
-) -> Knowledge:
+) -> InjectedContext:
     """Inject what a search of memory is said to have found."""
-    asking = Asking(prompt, document_parts(documents), most, tokens)
+    asking = InjectionRequest(prompt, document_parts(documents), most, tokens)
     settings = Injection.model_validate({"rerank": rerank})
     return inject(asking, settings, models or ReadingModels(), lambda *_: Recollection(recollection), search)
 
@@ -107,7 +106,9 @@ def tell(root: str, subject: str, predicate: str, value: str) -> None:
     writer.graph.insert(subject, predicate, value, now=datetime(2024, 1, 16, tzinfo=UTC))
 
 
-def ask(reader: MemoryReader, prompt: str = PROMPT, documents: Sequence[object] = (), **options: Any) -> Knowledge:
+def ask(
+    reader: MemoryReader, prompt: str = PROMPT, documents: Sequence[object] = (), **options: Any
+) -> InjectedContext:
     return reader.inject_knowledge(prompt, documents, now=JANUARY, **options)
 
 

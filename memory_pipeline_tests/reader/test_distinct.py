@@ -13,8 +13,7 @@ from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts
-from memory_pipeline.reader.knowledge import Part, Source, compact
-from memory_pipeline.reader.recall import Recollection
+from memory_pipeline.reader.knowledge import ContextItem, Recollection, Source, compact
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.effort import examples
@@ -35,7 +34,7 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-def told(*parts: Part) -> list[str]:
+def told(*parts: ContextItem) -> list[str]:
     """Return the texts that are left of parts, each thing said once."""
     return [one.text for one in distinct(parts)]
 
@@ -197,7 +196,7 @@ def test_of_all_that_say_the_same_the_first_is_kept_and_no_evidence_is_lost(
         said = " ".join(f"{around}{word}{around}" for word in one.words)
         text = said if one.speaker is None else f"{one.speaker}: {said}"
         text = text.upper() if is_upper else text
-        parts.append(Part(one.source, str(place), text, text, frozenset({str(place)})))
+        parts.append(ContextItem(one.source, str(place), text, text, frozenset({str(place)})))
         same = [other for other in kept if one.whole == drawn[other][0].whole]
         same += [other for other in kept if one.says_the_same_as(drawn[other][0])]
         if not same:
@@ -286,7 +285,7 @@ def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> Memo
 def test_a_fact_gives_way_to_messages_that_are_taken_and_to_nothing_else() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m1", "m2")
 
-    def chosen(*parts: Part) -> list[str]:
+    def chosen(*parts: ContextItem) -> list[str]:
         return [one.text for one in choose(parts, 10, 1_000, {}).parts]
 
     assert chosen(fact) == [fact.text]

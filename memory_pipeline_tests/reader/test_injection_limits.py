@@ -25,8 +25,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import document_parts, memory_parts
-from memory_pipeline.reader.knowledge import Source
-from memory_pipeline.reader.recall import Recalled, Recollection
+from memory_pipeline.reader.knowledge import Recalled, Recollection, Source
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
@@ -151,7 +150,7 @@ def test_rules_prefer_what_shares_rare_words_with_the_prompt() -> None:
 _ORDERS = """
 import random
 from memory_pipeline.reader.injection import by_words
-from memory_pipeline.reader.knowledge import Part, Source
+from memory_pipeline.reader.knowledge import ContextItem, Source
 words = [f"{one}{two}" for one in "apple boat candle dragon engine forest".split() for two in ("tree", "house")]
 orders = []
 for seed in range(100):
@@ -159,7 +158,7 @@ for seed in range(100):
     own = rng.sample(words, 8)
     texts = [(Source.MEMORY, " ".join(own)), (Source.DOCUMENT, " ".join([*own[::-1], "beside", "others"]))]
     texts += [(Source.GRAPH, " ".join(words[: place + 1])) for place in range(11)]
-    parts = [Part(source, str(place), text, text) for place, (source, text) in enumerate(texts)]
+    parts = [ContextItem(source, str(place), text, text) for place, (source, text) in enumerate(texts)]
     orders.append([part.id for part in by_words(" ".join(words), parts)])
 print(orders)
 """

@@ -12,10 +12,10 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, ReadingModels
-from memory_pipeline.reader import MemoryReader, ReaderMemories
+from memory_pipeline.reader import MemoryReader, MemorySearch
 from memory_pipeline.reader.knowledge import Source
-from memory_pipeline.reader.searching import Searching
-from memory_pipeline_tests import memories, oracle
+from memory_pipeline.search.searcher import Searcher
+from memory_pipeline_tests import index_rows, oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 from memory_pipeline_tests.reader.injecting import (
@@ -55,7 +55,7 @@ def server() -> Iterator[OpenAIServer]:
 # Sources that fail.
 
 #: What each source is asked by.
-FAILING = {"memory": (Searching, "recalled"), "graph": (Graph, "search"), "durable": (ReaderMemories, "fitting")}
+FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])
@@ -90,7 +90,7 @@ def test_all_that_can_fail_fails_and_documents_are_there(reader: MemoryReader, m
 
 
 def test_memory_made_with_another_embedder_is_told(shared: str) -> None:
-    reader = MemoryReader(Lake(shared), ACME, memories.Embedder())
+    reader = MemoryReader(Lake(shared), ACME, index_rows.Embedder())
     known = ask(reader, documents=["Porto lies at the Douro."], max_results=10)
     assert "delete the lake's vectordb folder" in known.troubles["memory"]
     assert set(known.troubles) == {"memory"}
@@ -100,7 +100,7 @@ def test_memory_made_with_another_embedder_is_told(shared: str) -> None:
 
 def test_an_embedder_without_a_vector_leaves_words(lake: Lake) -> None:
     write(lake, conversation(*SAID))
-    known = ask(MemoryReader(lake, ACME, memories.Embedder()))
+    known = ask(MemoryReader(lake, ACME, index_rows.Embedder()))
     assert "Anna: I moved to Porto last week." in known.block
     assert known.troubles == {}
 

@@ -15,9 +15,9 @@ from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.knowledge import Source
-from memory_pipeline_tests import building, memories
+from memory_pipeline_tests import building, index_rows
 from memory_pipeline_tests.building import ACME, conversation, run
-from memory_pipeline_tests.durable.keeping import MONDAY, event, land, minute, remember, write
+from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
 from memory_pipeline_tests.reader.injecting import configure, tell
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ def test_relevance_decides_between_what_fits_alike(lake: Lake, models: Models) -
 def test_an_embedder_that_fails_leaves_words(lake: Lake) -> None:
     land(lake, remember("Anna lives in Porto."))
     write(lake, remember("Bruno lives in Faro.", minute(1)))
-    reader = MemoryReader(lake, ACME, memories.Embedder())
+    reader = MemoryReader(lake, ACME, index_rows.Embedder())
     assert said(reader.memories.search("Porto", now=NOON))[0] == "Anna lives in Porto."
     assert said(reader.memories.search("Faro", now=NOON))[0] == "Bruno lives in Faro."
 

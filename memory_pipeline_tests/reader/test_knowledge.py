@@ -12,14 +12,23 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.reader.injection import document_parts
-from memory_pipeline.reader.knowledge import Document, Knowledge, Part, Size, Source, compact, cut_to, size_of
+from memory_pipeline.reader.knowledge import (
+    ContextItem,
+    Document,
+    InjectedContext,
+    Size,
+    Source,
+    compact,
+    cut_to,
+    size_of,
+)
 from memory_pipeline_tests.reader.injecting import TEXTS, WORDED, part
 
 PARTS = st.lists(st.builds(part, TEXTS, st.sampled_from(Source)), max_size=6).map(tuple)
 
 
 def test_nothing_known_is_an_empty_text() -> None:
-    nothing = Knowledge()
+    nothing = InjectedContext()
     assert (nothing.block, str(nothing), nothing.tokens, nothing.parts, nothing.left_out) == ("", "", 0, (), 0)
     assert dict(nothing.troubles) == {}
     assert nothing.of(Source.MEMORY) == []
@@ -27,7 +36,7 @@ def test_nothing_known_is_an_empty_text() -> None:
 
 def test_the_block_names_its_sources_in_one_order() -> None:
     parts = [part(f"the {source}", source) for source in reversed(Source)]
-    known = Knowledge(tuple(parts))
+    known = InjectedContext(tuple(parts))
     first, _, *lines, last = known.block.splitlines()
     assert first.startswith("<recalled-memory ")
     assert last == first.replace("<", "</")
@@ -48,19 +57,21 @@ def test_the_block_names_its_sources_in_one_order() -> None:
 
 @pytest.mark.parametrize("source", Source)
 def test_parts_are_told_by_their_source_as_a_name_too(source: Source) -> None:
-    known = Knowledge((part("a", source), *(part("b", other) for other in Source if other is not source)))
+    known = InjectedContext((part("a", source), *(part("b", other) for other in Source if other is not source)))
     assert known.of(source) == known.of(source.value) == [part("a", source)]
     assert known.of("nobody") == []
 
 
 def test_lines_of_a_text_are_indented_and_none_is_blank() -> None:
-    known = Knowledge((part("one\n\n  \r\ntwo\u2028three"),))
+    known = InjectedContext((part("one\n\n  \r\ntwo\u2028three"),))
     assert "⁍ one\n⁍   two\n⁍   three\n<" in known.block
 
 
 @given(PARTS)
-def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_back(parts: tuple[Part, ...]) -> None:
-    known = Knowledge(parts)
+def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_back(
+    parts: tuple[ContextItem, ...],
+) -> None:
+    known = InjectedContext(parts)
     assert known.tokens == count_tokens(known.block) == count_tokens(str(known))
     assert size_of(parts) == len(known.block.encode())
     assert size_of(parts) >= FRAME_BYTES or not parts
@@ -69,14 +80,14 @@ def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_ba
 
 
 @given(PARTS)
-def test_all_words_of_all_parts_stand_in_the_block(parts: tuple[Part, ...]) -> None:
-    block = " ".join(Knowledge(parts).block.split())
+def test_all_words_of_all_parts_stand_in_the_block(parts: tuple[ContextItem, ...]) -> None:
+    block = " ".join(InjectedContext(parts).block.split())
     for one in parts:
         assert " ".join(one.lines.split()).lower().replace("recalled-memory", "recalled memory") in block.lower()
 
 
 @given(PARTS)
-def test_the_size_of_a_block_is_added_up_part_by_part(parts: tuple[Part, ...]) -> None:
+def test_the_size_of_a_block_is_added_up_part_by_part(parts: tuple[ContextItem, ...]) -> None:
     size = Size()
     for count, one in enumerate(parts, start=1):
         size = size.plus(one)
@@ -128,7 +139,7 @@ def test_a_cut_ends_between_words_and_leaves_some(size: int, text: str | None) -
 
 
 def test_a_date_and_a_name_alone_say_nothing() -> None:
-    dated = Part(Source.MEMORY, "m1", "[2024-01-15] Anna moved to Porto", "Anna moved to Porto")
+    dated = ContextItem(Source.MEMORY, "m1", "[2024-01-15] Anna moved to Porto", "Anna moved to Porto")
     left = {size: cut and cut.text for size in range(40) if (cut := cut_to(dated, size)) is not dated}
     assert {text for size, text in left.items() if size < 34} == {None}
     assert left[34] == "[2024-01-15] Anna moved to…"

@@ -17,8 +17,8 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.resident import DEFAULT_ROWS
-from memory_pipeline.reader.segment import Segment
+from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
@@ -82,11 +82,11 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
 
         monkeypatch.setattr(steps, name, looked)
 
-    for name in ("land_messages", "extract_facts", "index_periods", "acknowledge"):
+    for name in ("load_messages", "extract_facts", "index_periods", "acknowledge"):
         looking(name)
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     found = ["Anna: I moved to Porto."]
-    assert seen == [(name, found, found) for name in ("land_messages", "extract_facts", "index_periods", "acknowledge")]
+    assert seen == [(name, found, found) for name in ("load_messages", "extract_facts", "index_periods", "acknowledge")]
 
 
 def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Models, reader: MemoryReader) -> None:
@@ -307,10 +307,10 @@ def test_what_another_process_does_is_seen_by_the_next_search(root: str, models:
 
 def held_rows(reader: MemoryReader) -> int:
     """Count the rows of the index that a reader keeps, wherever; points of summaries, which it works out, apart."""
-    segments: dict[int, Segment] = {}
+    segments: dict[int, RowBlock] = {}
 
     def look(kept: object) -> None:
-        if isinstance(kept, Segment):
+        if isinstance(kept, RowBlock):
             segments[id(kept)] = kept
         elif isinstance(kept, dict | list | tuple):
             for one in kept.values() if isinstance(kept, dict) else kept:

@@ -20,9 +20,9 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader, Recalled, Recollection
 from memory_pipeline.reader.recall import choose, considered
-from memory_pipeline.reader.segment import points_of
+from memory_pipeline.search.row_block import points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
-from memory_pipeline_tests.memories import segment, summary
+from memory_pipeline_tests.index_rows import segment, summary
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder

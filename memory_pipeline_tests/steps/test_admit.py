@@ -21,7 +21,7 @@ from memory_pipeline_tests.domain.memories.histories import remember
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.domain.facts import ConversationHour, Extraction
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
@@ -98,7 +98,7 @@ class _ForgetsMeanwhile:
     def method(self, scope: Scope) -> str:
         return self._models.extractor.method(scope)
 
-    def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+    def extract(self, passages: Sequence[ConversationHour], recall: Any) -> list[Extraction]:
         self.asked += 1
         if self.asked == 1:
             forget(self._lake, self._subject)

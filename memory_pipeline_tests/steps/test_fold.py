@@ -26,7 +26,7 @@ from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold import land_events, refold_memories
+from memory_pipeline.steps.fold import fold_memories, refold_memories
 from memory_pipeline.steps.ingest import acknowledge
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.retention import expire
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.models.factory import Models
@@ -73,7 +73,7 @@ class Keeping:
         return "keeping-1"
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         found = []
         for passage in passages:
@@ -463,7 +463,7 @@ def test_a_run_that_is_overtaken_keeps_what_the_other_one_brought(
 # --- interrupted -----------------------------------------------------------------------------------------------------
 
 STEPS: dict[str, tuple[str, Any]] = {
-    "land_events": ("memory_pipeline.steps.materialize.land_events", land_events),
+    "fold_memories": ("memory_pipeline.steps.materialize.fold_memories", fold_memories),
     "refold": ("memory_pipeline.steps.fold.refold_memories", refold_memories),
     "record": ("memory_pipeline.lake.tables.ledger.Ledger.record", Ledger.record),
     "acknowledge": ("memory_pipeline.steps.materialize.acknowledge", acknowledge),
@@ -471,9 +471,9 @@ STEPS: dict[str, tuple[str, Any]] = {
 
 
 #: At which steps runs end, in an order in which each does more than the one before: `refold_memories` is called by
-#: `land_events`, where events are new.
+#: `fold_memories`, where events are new.
 ENDS = [
-    ("land_events", "instead"), ("refold", "instead"), ("refold", "after"), ("land_events", "after"),
+    ("fold_memories", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_memories", "after"),
     ("record", "instead"), ("record", "after"), ("acknowledge", "instead"), ("acknowledge", "after"),
 ]  # fmt: skip
 
@@ -519,7 +519,9 @@ def test_a_file_stays_until_its_events_have_landed(
     put(lake, TEA)
     with monkeypatch.context() as patch:
         patch.setattr(
-            steps, "land_events", lambda lake, embedder, hours, _, *rest: land_events(lake, embedder, hours, [], *rest)
+            steps,
+            "fold_memories",
+            lambda lake, embedder, hours, _, *rest: fold_memories(lake, embedder, hours, [], *rest),
         )
         run(lake, keeping)
     assert len(lake.journal.pending()) == 1

@@ -30,7 +30,7 @@ from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold import fold_hours, refold_graph
+from memory_pipeline.steps.fold import fold_graph, refold_graph
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
@@ -358,9 +358,9 @@ def broken_disk(*args: object) -> None:
 # --- interrupted -----------------------------------------------------------------------------------------------------
 
 STEPS = {
-    "land_messages": "memory_pipeline.steps.materialize.land_messages",
+    "load_messages": "memory_pipeline.steps.materialize.load_messages",
     "extract_facts": "memory_pipeline.steps.materialize.extract_facts",
-    "fold_hours": "memory_pipeline.steps.materialize.fold_hours",
+    "fold_graph": "memory_pipeline.steps.materialize.fold_graph",
     "refold": "memory_pipeline.steps.fold.refold_graph",
     "index_periods": "memory_pipeline.steps.materialize.index_periods",
     "record": "memory_pipeline.lake.tables.ledger.Ledger.record",
@@ -384,10 +384,10 @@ def broken_after(step: Any) -> Any:
 
 
 #: At which steps runs end, in an order in which each does more than the one before: `refold_graph` is called by
-#: `fold_hours`.
+#: `fold_graph`.
 ENDS = [
-    *product(("land_messages", "extract_facts"), ("instead", "after")),
-    ("fold_hours", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_hours", "after"),
+    *product(("load_messages", "extract_facts"), ("instead", "after")),
+    ("fold_graph", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_graph", "after"),
     *product(("index_periods", "record", "acknowledge"), ("instead", "after")),
 ]  # fmt: skip
 
@@ -421,7 +421,7 @@ def test_a_file_stays_until_its_edits_are_among_the_operations(
 ) -> None:
     tell(lake, "INSERT Anna | likes | tea")
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "fold_hours", lambda lake, hours, edits, *rest: fold_hours(lake, hours, [], *rest))
+        patch.setattr(steps, "fold_graph", lambda lake, hours, edits, *rest: fold_graph(lake, hours, [], *rest))
         run(lake, outspoken)
     assert len(lake.journal.pending()) == 1
     run(lake, outspoken)

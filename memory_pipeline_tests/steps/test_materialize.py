@@ -13,11 +13,11 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.graph.pending import PendingJournal
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
+from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.ingest import load_messages
 from memory_pipeline.steps.materialize import materialize
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.facts import Extraction, Passage
+    from memory_pipeline.domain.facts import ConversationHour, Extraction
     from memory_pipeline.domain.summaries import Assignment, Condensation
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
@@ -272,7 +272,7 @@ def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, mode
     class Interrupted:
         method = models.extractor.method
 
-        def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+        def extract(self, passages: Sequence[ConversationHour], recall: Any) -> list[Extraction]:
             if len(lake.journal.pending()) == 1:
                 write(lake, conversation("I like coffee.", conversation_id="meanwhile"))
             return models.extractor.extract(passages, recall)
@@ -366,7 +366,7 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
     class Slow:
         method = models.extractor.method
 
-        def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+        def extract(self, passages: Sequence[ConversationHour], recall: Any) -> list[Extraction]:
             overtake()
             return models.extractor.extract(passages, recall)
 
@@ -391,7 +391,7 @@ def test_what_comes_after_the_landing_is_not_acknowledged_unread(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(lake, conversation("I moved to Porto."))
-    step = "memory_pipeline.steps.materialize.land_messages"
+    step = "memory_pipeline.steps.materialize.load_messages"
 
     def land_then_receive(*args: Any) -> Any:
         made = load_messages(*args)

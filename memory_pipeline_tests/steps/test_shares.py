@@ -159,7 +159,7 @@ def test_what_was_cut_short_at_one_stage_after_the_other_is_made_by_the_next_run
     lake: Lake, hour_once: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(lake, *talks())
-    for stage in ("extract_facts", "fold_hours", "land_events", "index_periods", "acknowledge"):
+    for stage in ("extract_facts", "fold_graph", "fold_memories", "index_periods", "acknowledge"):
         true = getattr(steps, stage)
         calls = []
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.facts import Extraction, Extractor, Passage
+    from memory_pipeline.domain.facts import ConversationHour, Extraction, Extractor
     from memory_pipeline.domain.summaries import Assignment, Condensation, Summarizer
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
@@ -46,7 +46,7 @@ class Faulty:
     def method(self, *arguments: Any) -> str:
         return str(self._real.method(*arguments))
 
-    def extract(self, passages: Sequence[Passage], recall: Any) -> list[Extraction]:
+    def extract(self, passages: Sequence[ConversationHour], recall: Any) -> list[Extraction]:
         found = self._real.extract(passages, recall)
         return [
             self._change(extraction) if passage.hour.key.startswith("2024-01-16") else extraction

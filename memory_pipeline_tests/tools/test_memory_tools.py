@@ -17,7 +17,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, conversation, run, write
-from memory_pipeline_tests.durable.keeping import land, remember
+from memory_pipeline_tests.memories.keeping import land, remember
 from memory_pipeline_tests.tools.remembering import HOSTILE, SALES, SOON
 
 NOBODY = "memory:2024-03-02T08:" + "0" * 32

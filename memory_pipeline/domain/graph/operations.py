@@ -1,4 +1,4 @@
-"""Operations on what an agent knows: facts as (subject, predicate, object), asserted, replaced and withdrawn.
+"""Operations on the graph: facts as (subject, predicate, object), asserted, replaced, withdrawn or edited.
 
 What holds is a fold of operations in the order of what was said: :mod:`memory_pipeline.domain.graph.triples`.
 """

@@ -1,4 +1,4 @@
-"""The nightly upkeep of durable memories: five passes over what one agent keeps.
+"""Consolidation of durable memories: five passes over one agent's memories.
 
 A night is a function of what is remembered, its day, and what the models say: it makes further events, at the instant
 that ends the day. Each pass sees what the ones before it did: promotion, duplicates, contradictions, staleness, hot

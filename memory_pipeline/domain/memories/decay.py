@@ -1,4 +1,4 @@
-"""The figures by which durable memories are judged: relevance, how importance fades, and context rot.
+"""Relevance and decay of durable memories, and how fresh a memory is.
 
 All are worked out as of an instant, from what is stored once: nothing here compounds, however often it is asked for.
 Days are fractional; what lies ahead counts as now.

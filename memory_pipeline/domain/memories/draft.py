@@ -1,4 +1,4 @@
-"""What a night of upkeep is made with, and what comes of it."""
+"""The draft that a day of consolidation works on, and the models that help."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What makes a memory answer a question: the words it is compared by, what a question asks for, and the weights.
+"""What makes a memory answer a question: its words and synonyms, what is asked for, and the weights.
 
 The score of a memory is a weighted sum of signals, each of which can be shown and explained (:class:`Weights`). They
-are worked out by :mod:`memory_pipeline.reader.scoring`; this module has what needs no arrays.
+are worked out by :mod:`memory_pipeline.search.scoring`; this module has what needs no arrays.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, stem
@@ -162,17 +162,21 @@ _SHARED_LETTERS, _SHARE, _SHARE_OF_SHORTER = 5, 0.6, 0.8
 
 def terms(text: str) -> list[str]:
     """Return the words of a text as they are compared: case, accents and endings folded, stop words left out."""
+    return list(chain.from_iterable(map(_terms_of, _TOKEN.findall(plain(text)))))
+
+
+@lru_cache(maxsize=65536)
+def _terms_of(token: str) -> tuple[str, ...]:
+    """Return the words of one run of letters and digits, in their plain form."""
     found: list[str] = []
-    for token in _TOKEN.findall(plain(text)):
-        words = parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,)
-        for word in words:
-            if word in STOP_WORDS:
-                continue
-            if word.isascii():
-                found.append(stem(word))
-            else:
-                found += _spaced(word)
-    return found
+    for word in parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,):
+        if word in STOP_WORDS:
+            continue
+        if word.isascii():
+            found.append(stem(word))
+        else:
+            found += _spaced(word)
+    return tuple(found)
 
 
 def _spaced(word: str) -> list[str]:
@@ -305,7 +309,7 @@ class Query:
             is_name = _spoken(match) in common.intersection(about) or named.issuperset(terms(match.group()) or [""])
             return "" if is_name else match.group()
 
-        bare = " ".join(_TOKEN.sub(kept, composed).split())
+        bare = " ".join((_TOKEN.sub(kept, composed) if about else composed).split())
         return cls(
             terms=tuple(words),
             windows=tuple(time.window for time in times),

@@ -27,6 +27,7 @@ from memory_pipeline.domain.identity import digest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 _NAME = "recalled-memory"
 #: Takes the place of the name inside of a block: as long, and no part of a delimiter.
 _DEFUSED = "recalled memory"

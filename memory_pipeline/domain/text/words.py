@@ -1,4 +1,4 @@
-"""Words: letters in their plain form, and of English contractions cut apart, stop words, and a light stemmer.
+"""Words and names in texts: plain letters, contractions, stop words, stems and mentions.
 
 The stemmer follows the idea of Harman's S-stemmer ("How effective is suffixing?", 1991) and adds ``-ing`` and
 ``-ed``. It only has to bring the forms of a word together; its results need not be words.

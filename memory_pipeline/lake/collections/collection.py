@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.errors import ConfigurationError, InputError, shown
-from memory_pipeline.lake.collections.item import SAME_ITEM, id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.index.maintenance import SAME_ITEM
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.layout import COLLECTION_NAME
 

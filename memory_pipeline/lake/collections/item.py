@@ -30,8 +30,6 @@ MAX_METADATA = 65_536
 #: Paths, addresses and hashes pass; what ends a text in SQL, or a line, does not.
 _ID = re.compile(rf"(?!.*\.\.)[\w.:/#@+=~&?,%-]{{1,{MAX_ID}}}")
 _ID_FORMAT = f"1 to {MAX_ID} letters, digits and . _ - : / # @ + = ~ & ? , % without '..'"
-#: An item of a collection is the same as long as all that it was written with is.
-SAME_ITEM = " AND ".join(f"target.{name} = source.{name}" for name in ("content", "metadata", "vector"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # two arrays are not equal or unequal, but each of their numbers is

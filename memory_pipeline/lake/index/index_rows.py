@@ -1,4 +1,4 @@
-"""What goes from an agent's index table, and how it is put to lancedb."""
+"""Rows of the search index: their schema, how facts and summaries become rows, and the roster of tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
 #: Holds an empty file for each index table.
 _ROSTER = "state/index"
-#: A row is the same as long as its digest and its vector's embedder are.
-SAME = (
-    "target.digest = source.digest AND (target.embed_model = source.embed_model "
-    "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
-)
 
 
 def roster_path(workspace_id: str, name: str) -> str:

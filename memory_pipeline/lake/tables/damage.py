@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedError, shown
-from memory_pipeline.lake.files.storage_errors import is_of_store
+from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store
 from memory_pipeline.lake.tables.partitions import dataset, keys_of
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
+
 _log = logging.getLogger(__name__)
 
 #: What pyarrow raises of a damaged file.
 FAILURES = (pa.ArrowException, OSError)
-#: What to do about damage, at the end of a message.
-REMEDY = "`memory-pipeline repair` rebuilds what can be made again, and names what is lost"
 _THREADS = 8
 
 

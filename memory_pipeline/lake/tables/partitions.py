@@ -1,4 +1,4 @@
-"""Partitions of a table: the files that hold them, their rows, and how two states of them are compared.
+"""Partitions of a table: their files and rows, how two states compare, and how large ones are written.
 
 A list of files is what the table's log says: columns ``path``, ``size_bytes`` and ``partition.…``.
 """

@@ -1,4 +1,4 @@
-"""Keeps tombstones: what was forgotten, known by salted hashes alone (:mod:`memory_pipeline.domain.erasure`)."""
+"""Tombstones of what was forgotten, and marks of what has expired."""
 
 from __future__ import annotations
 

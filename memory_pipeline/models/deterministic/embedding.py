@@ -91,8 +91,8 @@ class HashingEmbedder:
         return vectors
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        terms = _Terms()
-        grams = _Terms()
+        terms = _WordColumns()
+        grams = _WordColumns()
         for row, text in enumerate(texts):
             _add_features(row, text, terms, grams)
         features = [terms.whole(), *(grams.grams(length) for length in _GRAM_LENGTHS), grams.grams(2, _FIRST_UNSPACED)]
@@ -110,7 +110,7 @@ class HashingEmbedder:
         return unit
 
 
-class _Terms:
+class _WordColumns:
     """Words of many texts, joined into one array of code points, each word with its row and weight."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _Terms:
         return rows, _mixed(hashes[inside], length), weights
 
 
-def _add_features(row: int, text: str, terms: _Terms, grams: _Terms) -> None:
+def _add_features(row: int, text: str, terms: _WordColumns, grams: _WordColumns) -> None:
     text = unicodedata.normalize("NFKC", text).casefold()
     # Signs alone are a word too, so that an emoji is not nothing.
     words = _words(text) or text.split()

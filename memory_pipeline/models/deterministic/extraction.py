@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.conversations import Message, Scope
-    from memory_pipeline.domain.facts import Passage
+    from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
 
 #: How sure the rules are of each kind; a guess, the same for every fact of a kind. A turn is what was written.
@@ -95,7 +95,7 @@ class DeterministicExtractor:
         return self.name
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         """Return what is found in each of `passages`."""
         del recall  # a passage's facts depend on its messages alone

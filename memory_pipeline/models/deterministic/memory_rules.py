@@ -1,4 +1,4 @@
-"""What of a sentence is durable: what holds until somebody revokes it.
+"""Rules for durable memories: what of a sentence stays true until it is revoked, and how memories are curated.
 
 The first of these that fits decides; whatever fits none stays working memory:
 

@@ -43,12 +43,12 @@ class HostedCurator:
     """Helps the upkeep with the model of `completion`; a :class:`memory_pipeline.domain.memories.draft.Curator`.
 
     Args:
-        asker: asks the model.
+        executor: asks the model.
         timezone: the zone of the lake's days.
     """
 
-    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, timezone: str) -> None:
+        self._executor = executor
         self._zone = ZoneInfo(timezone)
         self._rules = RuleCurator()
 
@@ -56,12 +56,12 @@ class HostedCurator:
         """Return the model and the prompts that help an agent's upkeep, or the rules that do."""
         if not self.confirms(scope):
             return self._rules.name(scope)
-        model = identity_of(self._asker.configuration.curation(scope))
+        model = identity_of(self._executor.configuration.curation(scope))
         return f"{model} ({prompts.MERGE_VERSION}, {prompts.STALENESS_VERSION})"
 
     def confirms(self, scope: Scope) -> bool:
         """Tell whether the agent's configuration asks for a model."""
-        return not self._asker.configuration.curation(scope).is_deterministic
+        return not self._executor.configuration.curation(scope).is_deterministic
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
         """Return one content that says all that two contents say.
@@ -71,7 +71,7 @@ class HostedCurator:
         """
         if not self.confirms(scope):
             return self._rules.merge(scope, newer, older, day)
-        asking = _Asking(self._asker, scope, day, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, MergeAnswer)
+        asking = _Asking(self._executor, scope, day, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, MergeAnswer)
         tag = prompts.tag_for(newer, older)
         text = f"The newer one:\n<{tag}>\n{newer}\n</{tag}>\n\nThe older one:\n<{tag}>\n{older}\n</{tag}>"
         if count_tokens(text) > asking.room:
@@ -88,7 +88,7 @@ class HostedCurator:
             return self._rules.stale(scope, memories, at, day)
         words = {"today": day.first_day}
         version, instructions = prompts.STALENESS_VERSION, prompts.STALENESS
-        asking = _Asking(self._asker, scope, day, "staleness", version, instructions, words, StaleAnswer)
+        asking = _Asking(self._executor, scope, day, "staleness", version, instructions, words, StaleAnswer)
         lines = [
             Line(number, f"[{number}] {memory.kind}, {self._day(memory)}:", shortened(memory.content, _SHOWN))
             for number, memory in enumerate(memories, start=1)
@@ -105,7 +105,7 @@ class HostedCurator:
             return {number: reason for number, reason in said.items() if number in shown}  # others, it invented
 
         found: dict[int, str] = {}
-        for answer in self._asker.gather([partial(ask, chunk.text, chunk.numbers) for chunk in chunks]):
+        for answer in self._executor.gather([partial(ask, chunk.text, chunk.numbers) for chunk in chunks]):
             if isinstance(answer, ModelError):
                 raise answer
             found |= answer
@@ -125,7 +125,7 @@ class _Asking:
 
     def __init__(
         self,
-        asker: LlmExecutor,
+        executor: LlmExecutor,
         scope: Scope,
         day: Period,
         name: str,
@@ -134,14 +134,14 @@ class _Asking:
         values: Mapping[str, object],
         answer: type[BaseModel],
     ) -> None:
-        self._asker = asker
+        self._executor = executor
         self._use = Use(scope, day)
         self._name = name
         self._version = version
         self._instructions = instructions
         self._values = values
         self._schema = schema_of(answer)
-        settings = asker.configuration.curation(scope)
+        settings = executor.configuration.curation(scope)
         # A completion without instructions of its own: these are the built-in ones.
         self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
@@ -152,7 +152,7 @@ class _Asking:
         Raises:
             ModelError: the model did not help.
         """
-        question = LlmRequest(
+        request = LlmRequest(
             use=self._use,
             purpose=Purpose.UPKEEP,
             endpoint=self.model,
@@ -164,9 +164,9 @@ class _Asking:
             numbers=numbers,
         )
         try:
-            return self._asker.complete(question, read).value
+            return self._executor.complete(request, read).value
         except ModelError as error:
-            self._asker.tell(error)
+            self._executor.tell(error)
             raise
 
     def _system(self, tag: str) -> str:

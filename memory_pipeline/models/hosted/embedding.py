@@ -32,9 +32,9 @@ class HostedEmbedder:
     longer than the model takes is embedded by its beginning: it is found by the rest of its words as well.
     """
 
-    def __init__(self, asker: LlmExecutor) -> None:
-        self._asker = asker
-        self._endpoint = asker.configuration.embedding
+    def __init__(self, executor: LlmExecutor) -> None:
+        self._executor = executor
+        self._endpoint = executor.configuration.embedding
         if self._endpoint.dimension is None:
             raise ConfigurationError(f"embedding.dimension of {self._endpoint.model} is missing")
         self._dimension = self._endpoint.dimension
@@ -57,13 +57,13 @@ class HostedEmbedder:
             partial(self._batch, [texts[place] for place in places], [uses[place] for place in places] if uses else ())
             for places in batches
         ]
-        for places, made in zip(batches, self._asker.gather(tasks) if tasks else [], strict=True):
+        for places, made in zip(batches, self._executor.gather(tasks) if tasks else [], strict=True):
             vectors[places] = made
         return vectors
 
     def batches(self, texts: Sequence[str], uses: Sequence[Use]) -> Iterator[list[int]]:
         """Yield the places of the texts of each request."""
-        configuration = self._asker.configuration
+        configuration = self._executor.configuration
         payers: dict[object, list[int]] = defaultdict(list)
         for place in range(len(texts)):
             workspace_id = uses[place].scope.workspace_id if uses else ""
@@ -86,14 +86,14 @@ class HostedEmbedder:
         """Embed a batch; one that is refused as too long is halved, and so is a text that is too long by itself."""
         beginnings = [_beginning(text, self._endpoint.context_tokens) for text in texts]
         try:
-            return self._asker.embed(self._endpoint, beginnings, uses)
+            return self._executor.embed(self._endpoint, beginnings, uses)
         except ModelError as error:
             if error.trouble == Trouble.TOO_LONG and len(texts) > 1:
                 half = len(texts) // 2
                 return np.concatenate([self._batch(texts[:half], uses[:half]), self._batch(texts[half:], uses[half:])])
             if error.trouble == Trouble.TOO_LONG and len(beginnings[0]) > _SHORTEST:
                 return self._batch([beginnings[0][: len(beginnings[0]) // 2]], uses)
-            self._asker.tell(error)
+            self._executor.tell(error)
             return np.full((len(texts), self._dimension), np.nan, np.float32)
 
 

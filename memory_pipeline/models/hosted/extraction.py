@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.conversations import Role
-from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, standing
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
@@ -52,7 +52,7 @@ _MOST_ENTITIES, _LONGEST_NAME = 20, 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ParsedAnswer:
     """What an answer says of some messages; or why there is none."""
 
     numbers: tuple[int, ...]
@@ -66,12 +66,12 @@ class HostedExtractor:
     """Finds facts with the models that the configuration names; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Args:
-        asker: asks the models.
+        executor: asks the models.
         timezone: the zone of the lake's days, in which "yesterday" is meant.
     """
 
-    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, timezone: str) -> None:
+        self._executor = executor
         self._zone = ZoneInfo(timezone)
         self._calendar = Calendar(timezone)
         self._rules = DeterministicExtractor(timezone)
@@ -84,7 +84,7 @@ class HostedExtractor:
         return f"{_version(settings)} {identity_of(settings)} {settings.temperature}"
 
     def extract(
-        self, passages: Sequence[Passage], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
+        self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
         """Return what is found in each of `passages`; hours of an agent that is shown what it knows, in their order."""
         found: dict[int, Extraction] = {}
@@ -101,13 +101,13 @@ class HostedExtractor:
                 known = {scope: list(operations) for scope, operations in recall().items()}
             for places in self._rounds(passages, asked):
                 tasks = [partial(self._passage, passages[place], known) for place in places]
-                for place, extraction in zip(places, self._asker.gather(tasks), strict=True):
+                for place, extraction in zip(places, self._executor.gather(tasks), strict=True):
                     found[place] = extraction
                     scope = passages[place].scope
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
         return [found[place] for place in range(len(passages))]
 
-    def _questions(self, passage: Passage, known: Sequence[Triple]) -> Iterator[LlmRequest]:
+    def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[LlmRequest]:
         """Yield what is asked about a passage: one question, or several of a long one."""
         settings = self._settings(passage.scope)
         days = sorted(self._day(message) for message in passage.messages)
@@ -131,13 +131,13 @@ class HostedExtractor:
                 )
 
     def _settings(self, scope: Scope) -> Settings:
-        return self._asker.configuration.extraction(scope)
+        return self._executor.configuration.extraction(scope)
 
     def _load(self, hours: set[Period]) -> None:
-        if self._asker.store:
-            self._asker.store.load(hours)
+        if self._executor.store:
+            self._executor.store.load(hours)
 
-    def _rounds(self, passages: Sequence[Passage], places: Sequence[int]) -> Iterator[list[int]]:
+    def _rounds(self, passages: Sequence[ConversationHour], places: Sequence[int]) -> Iterator[list[int]]:
         """Yield what may be asked at once: the next hour of every agent that is shown what it knows, the rest first."""
         at_once: list[int] = []
         lanes: dict[Scope, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -153,22 +153,22 @@ class HostedExtractor:
         if at_once and not hours:
             yield at_once
 
-    def _passage(self, passage: Passage, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
+    def _passage(self, passage: ConversationHour, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
         begins = self._calendar.bounds(passage.hour)[0]
         earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
-        found: list[_Found] = []
-        vocabulary = self._asker.configuration.vocabulary(passage.scope)
-        for question in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
+        found: list[_ParsedAnswer] = []
+        vocabulary = self._executor.configuration.vocabulary(passage.scope)
+        for request in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
             try:
-                found.append(self._asker.complete(question, partial(self._read, question, passage)).value)
+                found.append(self._executor.complete(request, partial(self._read, request, passage)).value)
             except ModelError as error:
-                self._asker.tell(error)
-                if self._asker.waits(error, passage.scope):
+                self._executor.tell(error)
+                if self._executor.waits(error, passage.scope):
                     return Extraction((), is_waiting=True)
-                found.append(_Found(question.numbers, trouble=error.trouble))
+                found.append(_ParsedAnswer(request.numbers, trouble=error.trouble))
         return Extraction(tuple(self._together(passage, found)), sum(part.refused for part in found))
 
-    def _together(self, passage: Passage, found: Sequence[_Found]) -> Iterator[Fact]:
+    def _together(self, passage: ConversationHour, found: Sequence[_ParsedAnswer]) -> Iterator[Fact]:
         """Yield the turns with the operations that rest on them, and the facts of the model or, failing it, rules."""
         troubles = {number: part.trouble for part in found if part.trouble for number in part.numbers}
         operations: dict[str, list[Operation]] = defaultdict(list)
@@ -189,12 +189,12 @@ class HostedExtractor:
         facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
         yield from facts.values()
 
-    def _read(self, question: LlmRequest, passage: Passage, text: str) -> _Found:
+    def _read(self, request: LlmRequest, passage: ConversationHour, text: str) -> _ParsedAnswer:
         """Return what an answer says, without what cites messages that are not there."""
         summary, facts, operations, refused = read_extraction(text)
-        by_number = {number: passage.messages[number - 1] for number in question.numbers}
+        by_number = {number: passage.messages[number - 1] for number in request.numbers}
         made = [
-            self._stated(question, [by_number[number] for number in set(fact.messages)], fact, position)
+            self._stated(request, [by_number[number] for number in set(fact.messages)], fact, position)
             for position, fact in enumerate(facts, start=1)
             if by_number.keys() >= set(fact.messages)
         ]
@@ -206,10 +206,10 @@ class HostedExtractor:
         ]
         refused += len(facts) - len(made) + len(operations) - len(changes)
         if summary:
-            made.append(self._fact(question, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
-        return _Found(question.numbers, tuple(made), tuple(changes), refused)
+            made.append(self._fact(request, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
+        return _ParsedAnswer(request.numbers, tuple(made), tuple(changes), refused)
 
-    def _stated(self, question: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+    def _stated(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # What the model left relative is resolved by the rules, against the message.
@@ -219,7 +219,7 @@ class HostedExtractor:
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
         made = self._fact(
-            question,
+            request,
             cited,
             FactKind(fact.kind),
             content,
@@ -233,7 +233,7 @@ class HostedExtractor:
 
     def _fact(
         self,
-        question: LlmRequest,
+        request: LlmRequest,
         cited: Sequence[Message],
         kind: FactKind,
         content: str,
@@ -248,14 +248,14 @@ class HostedExtractor:
             cited,
             kind,
             content,
-            extraction_method=question.prompt_version,
+            extraction_method=request.prompt_version,
             position=position,
             entities=list(entities)[:_MOST_ENTITIES],
             importance=importance,
             confidence=confidence,
             mentioned_at=mentioned_at,
-            model=question.endpoint.model,
-            prompt_version=question.prompt_version,
+            model=request.endpoint.model,
+            prompt_version=request.prompt_version,
         )
 
     def _date(
@@ -294,7 +294,7 @@ class HostedExtractor:
     def _day(self, message: Message) -> str:
         return message.sent_at.astimezone(self._zone).date().isoformat()
 
-    def _lines(self, passage: Passage) -> Iterator[Line]:
+    def _lines(self, passage: ConversationHour) -> Iterator[Line]:
         for number, message in enumerate(passage.messages, start=1):
             at = message.sent_at.astimezone(self._zone)
             when = f"{at:%Y-%m-%d} {at:%A} {at:%H:%M}"
@@ -317,7 +317,7 @@ def _version(settings: Settings) -> str:
     return prompts.version_of(prompts.EXTRACTION_VERSION, settings.prompt)
 
 
-def _speakers(passage: Passage) -> list[str]:
+def _speakers(passage: ConversationHour) -> list[str]:
     """Return who speaks, by all names that operations have for them: an agent is "Agent", whatever it is called."""
     memorable = [message for message in passage.messages if message.role.is_memorable]
     names = {message.speaker for message in memorable}

@@ -1,4 +1,4 @@
-"""What models are told: the built-in instructions of each task, and how stored text is put before them as data.
+"""Prompts: the built-in instructions of each task, and how stored text is put before models as data.
 
 A prompt's version is its name and number here, with a hash of the text where ``config/workspaces.yaml`` replaces it;
 whoever changes a text raises its number, so that a backfill asks again.

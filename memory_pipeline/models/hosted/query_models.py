@@ -62,13 +62,13 @@ class HostedEntityFinder:
     """Finds what a prompt asks about, with the model of `injection`; an `EntityFinder` of the domain's ports.
 
     Args:
-        asker: asks the model; one without a store.
+        executor: asks the model; one without a store.
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
-        self._reading = _Reading(
-            asker, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
+    def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
+        self._reading = _QueryModel(
+            executor, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
         )
 
     def find(self, prompt: str) -> list[str]:
@@ -89,12 +89,12 @@ class HostedReranker:
     """Puts what was found into order, with the model of `injection`; a `Reranker` of the domain's ports.
 
     Args:
-        asker: asks the model; one without a store.
+        executor: asks the model; one without a store.
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
-        self._reading = _Reading(asker, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
+    def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
+        self._reading = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         """Return the places of `texts`, the most useful first; all of them, whatever the model says.
@@ -123,12 +123,12 @@ class HostedSelector:
     """Chooses durable memories by their headers, with the model of `injection`; a `MemorySelector` of the ports.
 
     Args:
-        asker: asks the model; one without a store.
+        executor: asks the model; one without a store.
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
+        self._executor = executor
         self._scope = scope
 
     def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
@@ -144,7 +144,7 @@ class HostedSelector:
         if not headers or not wanted:
             return []
         version, text = prompts.SELECTION_VERSION, prompts.SELECTION
-        reading = _Reading(self._asker, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
+        reading = _QueryModel(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
         wanted = _ends(wanted, int(reading.room * _PROMPT_SHARE))
         room = reading.room - count_tokens(wanted)
         shown = min(len(headers), room // _SHORTEST_LINE)
@@ -157,12 +157,12 @@ class HostedImaginer:
     """Imagines what a conversation may need to know, with the model of `injection`; an `Imaginer` of the ports.
 
     Args:
-        asker: asks the model; one without a store.
+        executor: asks the model; one without a store.
         scope: whose memory is read.
     """
 
-    def __init__(self, asker: LlmExecutor, scope: Scope) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
+        self._executor = executor
         self._scope = scope
 
     def imagine(self, messages: Sequence[str], most: int) -> list[str]:
@@ -177,7 +177,7 @@ class HostedImaginer:
         if not lines:
             return []
         version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING
-        reading = _Reading(self._asker, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
+        reading = _QueryModel(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
         left, shown = reading.room, list[str]()
         for line in reversed(lines):
             short = _ends(line, min(int(reading.room * _MESSAGE_SHARE), left))
@@ -189,7 +189,7 @@ class HostedImaginer:
         return reading.ask(said, (said,), read_queries)[:most]
 
 
-class _Reading:
+class _QueryModel:
     """One kind of question about somebody's memory.
 
     Attributes:
@@ -199,7 +199,7 @@ class _Reading:
 
     def __init__(
         self,
-        asker: LlmExecutor,
+        executor: LlmExecutor,
         scope: Scope,
         name: str,
         version: str,
@@ -207,14 +207,14 @@ class _Reading:
         values: Mapping[str, object],
         answer: type[BaseModel],
     ) -> None:
-        self._asker = asker
+        self._executor = executor
         self._scope = scope
         self._name = name
         self._version = version
         self._instructions = instructions
         self._values = values
         self._schema: Mapping[str, Any] = schema_of(answer)
-        settings = asker.configuration.injection(scope)
+        settings = executor.configuration.injection(scope)
         # A completion without instructions of its own: these are the built-in ones.
         self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
@@ -226,9 +226,9 @@ class _Reading:
             ModelError: the model did not help.
         """
         tag = prompts.tag_for(*stored)
-        question = LlmRequest(
+        request = LlmRequest(
             # The hour names no partition here: nothing is kept of what is asked.
-            use=Use(self._scope, Calendar().hour(self._asker.clock())),
+            use=Use(self._scope, Calendar().hour(self._executor.clock())),
             purpose=Purpose.READING,
             endpoint=self.model,
             prompt_version=self._version,
@@ -242,15 +242,15 @@ class _Reading:
         _load(self.model)
         # An asker for this question alone, which can be stopped without those of others; whose server is down, it knows
         # from the one that it is made from.
-        asker, is_over = copy(self._asker), threading.Event()
-        asker._stopped = is_over
+        executor, is_over = copy(self._executor), threading.Event()
+        executor._stopped = is_over
 
         def read_in_time(said: str) -> _Value:
             if is_over.is_set():  # nobody waits for it, nor for a correction
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model} answered too late")
             return read(said)
 
-        future = litellm_client.begun(lambda: asker.complete(question, read_in_time).value, "reader-question")
+        future = litellm_client.begun(lambda: executor.complete(request, read_in_time).value, "reader-question")
         try:
             if not wait([future], seconds).done:
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")

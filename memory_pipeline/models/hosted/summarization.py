@@ -70,12 +70,12 @@ class HostedSummarizer:
     """Summarizes with the models of the configuration; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
     Args:
-        asker: asks the models.
+        executor: asks the models.
         timezone: the zone of the lake's days.
     """
 
-    def __init__(self, asker: LlmExecutor, timezone: str) -> None:
-        self._asker = asker
+    def __init__(self, executor: LlmExecutor, timezone: str) -> None:
+        self._executor = executor
         self._zone = ZoneInfo(timezone)
         self._rules = ExtractiveSummarizer()
 
@@ -89,8 +89,8 @@ class HostedSummarizer:
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
         """Return what remains of each of `assignments`; all of them are asked at once, chunks and then merges."""
         progress = [self._begin(assignment) for assignment in assignments]
-        if self._asker.store:
-            self._asker.store.load({one.assignment.period for one in progress if not one.is_done})
+        if self._executor.store:
+            self._executor.store.load({one.assignment.period for one in progress if not one.is_done})
         for _ in range(_MOST_ROUNDS):
             if not (open_ := [one for one in progress if not one.is_done]):
                 break
@@ -101,7 +101,7 @@ class HostedSummarizer:
         return [one.result for one in progress]
 
     def _settings(self, scope: Scope, grain: Grain) -> Settings:
-        return self._asker.configuration.summarization(scope, grain)
+        return self._executor.configuration.summarization(scope, grain)
 
     def _begin(self, assignment: Assignment) -> _Progress:
         ordered = sorted(assignment.material, key=lambda item: (item.event_at, item.position, item.id))
@@ -113,10 +113,10 @@ class HostedSummarizer:
 
     def _round(self, open_: Sequence[_Progress]) -> None:
         """Ask all questions of one round, and put their answers together."""
-        asked = [(one, question) for one in open_ for question in self._questions(one)]
-        tasks = [partial(self._answer, one, question) for one, question in asked]
+        asked = [(one, request) for one in open_ for request in self._questions(one)]
+        tasks = [partial(self._answer, one, request) for one, request in asked]
         answers: dict[int, list[_Answer]] = defaultdict(list)
-        for (one, _), answer in zip(asked, self._asker.gather(tasks), strict=True):
+        for (one, _), answer in zip(asked, self._executor.gather(tasks), strict=True):
             answers[id(one)].append(answer)
         for one in open_:
             self._put_together(one, answers[id(one)])
@@ -127,9 +127,9 @@ class HostedSummarizer:
         settings = self._settings(assignment.scope, assignment.period.grain)
         if errors:
             for error in errors:
-                self._asker.tell(error)
+                self._executor.tell(error)
             one.is_done = True
-            if not self._asker.waits(errors[0], assignment.scope):
+            if not self._executor.waits(errors[0], assignment.scope):
                 one.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
             return
         points: list[KeyPoint] = []
@@ -158,9 +158,9 @@ class HostedSummarizer:
             refused=one.refused,
         )
 
-    def _answer(self, one: _Progress, question: LlmRequest) -> _Answer:
+    def _answer(self, one: _Progress, request: LlmRequest) -> _Answer:
         try:
-            return self._asker.complete(question, partial(self._read, one, question))
+            return self._executor.complete(request, partial(self._read, one, request))
         except ModelError as error:
             return error
 
@@ -197,10 +197,10 @@ class HostedSummarizer:
                 use, Purpose.SUMMARY, settings, version, system, user, schema, "summary", chunk.numbers, length
             )
 
-    def _read(self, one: _Progress, question: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
+    def _read(self, one: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
         """Return the points of an answer, each with the ids that it rests on, and how many were refused."""
         found, refused = read_points(text)
-        numbers = set(question.numbers)
+        numbers = set(request.numbers)
         points = [
             _point(point, [one.pieces[number - 1].point for number in sorted(set(point.sources))])
             for point in found
@@ -210,8 +210,8 @@ class HostedSummarizer:
         if not points:
             raise InvalidAnswerError(f"its points cite no line; `sources` are numbers of lines, such as {min(numbers)}")
         written = sum(len(point.sentence) for point in points)
-        if question.length and written > _TOLERANCE * question.length:
-            raise InvalidAnswerError(f"its points have {written:,} characters; {question.length:,} are allowed")
+        if request.length and written > _TOLERANCE * request.length:
+            raise InvalidAnswerError(f"its points have {written:,} characters; {request.length:,} are allowed")
         return sorted(points, key=lambda point: point.event_at), refused
 
 

@@ -1,4 +1,4 @@
-"""The nightly upkeep of durable memories: which agents have changed, what their nights do, and in what order it lands.
+"""Consolidate durable memories: find agents with changes, replay their days, and write the results.
 
 Agents are kept in batches, each with one commit of each table: what the nights did (``upkeep_events``), what is
 remembered after it (``memories``), how far each agent was kept (``upkeep``); the ledger comes last. Whatever is done by
@@ -125,18 +125,18 @@ class _Level:
         self._known: dict[str, str] = found if isinstance(found, dict) else {}
         self._found: dict[str, str] = {}
 
-    def has(self, files: Iterable[str], kept: ConsolidationCheckpoint | None, until: Period) -> bool:
+    def has(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
         """Tell whether an agent with these files and this row was found level, and nothing has happened since."""
-        key = _level_key(files, kept)
+        key = _level_key(files, checkpoint)
         later = self._known.get(key)
         if later is None or (later and later <= until.key):
             return False
         self._found[key] = later
         return True
 
-    def put(self, files: Iterable[str], kept: ConsolidationCheckpoint | None, later: Period | None) -> None:
+    def put(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
         """Note that an agent is level."""
-        self._found[_level_key(files, kept)] = later.key if later else ""
+        self._found[_level_key(files, checkpoint)] = later.key if later else ""
 
     def write(self, lake: Lake) -> None:
         """Write it down, unless it is what is written already."""
@@ -144,8 +144,8 @@ class _Level:
             lake.storage.write(_LEVEL, json.dumps(self._found, sort_keys=True).encode())
 
 
-def _level_key(files: Iterable[str], kept: ConsolidationCheckpoint | None) -> str:
-    return digest(_VERSION, sorted(files), None if kept is None else kept.to_row())
+def _level_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
+    return digest(_VERSION, sorted(files), None if checkpoint is None else checkpoint.to_row())
 
 
 class _Run:
@@ -165,9 +165,9 @@ class _Run:
         self.lake, self.models, self.asked, self.entries, self.done = lake, models, asked, entries, done
         self.dry_run, self.explain = dry_run, explain
         self.files = lake.tables.states(MEMORY_EVENTS)
-        self.kept = read_kept(lake.tables)
+        self.checkpoint = read_kept(lake.tables)
         self.level = _Level(lake)
-        known = [*self.entries, *(each.through.key for each in self.kept.values())]
+        known = [*self.entries, *(each.through.key for each in self.checkpoint.values())]
         self.until = max([asked[-1], *map(parse_day, known)], key=_key)
         self._configuration = lake.configuration()
         self._rules: dict[Scope, SimulationInputs] = {}
@@ -191,7 +191,7 @@ class _Run:
     def batches(self, scopes: Collection[Scope] | None) -> Iterator[list[Scope]]:
         """Yield the agents that may have nights to be made, in batches that fit in memory."""
         sizes = self.lake.tables.sizes(MEMORY_EVENTS)
-        owners = self.files.keys() | self.kept.keys() | set(self.lake.tables.keys(UPKEEP_EVENTS))
+        owners = self.files.keys() | self.checkpoint.keys() | set(self.lake.tables.keys(UPKEEP_EVENTS))
         wanted = None if scopes is None else {owner_of(scope) for scope in scopes}
         batch: list[Scope] = []
         weight = 0
@@ -208,13 +208,13 @@ class _Run:
             yield batch
 
     def _is_level(self, owner: str, scope: Scope) -> bool:
-        kept = self.kept.get(owner)
-        if not self.level.has(self.files.get(owner, ()), kept, self.until):
+        checkpoint = self.checkpoint.get(owner)
+        if not self.level.has(self.files.get(owner, ()), checkpoint, self.until):
             return False
-        if kept is None:
+        if checkpoint is None:
             return True
-        is_due = kept.due is not None and kept.due.key <= self.until.key
-        return not (is_due or kept.troubles or kept.method != self.rules(scope).method)
+        is_due = checkpoint.due is not None and checkpoint.due.key <= self.until.key
+        return not (is_due or checkpoint.troubles or checkpoint.method != self.rules(scope).method)
 
 
 def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
@@ -223,33 +223,33 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
     is_again = False
     while True:
         tombstones = lake.tombstones.state()
-        courses = _simulated(run, scopes)
+        simulations = _simulated(run, scopes)
         if run.dry_run:
             break
-        touched = [course for course in courses if course.first is not None]
-        refold_memories(lake, run.models.embedder, [course.scope for course in touched])
-        results = {course.scope: course.result() for course in courses}
+        touched = [simulation for simulation in simulations if simulation.first is not None]
+        refold_memories(lake, run.models.embedder, [simulation.scope for simulation in touched])
+        results = {simulation.scope: simulation.result() for simulation in simulations}
         write_kept(
             lake.tables,
-            [course.scope for course in touched],
-            [each for course in touched if (each := results[course.scope]) is not None],
+            [simulation.scope for simulation in touched],
+            [each for simulation in touched if (each := results[simulation.scope]) is not None],
         )
         # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
         # before the one and written after the other, it removes itself.
         if lake.tombstones.state() == tombstones:
-            for course in courses:
-                owner = owner_of(course.scope)
-                run.level.put(run.files.get(owner, ()), results[course.scope], course.later)
+            for simulation in simulations:
+                owner = owner_of(simulation.scope)
+                run.level.put(run.files.get(owner, ()), results[simulation.scope], simulation.later)
             break
         _log.info("upkeep: something was forgotten meanwhile, %s agents are kept again", f"{len(scopes):,}")
-        run.files, run.kept = lake.tables.states(MEMORY_EVENTS), read_kept(lake.tables)
+        run.files, run.checkpoint = lake.tables.states(MEMORY_EVENTS), read_kept(lake.tables)
         is_again = True
     if is_again:
         for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
             lake.tables.purge(spec)
-    for course in courses:
-        run.done.note(course, explain=run.explain)
-    made = {each.day for course in courses for each in course.made}
+    for simulation in simulations:
+        run.done.note(simulation, explain=run.explain)
+    made = {each.day for simulation in simulations for each in simulation.made}
     if run.models.store and not run.dry_run:
         for period, usage in run.models.store.settle(made).items():
             if period in made:
@@ -258,15 +258,19 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         first, last = min(made, key=_key), max(made, key=_key)
         _log.info(
             "upkeep: kept %s agents, %s nights, %s to %s, in %.1f s",
-            f"{sum(bool(course.made) for course in courses):,}", len(made), first, last, time.perf_counter() - started,
-        )  # fmt: skip
+            f"{sum(bool(simulation.made) for simulation in simulations):,}",
+            len(made),
+            first,
+            last,
+            time.perf_counter() - started,
+        )
 
 
 def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
     """Make the nights of agents; write what they do, in one commit, unless it is only to be shown."""
     lake = run.lake
     owners = [owner_of(scope) for scope in scopes]
-    courses: list[AgentSimulation] = []
+    simulations: list[AgentSimulation] = []
     last: tuple[object, pa.Table] | None = None
 
     def simulated(old: pa.Table) -> pa.Table:
@@ -279,20 +283,20 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
         return last[1]
 
     def attempted(old: pa.Table) -> pa.Table:
-        nonlocal courses
-        courses = _courses(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
-        touched = {owner_of(course.scope): course for course in courses if course.first is not None}
+        nonlocal simulations
+        simulations = _courses(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
+        touched = {owner_of(simulation.scope): simulation for simulation in simulations if simulation.first is not None}
         if not touched:
             return old
         vectors = CosineMatrix(run.models.embedder)
         vectors.learn(_vectors(lake, touched, vectors.name))
         told = time.perf_counter()
-        for course, made in simulate(list(touched.values()), vectors):
+        for simulation, made in simulate(list(touched.values()), vectors):
             if time.perf_counter() - told > _TELL_AFTER:
                 told = time.perf_counter()
-                _log.info("upkeep: night %s of %s agents (%s)", made.day, f"{len(touched):,}", course.scope)
-        ends = {each.at: each.day for course in touched.values() for each in course.made}
-        events = [event for course in touched.values() for each in course.made for event in each.events]
+                _log.info("upkeep: night %s of %s agents (%s)", made.day, f"{len(touched):,}", simulation.scope)
+        ends = {each.at: each.day for simulation in touched.values() for each in simulation.made}
+        events = [event for simulation in touched.values() for each in simulation.made for event in each.events]
         stays = [
             owner not in touched or key < str(touched[owner].first)
             for owner, key in zip(old["owner"].to_pylist(), old["night"].to_pylist(), strict=True)
@@ -303,7 +307,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
         simulated(lake.tables.read(UPKEEP_EVENTS, owners))
     else:
         run.done.written |= bool(lake.tables.transform(UPKEEP_EVENTS, owners, simulated).changed)
-    return courses
+    return simulations
 
 
 def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
@@ -322,7 +326,7 @@ def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Tabl
             calendar,
             happened.get(scope, {}),
             old.get(scope, {}),
-            run.kept.get(owner_of(scope)),
+            run.checkpoint.get(owner_of(scope)),
             run.asked,
             run.until,
         )
@@ -343,15 +347,15 @@ def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str,
 def _enter(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
     """Enter the nights that were asked for, and those after them that are no longer what the ledger says."""
     first, lake = run.asked[0].key, run.lake
-    kept = read_kept(lake.tables)
-    owners = [owner for owner, each in kept.items() if each.through.key >= first]
+    checkpoint = read_kept(lake.tables)
+    owners = [owner for owner, each in checkpoint.items() if each.through.key >= first]
     rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=("owner", "night", "id"), where=pc.field("night") >= first)
     ids: dict[str, list[str]] = defaultdict(list)
     agents: dict[str, set[str]] = defaultdict(set)
     for owner, key, own in zip(*(rows[name].to_pylist() for name in ("owner", "night", "id")), strict=True):
         ids[key].append(own)
         agents[key].add(owner)
-    troubles = Counter(text.partition(" ")[0] for each in kept.values() for text in each.troubles)
+    troubles = Counter(text.partition(" ")[0] for each in checkpoint.values() for text in each.troubles)
     asked = {each.key: inputs.get(each, NOTHING) for each in run.asked} if is_whole else {}
     entered = {key: entry.input_digest for key, entry in run.entries.items() if key >= first} | asked
     entries = [

@@ -1,4 +1,4 @@
-"""Which nights of upkeep are to be made: read from the ledger alone, without opening a table of memory.
+"""The days that consolidation is due for, and the checkpoint up to which it is done.
 
 A night is made from what happened up to the end of its day. It is pending when its day has ended and it was never made,
 when something late has come for the day, or when a pass failed. Nights are entered one for each day from the first on
@@ -211,10 +211,10 @@ def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict
     return {owner_of(each.scope): each for each in rows}
 
 
-def write_kept(tables: Tables, scopes: Iterable[Scope], kept: Iterable[ConsolidationCheckpoint]) -> bool:
-    """Replace the rows of `scopes` by `kept`, which need not be of all of them, in one commit; tell of a change."""
+def write_kept(tables: Tables, scopes: Iterable[Scope], checkpoint: Iterable[ConsolidationCheckpoint]) -> bool:
+    """Replace the rows of `scopes` by `checkpoint` in one commit; tell whether anything changed."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
-    new = pa.Table.from_pylist([each.to_row() for each in kept], schema=UPKEEP.schema)
+    new = pa.Table.from_pylist([each.to_row() for each in checkpoint], schema=UPKEEP.schema)
 
     def merged(old: pa.Table) -> pa.Table:
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])

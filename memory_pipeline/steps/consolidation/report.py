@@ -1,4 +1,4 @@
-"""What a run of the nightly upkeep says of what it did."""
+"""The report of a consolidation run."""
 
 from __future__ import annotations
 
@@ -101,31 +101,36 @@ class ConsolidationReport:
             self.nights.append(found)
         return found
 
-    def note(self, course: AgentSimulation, *, explain: bool) -> None:
+    def note(self, simulation: AgentSimulation, *, explain: bool) -> None:
         """Add what the nights of one agent did."""
-        if course.first is None:
+        if simulation.first is None:
             return
         self.agents += 1
-        for made in course.made:
-            _note(self.night(made.day), course, made)
-        before = {event.id for night, events in course.old.items() if night.key >= course.first.key for event in events}
-        for night, events in course.old.items():
-            if night.key >= course.first.key:
-                gone = {event.id for event in events} - {event.id for made in course.made for event in made.events}
+        for made in simulation.made:
+            _note(self.night(made.day), simulation, made)
+        before = {
+            event.id
+            for night, events in simulation.old.items()
+            if night.key >= simulation.first.key
+            for event in events
+        }
+        for night, events in simulation.old.items():
+            if night.key >= simulation.first.key:
+                gone = {event.id for event in events} - {event.id for made in simulation.made for event in made.events}
                 self.night(night).changed += len(gone)
         if explain:
             self.changes += [
-                change(course, made.day, event) for made in course.made for event in made.events
+                change(simulation, made.day, event) for made in simulation.made for event in made.events
                 if event.id not in before
             ]  # fmt: skip
-            self.changes += _withdrawn(course)
-        if course.made and len(self.hot) < _MOST_SHOWN:
-            self.hot[course.scope] = hot_lines(course.memories.newest.values())
+            self.changes += _withdrawn(simulation)
+        if simulation.made and len(self.hot) < _MOST_SHOWN:
+            self.hot[simulation.scope] = hot_lines(simulation.memories.newest.values())
 
 
-def change(course: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
+def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
     """Return what an event does, with the titles that memories have."""
-    newest = course.memories.newest
+    newest = simulation.memories.newest
     titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
     return MemoryDiff(
         scope=event.scope,
@@ -140,21 +145,21 @@ def change(course: AgentSimulation, night: Period, event: MemoryEvent, *, is_wit
     )
 
 
-def _withdrawn(course: AgentSimulation) -> Iterator[MemoryDiff]:
+def _withdrawn(simulation: AgentSimulation) -> Iterator[MemoryDiff]:
     """Yield what earlier makings of an agent's nights did, and these do not."""
-    now = {event.id for made in course.made for event in made.events}
-    for night, events in course.old.items():
-        if course.first is not None and night.key >= course.first.key:
-            yield from (change(course, night, event, is_withdrawn=True) for event in events if event.id not in now)
+    now = {event.id for made in simulation.made for event in made.events}
+    for night, events in simulation.old.items():
+        if simulation.first is not None and night.key >= simulation.first.key:
+            yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in now)
 
 
-def _note(run: DayResult, course: AgentSimulation, made: Night) -> None:
-    before = {event.id for event in course.old.get(made.day, ())}
+def _note(run: DayResult, simulation: AgentSimulation, made: Night) -> None:
+    before = {event.id for event in simulation.old.get(made.day, ())}
     run.agents += 1
     run.events.update(event.verb.value for event in made.events)
     run.changed += sum(event.id not in before for event in made.events)
-    whose = f"{course.scope.workspace_id} / {course.scope.agent_id}"
-    newest = course.memories.newest
+    whose = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
+    newest = simulation.memories.newest
     run.troubles += [f"{whose}: {name}: {why}" for name, why in made.troubles.items()]
-    run.hot += course.hot[made.day]
+    run.hot += simulation.hot[made.day]
     run.review += [f"{whose}: {newest[own].title} ({own}, {rot:.4f})" for own, rot in made.review.items()]

@@ -1,4 +1,4 @@
-"""One agent's way through its nights: which of them have a cause, and what comes of each.
+"""Replay one agent's days of consolidation: which of them have a cause, and what each decides.
 
 The nights of an agent are simulated in order, from the first that something has changed for up to the last that was
 ever asked for. So what stands in the end depends on what happened alone, not on when nights were asked for, nor in what
@@ -66,7 +66,7 @@ class AgentSimulation:
         calendar: where days begin.
         happened: its base events by day.
         old: the events of its nights as they were made before, by night.
-        kept: how far it was kept; None if never.
+        checkpoint: how far it was kept; None if never.
         asked: the nights that are asked for, in order.
         until: the last night that was ever asked for.
         first: the first night that has to be made; None if everything is as it should be.
@@ -80,7 +80,7 @@ class AgentSimulation:
     calendar: Calendar
     happened: Mapping[Period, Sequence[MemoryEvent]]
     old: Mapping[Period, Sequence[MemoryEvent]]
-    kept: ConsolidationCheckpoint | None
+    checkpoint: ConsolidationCheckpoint | None
     asked: Sequence[Period]
     until: Period
     first: Period | None = None
@@ -145,13 +145,13 @@ class AgentSimulation:
     def result(self) -> ConsolidationCheckpoint | None:
         """Return how far the agent was kept, once no night is left; None where nothing ever happened."""
         if self.first is None:
-            return self.kept
+            return self.checkpoint
         if self._through is None:  # other rules hold, by which no night had a cause since
             days = [day for day in self.happened if day.key < self.first.key]
             self._through = max(days, key=_key, default=None)
         if self._through is None:
             return None
-        before = () if self.kept is None else self.kept.troubles
+        before = () if self.checkpoint is None else self.checkpoint.troubles
         troubles = [text for text in before if text.partition(" ")[0] < self.first.key]
         troubles += [f"{made.day} {name}: {why}" for made in self.made for name, why in made.troubles.items()]
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
@@ -163,20 +163,25 @@ class AgentSimulation:
         """Return the first night that has to be made."""
         first_day = min((day for day in self.happened if day.key <= self.until.key), key=_key, default=None)
         stray = min((night for night, events in self.old.items() if events), key=_key, default=None)
-        if self.kept is None:
+        if self.checkpoint is None:
             return min((day for day in (first_day, stray) if day is not None), key=_key, default=None)
-        kept = self.kept
+        checkpoint = self.checkpoint
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
-        new = [day for day in self.happened if kept.through.key < day.key <= self.until.key]
-        found = [kept.first_change(ids), kept.first_trouble, *new]
-        if kept.due is not None and kept.due.key <= self.until.key:
-            found.append(kept.due)
-        if kept.method != self.rules.method and first_day is not None:
+        new = [day for day in self.happened if checkpoint.through.key < day.key <= self.until.key]
+        found = [checkpoint.first_change(ids), checkpoint.first_trouble, *new]
+        if checkpoint.due is not None and checkpoint.due.key <= self.until.key:
+            found.append(checkpoint.due)
+        if checkpoint.method != self.rules.method and first_day is not None:
             # Other rules hold from now on, and for past nights if somebody asks for them.
             self._forced = max(self.asked[0], first_day, key=_key)
             found.append(self._forced)
         first = min((night for night in found if night is not None), key=_key, default=None)
-        if first is None or self._forced is not None or first.key > kept.through.key or first == kept.first_trouble:
+        if (
+            first is None
+            or self._forced is not None
+            or first.key > checkpoint.through.key
+            or first == checkpoint.first_trouble
+        ):
             return first
         if any(first.key <= day.key <= self.until.key for day in self.happened):
             return first
@@ -191,15 +196,15 @@ class AgentSimulation:
         past += [event for night, events in self.old.items() if night.key < first.key for event in events]
         self.memories = fold_events(past)
         self._days = [day for day in days if first.key <= day.key <= self.until.key][::-1]
-        if self.kept is not None and self.kept.through.key < first.key:
-            self._through = self.kept.through
+        if self.checkpoint is not None and self.checkpoint.through.key < first.key:
+            self._through = self.checkpoint.through
         self._chain = first if self._is_cause(first) else self._next_cause(first, begins)
 
     def _is_cause(self, night: Period) -> bool:
         """Tell whether a night has a cause beside time."""
-        if night in self.happened or (self.kept is not None and night == self.kept.due):
+        if night in self.happened or (self.checkpoint is not None and night == self.checkpoint.due):
             return True
-        return self.kept is not None and night == self.kept.first_trouble
+        return self.checkpoint is not None and night == self.checkpoint.first_trouble
 
     def _next_cause(self, earliest: Period, after: datetime) -> Period | None:
         """Return the next night that has a cause, from `earliest` on, when none failed before it."""
@@ -220,27 +225,27 @@ class AgentSimulation:
 def simulate(courses: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
     """Make the nights of agents, all of one night together, so that what is new is embedded in one request."""
     waiting: defaultdict[str, list[AgentSimulation]] = defaultdict(list)
-    for course in courses:
-        if course.next is not None:
-            waiting[course.next.key].append(course)
+    for simulation in courses:
+        if simulation.next is not None:
+            waiting[simulation.next.key].append(simulation)
     while waiting:
         key = min(waiting)
         at_once, night = waiting.pop(key), parse_day(key)
-        for course in at_once:
-            course.come_to(night)
+        for simulation in at_once:
+            simulation.come_to(night)
         vectors.prepare(
             (
-                (memory.content, course.scope)
-                for course in at_once
-                for memory in course.memories.newest.values()
+                (memory.content, simulation.scope)
+                for simulation in at_once
+                for memory in simulation.memories.newest.values()
                 if memory.is_recalled
             ),
             night,
         )
-        for course in at_once:
-            yield course, course.sleep(night, vectors)
-            if course.next is not None:
-                waiting[course.next.key].append(course)
+        for simulation in at_once:
+            yield simulation, simulation.sleep(night, vectors)
+            if simulation.next is not None:
+                waiting[simulation.next.key].append(simulation)
 
 
 def _line(why: str) -> str:

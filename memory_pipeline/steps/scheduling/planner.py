@@ -1,4 +1,4 @@
-"""What is to be done: read from the journal, the ledger and the tables' logs alone, without reading rows of memory.
+"""Plan pending partitions from the journal, the ledger and the tables' logs, without reading rows.
 
 Pending hours come from the journal. A summary is stale when its period has closed and the digest of its sources is
 not the one that it was made from; so what a crash left undone, and what late data changed, is found again whatever

@@ -1,4 +1,4 @@
-"""What was asked for and has not ended, and what failed: who asks for partitions remembers it from look to look.
+"""Remember requested partitions that have not ended, and those that failed, from tick to tick.
 
 A partition whose run failed is asked for again after a wait that doubles. After the fifth failure it is *failing*: it
 is asked for each hour, for as long as it is pending, and shown to people. Nothing is ever given up.
@@ -129,7 +129,7 @@ class FailureTransition:
 
     grain: Grain
     periods: tuple[Period, ...]
-    setback: Failure | None
+    failure: Failure | None
 
 
 @dataclass
@@ -138,12 +138,12 @@ class Attempts:
 
     Attributes:
         asked: what is under way.
-        setbacks: what went wrong.
+        failures: what went wrong.
         most: periods of one request; a setting of the deployment, which is not written down.
     """
 
     asked: list[Request] = field(default_factory=list)
-    setbacks: dict[Grain, dict[Period, Failure]] = field(default_factory=lambda: defaultdict(dict))
+    failures: dict[Grain, dict[Period, Failure]] = field(default_factory=lambda: defaultdict(dict))
     most: int = MOST_PERIODS
 
     def under_way(self, grain: Grain) -> set[Period]:
@@ -169,7 +169,7 @@ class Attempts:
                 changes += self._fail(request, request.periods, now, error, has_failed=True)
             elif outcome is RequestOutcome.DONE:
                 done.append(request)
-                known = self.setbacks[request.grain]
+                known = self.failures[request.grain]
                 if back := tuple(period for period in request.periods if _is_failing(known.get(period))):
                     changes.append(FailureTransition(request.grain, back, None))
                 left = [
@@ -186,7 +186,7 @@ class Attempts:
     def _fail(
         self, request: Request, periods: Iterable[Period], now: datetime, error: str, *, has_failed: bool
     ) -> list[FailureTransition]:
-        known = self.setbacks[request.grain]
+        known = self.failures[request.grain]
         begun = []
         for period in periods:
             before = known.get(period)
@@ -199,7 +199,7 @@ class Attempts:
 
     def forget(self, grain: Grain, pending: Collection[Period]) -> None:
         """Forget what went wrong with periods that are no longer pending: somebody else has made them."""
-        known = self.setbacks[grain]
+        known = self.failures[grain]
         for period in known.keys() - set(pending):
             del known[period]
 
@@ -214,16 +214,16 @@ class Attempts:
             now: the time of this look.
             states: what they are made from, to tell afterwards whether a run left them undone.
         """
-        known = self.setbacks[grain]
+        known = self.failures[grain]
         fresh: list[Period] = []
         left: list[Period] = []
         failed: list[Period] = []
         for period in sorted(set(periods), key=lambda period: period.key):
-            setback = known.get(period)
-            if setback is None:
+            failure = known.get(period)
+            if failure is None:
                 fresh.append(period)
-            elif setback.again_at <= now:
-                (failed if setback.has_failed else left).append(period)
+            elif failure.again_at <= now:
+                (failed if failure.has_failed else left).append(period)
         attempts = max((known[period].attempts for period in failed), default=0)
         # A few that failed once may just have had bad luck together.
         once = attempts == 1 and len(failed) <= _PIECES
@@ -245,22 +245,22 @@ class Attempts:
     def failing(self) -> dict[Grain, dict[Period, Failure]]:
         """Return what is failing."""
         found = {
-            grain: {period: setback for period, setback in sorted(known.items(), key=_key) if setback.is_failing}
-            for grain, known in self.setbacks.items()
+            grain: {period: failure for period, failure in sorted(known.items(), key=_key) if failure.is_failing}
+            for grain, known in self.failures.items()
         }
         return {grain: known for grain, known in found.items() if known}
 
     def next_at(self, now: datetime) -> datetime | None:
         """Return when something that failed is asked for again, after `now`; None if nothing waits."""
-        times = [setback.again_at for known in self.setbacks.values() for setback in known.values()]
+        times = [failure.again_at for known in self.failures.values() for failure in known.values()]
         return min((time for time in times if time > now), default=None)
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON writes it; periods as spans, so that a year of hours stays small."""
         groups: dict[tuple[Grain, Failure], list[Period]] = defaultdict(list)
-        for grain, known in self.setbacks.items():
-            for period, setback in known.items():
-                groups[grain, setback].append(period)
+        for grain, known in self.failures.items():
+            for period, failure in known.items():
+                groups[grain, failure].append(period)
         return {
             "asked": [
                 [
@@ -274,7 +274,7 @@ class Attempts:
                 for request in self.asked
             ],
             "setbacks": [
-                [grain, written(periods), *setback.to_record()] for (grain, setback), periods in groups.items()
+                [grain, written(periods), *failure.to_record()] for (grain, failure), periods in groups.items()
             ],
         }
 
@@ -288,8 +288,8 @@ class Attempts:
             each = tuple(states[start : start + size] for start in range(0, len(states), size)) if size else ()
             found.asked.append(Request(name, Grain(grain), listed, datetime.fromisoformat(at), attempt, each))
         for grain, periods, *setback_record in record["setbacks"]:
-            setback = Failure.from_record(setback_record)
-            found.setbacks[Grain(grain)].update(dict.fromkeys(read_periods(Grain(grain), periods), setback))
+            failure = Failure.from_record(setback_record)
+            found.failures[Grain(grain)].update(dict.fromkeys(read_periods(Grain(grain), periods), failure))
         return found
 
 
@@ -347,8 +347,8 @@ def _name(grain: Grain, periods: Sequence[Period], now: datetime) -> str:
     return f"{grain} {span} {digest(grain, [period.key for period in periods], now.isoformat())[:8]}"
 
 
-def _is_failing(setback: Failure | None) -> bool:
-    return setback is not None and setback.is_failing
+def _is_failing(failure: Failure | None) -> bool:
+    return failure is not None and failure.is_failing
 
 
 def _key(item: tuple[Period, Failure]) -> str:

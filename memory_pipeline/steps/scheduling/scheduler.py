@@ -1,4 +1,4 @@
-"""Which partitions are asked for now: decided from what the lake says is pending, and from what was asked before.
+"""Decide which partitions to request now, from what is pending and what was requested before.
 
 :class:`Hours` asks for hours that have journal files, :class:`RollUps` for all else: summaries whose period has closed
 or that late data changed, what waits for a model, and the marts. A summary is asked for once nothing finer is about to
@@ -130,13 +130,13 @@ class MartSchedule:
         last_checked: when they were last owed.
         is_due: whether they are to be made if they are stale.
         asked: the request that is under way, and since when; None if there is none.
-        setback: what went wrong.
+        failure: what went wrong.
     """
 
     last_checked: datetime | None = None
     is_due: bool = False
     asked: tuple[str, datetime] | None = None
-    setback: Failure | None = None
+    failure: Failure | None = None
 
     def look(self, calendar: Calendar, now: datetime) -> None:
         """Owe the marts if a day has begun since the last look."""
@@ -145,13 +145,13 @@ class MartSchedule:
 
     def are_due(self, now: datetime) -> bool:
         """Tell whether they may be asked for now."""
-        waits = self.setback is not None and self.setback.again_at > now
+        waits = self.failure is not None and self.failure.again_at > now
         return self.is_due and self.asked is None and not waits
 
     def ask(self, now: datetime) -> tuple[str, int]:
         """Remember that they are asked for; return the request's name and the number of the attempt."""
         self.asked = (f"marts {now.isoformat(timespec='seconds')}", now)
-        return self.asked[0], self.setback.attempts + 1 if self.setback else 1
+        return self.asked[0], self.failure.attempts + 1 if self.failure else 1
 
     def settle(self, outcomes: RequestOutcomes, now: datetime) -> None:
         """Take note of what became of the request; `outcomes` as for :meth:`~.attempts.Attempts.settle`."""
@@ -159,27 +159,27 @@ class MartSchedule:
             return
         outcome, error = outcomes.get(self.asked[0], (None, ""))
         if outcome is RequestOutcome.DONE:
-            self.asked, self.setback, self.is_due = None, None, False
+            self.asked, self.failure, self.is_due = None, None, False
         elif outcome is RequestOutcome.FAILED:
-            attempts, since = (self.setback.attempts, self.setback.since) if self.setback else (0, now)
-            self.asked, self.setback = None, Failure(attempts + 1, since, now, error)
+            attempts, since = (self.failure.attempts, self.failure.since) if self.failure else (0, now)
+            self.asked, self.failure = None, Failure(attempts + 1, since, now, error)
         elif outcome is None and now >= self.asked[1] + START_WITHIN:
             self.asked = None
 
     def to_record(self) -> list[Any]:
         """Return it as JSON writes it."""
         asked = [self.asked[0], _text(self.asked[1])] if self.asked else None
-        return [_text(self.last_checked), self.is_due, asked, self.setback.to_record() if self.setback else None]
+        return [_text(self.last_checked), self.is_due, asked, self.failure.to_record() if self.failure else None]
 
     @classmethod
     def from_record(cls, record: Any) -> MartSchedule:
         """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
-        looked, is_owed, asked, setback = record
+        looked, is_owed, asked, failure = record
         return cls(
             last_checked=_time(looked),
             is_due=bool(is_owed),
             asked=(asked[0], datetime.fromisoformat(asked[1])) if asked else None,
-            setback=Failure.from_record(setback) if setback else None,
+            failure=Failure.from_record(failure) if failure else None,
         )
 
 
@@ -309,8 +309,8 @@ class RollUps:
         ready = (owed & stale) - below - making
         found = self.attempts.ask(grain, ready, now)
         found += self._heal(grain, (self.to_heal.get(grain, set()) & waiting) - below - making, now)
-        setbacks = self.attempts.setbacks[grain]
-        hopeless = {period for period in ready if period in setbacks and setbacks[period].is_failing}
+        failures = self.attempts.failures[grain]
+        hopeless = {period for period in ready if period in failures and failures[period].is_failing}
         return found, making | (ready - hopeless) | {period for request in found for period in request.periods}
 
     def _heal(self, grain: Grain, periods: set[Period], now: datetime) -> list[Request]:
@@ -329,7 +329,7 @@ class RollUps:
         times += [self.last_retry + HEAL_EVERY] if self.last_retry else []
         times += [request.at + START_WITHIN for request in self.attempts.asked]  # by then a lost one is known to be
         times += [self.marts.asked[1] + START_WITHIN] if self.marts.asked else []
-        times += [self.marts.setback.again_at] if self.marts.setback else []
+        times += [self.marts.failure.again_at] if self.marts.failure else []
         return min((time for time in times if time > now), default=now)
 
     def to_record(self) -> dict[str, Any]:

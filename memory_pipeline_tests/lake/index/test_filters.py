@@ -18,7 +18,7 @@ from memory_pipeline.lake.index.filters import Filter, folded
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.memories import NOON, Row, by_period, fact, scoped, summary, table
+from memory_pipeline_tests.index_rows import NOON, Row, by_period, fact, scoped, summary, table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.conversations import Admission, Role, Scope, read_messages
 from memory_pipeline.domain.fact_events import events_of
-from memory_pipeline.domain.facts import Extraction, Fact, FactKind, Passage
+from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
@@ -86,7 +86,9 @@ class Scripted(LlmExecutor):
             raise ModelError(Trouble.INVALID, str(error)) from None
 
 
-def passage(*lines: str, at: str = "2024-01-15T08:00", scope: Scope = ACME, conversation_id: str = "c1") -> Passage:
+def passage(
+    *lines: str, at: str = "2024-01-15T08:00", scope: Scope = ACME, conversation_id: str = "c1"
+) -> ConversationHour:
     """Return a passage of lines such as ``user Anna: I moved.`` or ``tool: 200 OK``, a minute from one to the next."""
     begins = datetime.fromisoformat(at).replace(tzinfo=UTC)
     records = []
@@ -103,7 +105,7 @@ def passage(*lines: str, at: str = "2024-01-15T08:00", scope: Scope = ACME, conv
     }
     messages, rejected, _ = read_messages(record, Admission(START, NOW))
     assert not rejected
-    return Passage(scope, messages[0].hour, conversation_id, tuple(messages), "digest")
+    return ConversationHour(scope, messages[0].hour, conversation_id, tuple(messages), "digest")
 
 
 def fact(content: str = "Anna moved to Porto.", *, messages: Sequence[int] = (1,), **changes: object) -> Json:
@@ -123,13 +125,13 @@ def answer(*facts: Json, operations: Sequence[Json] = (), summary: str = "They s
 
 
 def extract(
-    made: HostedExtractor, *passages: Passage, known: Mapping[Scope, Sequence[Operation]] | None = None
+    made: HostedExtractor, *passages: ConversationHour, known: Mapping[Scope, Sequence[Operation]] | None = None
 ) -> list[Extraction]:
     return made.extract(passages, lambda: known or {})
 
 
 def scripted(
-    given: object, *passages: Passage, zone: str = "UTC", **changes: Any
+    given: object, *passages: ConversationHour, zone: str = "UTC", **changes: Any
 ) -> tuple[list[Extraction], list[LlmRequest]]:
     """Return what is found when every answer is `given`, and what was asked."""
     asker = Scripted(given if callable(given) else lambda question: given, configuration(**changes))

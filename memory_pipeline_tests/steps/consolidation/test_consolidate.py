@@ -275,7 +275,7 @@ def test_what_is_forgotten_meanwhile_does_not_come_back(
         calls.append(1)
         return result
 
-    monkeypatch.setattr(module, "refold", forgetting)
+    monkeypatch.setattr(module, "refold_memories", forgetting)
     consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert len(calls) == 2
     for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP):

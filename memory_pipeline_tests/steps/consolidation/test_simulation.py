@@ -66,7 +66,7 @@ class Agent:
     """What the lake holds of an agent's upkeep, and what a run does to it."""
 
     def __init__(self) -> None:
-        self.kept: ConsolidationCheckpoint | None = None
+        self.checkpoint: ConsolidationCheckpoint | None = None
         self.nightly: tuple[MemoryEvent, ...] = ()
         self.until = parse_day("2024-02-26")
 
@@ -81,13 +81,16 @@ class Agent:
         ends = {CALENDAR.bounds(each)[1]: each for each in parse_day("2024-02-01").through(parse_day("2024-06-01"))}
         for event in self.nightly:
             old[ends[event.event_at]].append(event)
-        course = AgentSimulation(ACME, rules, CALENDAR, happened, old, self.kept, asked, self.until)
-        for _ in simulate([course], VECTORS):
+        simulation = AgentSimulation(ACME, rules, CALENDAR, happened, old, self.checkpoint, asked, self.until)
+        for _ in simulate([simulation], VECTORS):
             pass
-        before = [events for each, events in old.items() if course.first is None or each.key < course.first.key]
-        now = [made.events for made in course.made]
-        self.nightly, self.kept = tuple(event for events in (*before, *now) for event in events), course.result()
-        return course
+        before = [events for each, events in old.items() if simulation.first is None or each.key < simulation.first.key]
+        now = [made.events for made in simulation.made]
+        self.nightly, self.checkpoint = (
+            tuple(event for events in (*before, *now) for event in events),
+            simulation.result(),
+        )
+        return simulation
 
 
 def nights(*days: int) -> list[Period]:
@@ -117,7 +120,7 @@ def test_what_stands_in_the_end_depends_on_what_happened_alone(
         agent.keep(events[1:], nights(LAST // 2))
     agent.keep(events, nights(LAST))
     assert sorted(agent.nightly, key=lambda event: event.id) == sorted(at_once.nightly, key=lambda event: event.id)
-    assert agent.kept == at_once.kept
+    assert agent.checkpoint == at_once.checkpoint
     assert agent.keep(events, nights(3, LAST)).first is None
 
 
@@ -125,18 +128,18 @@ def test_what_stands_in_the_end_depends_on_what_happened_alone(
 @given(histories())
 def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[MemoryEvent]) -> None:
     agent = Agent()
-    course = agent.keep(events, nights(LAST))
+    simulation = agent.keep(events, nights(LAST))
     memories, every = Memories(), list[MemoryEvent]()
     for day in nights(*range(-1, LAST + 1)):
-        memories = fold_events(course.happened.get(day, ()), memories)
+        memories = fold_events(simulation.happened.get(day, ()), memories)
         similar = partial(VECTORS.similar, scope=ACME, day=day)
         done, memories = consolidate(
             memories, ACME, day, CALENDAR.bounds(day), RULES.settings, RULES.vocabulary, similar, RULES.curator
         )
         every += done.events
     assert every == list(agent.nightly)
-    assert memories.newest == course.memories.newest
-    assert len(course.made) <= LAST
+    assert memories.newest == simulation.memories.newest
+    assert len(simulation.made) <= LAST
 
 
 def test_other_rules_hold_for_nights_to_come_and_for_past_ones_if_they_are_asked_for() -> None:
@@ -146,9 +149,9 @@ def test_other_rules_hold_for_nights_to_come_and_for_past_ones_if_they_are_asked
     hot = [event for event in agent.nightly if event.verb is MemoryVerb.HEAT]
     assert len(hot) >= 2
     other = replace(RULES, settings=UpkeepSettings(hot_entries=0), method="m2")
-    course = agent.keep(events, nights(21), other)
-    assert [each.day for each in course.made] == nights(21, 22)[: len(course.made)]
-    assert {event.verb for event in course.made[0].events} == {MemoryVerb.CHILL}
+    simulation = agent.keep(events, nights(21), other)
+    assert [each.day for each in simulation.made] == nights(21, 22)[: len(simulation.made)]
+    assert {event.verb for event in simulation.made[0].events} == {MemoryVerb.CHILL}
     assert [event for event in agent.nightly if event.verb is MemoryVerb.HEAT] == hot
     assert agent.keep(events, nights(22), other).first in (None, *nights(22))
     again = agent.keep(events, nights(1), replace(other, method="m3"))
@@ -163,30 +166,30 @@ def test_a_night_of_which_a_pass_failed_is_made_again_with_all_that_follow() -> 
 
     events = [remembered(1, 8, 4), remembered(30, 8, 5)]
     agent = Agent()
-    course = agent.keep(events, nights(40), replace(RULES, curator=Broken()))
-    failed = [each.day for each in course.made if each.troubles]
+    simulation = agent.keep(events, nights(40), replace(RULES, curator=Broken()))
+    failed = [each.day for each in simulation.made if each.troubles]
     assert failed
-    assert agent.kept is not None
-    assert agent.kept.first_trouble == failed[0]
-    assert agent.kept.troubles[0].startswith(f"{failed[0]} staleness: RuntimeError: no model ?xx")
-    assert len(agent.kept.troubles[0]) < 400
+    assert agent.checkpoint is not None
+    assert agent.checkpoint.first_trouble == failed[0]
+    assert agent.checkpoint.troubles[0].startswith(f"{failed[0]} staleness: RuntimeError: no model ?xx")
+    assert len(agent.checkpoint.troubles[0]) < 400
     assert any(event.verb is MemoryVerb.HEAT for event in agent.nightly)  # the other passes were made
     healed = agent.keep(events, nights(40))
     assert healed.first == failed[0]
     whole = Agent()
     whole.keep(events, nights(40))
-    assert (agent.kept, set(agent.nightly)) == (whole.kept, set(whole.nightly))
+    assert (agent.checkpoint, set(agent.nightly)) == (whole.checkpoint, set(whole.nightly))
 
 
 def test_what_is_late_by_months_makes_that_month_and_what_follows_again() -> None:
     events = [remembered(day, 8, number) for day, number in [(0, 0), (4, 5), (40, 6), (55, 2)]]
     agent = Agent()
     agent.keep(events, nights(LAST))
-    assert agent.kept is not None
-    spans = [text.partition(" ")[0] for text in agent.kept.days]
+    assert agent.checkpoint is not None
+    spans = [text.partition(" ")[0] for text in agent.checkpoint.days]
     assert spans == ["2024-02", "2024-03", "2024-04"]  # the last night, when all had faded, is months later
-    course = agent.keep([*events, remembered(10, 8, 4)], nights(LAST))
-    assert course.first == parse_day("2024-03-01")
+    simulation = agent.keep([*events, remembered(10, 8, 4)], nights(LAST))
+    assert simulation.first == parse_day("2024-03-01")
     same_month = Agent()
     same_month.keep(events, nights(56))
     assert same_month.keep([*events, remembered(54, 8, 4)], nights(56)).first == nights(54)[0]

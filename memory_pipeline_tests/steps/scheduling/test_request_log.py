@@ -121,14 +121,14 @@ def test_waits_double_until_it_is_failing_and_then_last_an_hour() -> None:
     assert waits == [1, 2, 4, 8, 60, 60, 60, 60]
     [change] = changes
     assert change.periods == (hour,)
-    assert change.setback is not None
-    assert (change.setback.attempts, change.setback.since, change.setback.error) == (5, NOW, "no such table")
+    assert change.failure is not None
+    assert (change.failure.attempts, change.failure.since, change.failure.error) == (5, NOW, "no such table")
     assert list(attempts.failing()[Grain.WORKING]) == [hour]
 
     [request] = attempts.ask(Grain.WORKING, [hour], now)
     assert request.attempt == 9
     _, [recovered] = attempts.settle({request.id: DONE}, now)
-    assert (recovered.periods, recovered.setback) == ((hour,), None)
+    assert (recovered.periods, recovered.failure) == ((hour,), None)
     assert attempts.failing() == {}
 
 
@@ -153,7 +153,7 @@ def test_what_is_there_no_more_is_forgotten() -> None:
     [request] = attempts.ask(Grain.WORKING, found, NOW)
     attempts.settle({request.id: FAILED}, NOW)
     attempts.forget(Grain.WORKING, found[:1])
-    assert list(attempts.setbacks[Grain.WORKING]) == found[:1]
+    assert list(attempts.failures[Grain.WORKING]) == found[:1]
 
 
 def test_a_request_without_a_run_is_waited_for_and_then_forgotten() -> None:
@@ -163,7 +163,7 @@ def test_a_request_without_a_run_is_waited_for_and_then_forgotten() -> None:
     assert attempts.under_way(Grain.WORKING) == set(hours(1))
     attempts.settle({}, NOW + 10 * MINUTE)
     assert attempts.under_way(Grain.WORKING) == set()
-    assert attempts.setbacks[Grain.WORKING] == {}
+    assert attempts.failures[Grain.WORKING] == {}
 
 
 def test_grains_do_not_take_each_others_room() -> None:

@@ -1,4 +1,4 @@
-"""Cutting a message into sentences and words, in time linear in its length whatever it holds.
+"""Cut messages into sentences and words, and inflect verbs, in time linear in their length.
 
 Code between fences and quoted lines ("> …") are skipped: they are not what the speaker asserts. Markers of lists and
 headings are dropped. Regular expressions here only ever match runs that are consumed whole, so that no input makes

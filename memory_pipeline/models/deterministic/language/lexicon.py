@@ -1,4 +1,4 @@
-"""English words and phrases by which :mod:`.durable` tells what is to be kept, as tables.
+"""English words and phrases that the rules go by, as tables.
 
 Each would rather miss something than keep what nobody meant to last. Sentences are short, and no repetition here stands
 within another, so that a search takes no time to speak of. To change one is to change what becomes memory: raise the

@@ -1,4 +1,4 @@
-"""Subjects of clauses: of whom something is said."""
+"""Clauses: their subject and their verb."""
 
 from __future__ import annotations
 

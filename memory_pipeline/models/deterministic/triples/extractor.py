@@ -110,7 +110,7 @@ class Assertions:
         found = self._read.get(sentence.text)
         if found is None:
             speaker = self._message.name or "User"
-            found = tuple(_Reading(sentence, speaker, self._names, self._said_on).triples())
+            found = tuple(_SentenceReader(sentence, speaker, self._names, self._said_on).triples())
             self._read[sentence.text] = found
         return found
 
@@ -145,7 +145,7 @@ def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sent
             yield sentence
 
 
-class _Reading:
+class _SentenceReader:
     """One sentence, read."""
 
     def __init__(self, sentence: Sentence, speaker: str, names: frozenset[str], said_on: date) -> None:

@@ -1,4 +1,4 @@
-"""What makes a sentence a triple, as tables; :mod:`.operations` applies them.
+"""Patterns that make a sentence a triple, as tables; ``extractor`` applies them.
 
 To teach the rules a predicate, add one line to :data:`PATTERNS`::
 

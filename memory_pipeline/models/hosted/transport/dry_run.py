@@ -63,16 +63,14 @@ class DryRunExecutor(LlmExecutor):
         self._counted: set[str] = set()
         self._lock = threading.Lock()
 
-    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the remembered answer, or count the question and return a stand-in."""
-        if known := self.known(question.key, question.use.period, read):
+        if known := self.known(request.key, request.use.period, read):
             return known
-        text = _STAND_INS.get(question.purpose, _summary)(question)
+        text = _STAND_INS.get(request.purpose, _summary)(request)
         tokens_out = count_tokens(text)
-        self._count(
-            question.key, [(question.use, 1.0)], question.purpose, question.endpoint, question.tokens, tokens_out
-        )
-        return Answered(read(text), question.tokens, tokens_out, None)
+        self._count(request.key, [(request.use, 1.0)], request.purpose, request.endpoint, request.tokens, tokens_out)
+        return Answered(read(text), request.tokens, tokens_out, None)
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
         """Count the batch, unless a run that was killed has had it answered; no vectors come back."""
@@ -104,12 +102,12 @@ class DryRunExecutor(LlmExecutor):
                 self.expected[Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)] += usage
 
 
-def _extraction(question: LlmRequest) -> str:
+def _extraction(request: LlmRequest) -> str:
     """Return an answer with as many facts as a model would find, of the length that they have."""
-    numbers = _numbers(question)
+    numbers = _numbers(request)
     facts = [
         {
-            "content": _filler(question, number),
+            "content": _filler(request, number),
             "kind": "statement",
             "importance": 0.5,
             "confidence": 0.5,
@@ -119,31 +117,31 @@ def _extraction(question: LlmRequest) -> str:
         }
         for number in numbers[: max(1, round(len(numbers) * _FACTS_PER_MESSAGE))]
     ]
-    return json.dumps({"summary": _filler(question, 0), "facts": facts, "operations": []})
+    return json.dumps({"summary": _filler(request, 0), "facts": facts, "operations": []})
 
 
-def _summary(question: LlmRequest) -> str:
+def _summary(request: LlmRequest) -> str:
     """Return an answer as long as it may be, or as its material is."""
-    room = min(question.length or _POINT, len(question.user))
+    room = min(request.length or _POINT, len(request.user))
     points = [
-        {"sentence": _filler(question, number), "sources": [number], "importance": 0.5}
-        for number in _numbers(question)[: max(1, room // _POINT)]
+        {"sentence": _filler(request, number), "sources": [number], "importance": 0.5}
+        for number in _numbers(request)[: max(1, room // _POINT)]
     ]
     return json.dumps({"points": points})
 
 
-def _upkeep(question: LlmRequest) -> str:
+def _upkeep(request: LlmRequest) -> str:
     """Return both contents where two are to be merged, and that nothing is stale."""
-    return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(question.user)), "stale": []})
+    return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(request.user)), "stale": []})
 
 
 _STAND_INS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
 
 
-def _numbers(question: LlmRequest) -> list[int]:
-    return list(question.numbers) or [1]
+def _numbers(request: LlmRequest) -> list[int]:
+    return list(request.numbers) or [1]
 
 
-def _filler(question: LlmRequest, number: int) -> str:
+def _filler(request: LlmRequest, number: int) -> str:
     """Return a text that no other question has, so that whatever is made from it counts as changed."""
-    return f"{number} {digest(question.key, number)}".ljust(_POINT, ".")
+    return f"{number} {digest(request.key, number)}".ljust(_POINT, ".")

@@ -109,20 +109,20 @@ class LlmExecutor:
                 self._stopped.clear()
                 raise
 
-    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
+    def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the answer to a question, from memory if it was asked before.
 
         Args:
-            question: what is asked.
+            request: what is asked.
             read: checks an answer's text and returns what it says, or raises InvalidAnswerError. A wrong answer is
                 corrected once, with the error told.
 
         Raises:
             ModelError: the model did not help.
         """
-        requests = Requests(self.store, question.key, question.purpose, question.endpoint, question.prompt_version)
-        requests.shares = [UsageShare(question.use, 1, 1.0)]
-        return self._once(requests, read, lambda: self._ask(question, requests, read))
+        requests = Requests(self.store, request.key, request.purpose, request.endpoint, request.prompt_version)
+        requests.shares = [UsageShare(request.use, 1, 1.0)]
+        return self._once(requests, read, lambda: self._ask(request, requests, read))
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
         """Return the vectors of one batch of texts, shape (texts, dimension), from memory if it was asked before.
@@ -183,17 +183,17 @@ class LlmExecutor:
             store.release(key)
             self._report()
 
-    def _ask(self, question: LlmRequest, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
-        endpoint = question.endpoint
-        messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
+    def _ask(self, request: LlmRequest, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
+        endpoint = request.endpoint
+        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
         key, secrets = self._key(endpoint.api_key)
 
         def send() -> litellm_client.Reply:
             return litellm_client.complete(
-                endpoint, messages, question.schema, name=question.name, api_key=key, secrets=secrets
+                endpoint, messages, request.schema, name=request.name, api_key=key, secrets=secrets
             )
 
-        workspace_id, most = question.use.scope.workspace_id, endpoint.max_output_tokens
+        workspace_id, most = request.use.scope.workspace_id, endpoint.max_output_tokens
         with self._budgeted(workspace_id, requests, most) as reserve_for:
 
             def reserve() -> None:

@@ -1,4 +1,4 @@
-"""What models are asked: a question's parts, the key that names it, and what its answer comes as."""
+"""Requests to models: their parts, the key that names them, and the form of the answer."""
 
 from __future__ import annotations
 

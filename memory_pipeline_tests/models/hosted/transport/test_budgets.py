@@ -14,7 +14,7 @@ import pytest
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
-from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Usage, Use
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.summaries import Assignment, Material
@@ -346,7 +346,7 @@ workspaces: {globex: {completion: {model: openai/m, api_base: "http://127.0.0.1:
     models = configured_models(Configuration.parse(text, "test"), lake.calls, "UTC", lambda: NOW)
     assert isinstance(models.embedder, LocalEmbedder)
     [message] = read_messages(conversation("I moved to Porto."), Admission(START, NOW)).messages
-    passage = Passage(ACME, HOUR, "c1", (message,), "")
+    passage = ConversationHour(ACME, HOUR, "c1", (message,), "")
     [found] = models.extractor.extract([passage], dict)
     assert (found.is_waiting, {fact.fallback for fact in found.facts}) == (False, {None})
     facts = [Material(fact.id, fact.content, fact.event_at, 0, 0.5, ()) for fact in found.facts]

@@ -11,7 +11,7 @@ import pytest
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
-from memory_pipeline.domain.facts import Passage
+from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import Assignment, Material
@@ -67,7 +67,7 @@ def expected(asker: DryRunExecutor) -> int:
     return sum(usage.calls for usage in asker.expected.values())
 
 
-def passages(rng: random.Random, name: str) -> list[Passage]:
+def passages(rng: random.Random, name: str) -> list[ConversationHour]:
     """Return passages of a few agents and hours, short ones and such that take several questions."""
     made = []
     for number in range(rng.randint(1, 8)):
@@ -77,7 +77,7 @@ def passages(rng: random.Random, name: str) -> list[Passage]:
             texts = [f"{text} {'and so on ' * 300}" for text in texts]
         record = conversation(*texts, at=f"2024-01-15T{hour:02}:00", scope=scope, conversation_id=f"{name}{number}")
         messages = read_messages(record, Admission(START, NOW)).messages
-        made.append(Passage(scope, messages[0].hour, record["conversation_id"], tuple(messages), "digest"))
+        made.append(ConversationHour(scope, messages[0].hour, record["conversation_id"], tuple(messages), "digest"))
     return made
 
 
@@ -107,7 +107,7 @@ def test_as_many_questions_are_counted_as_are_then_asked(lake: Lake, server: Ope
     said, periods, (texts, uses) = passages(rng, "a"), assignments(rng, "a"), texts_of(rng, "a")
     more, later, (words, whose) = passages(rng, "b"), assignments(rng, "b"), texts_of(rng, "b")
 
-    def do(asker: LlmExecutor, said: Sequence[Passage], periods: Sequence[Assignment]) -> None:
+    def do(asker: LlmExecutor, said: Sequence[ConversationHour], periods: Sequence[Assignment]) -> None:
         HostedExtractor(asker, "UTC").extract(said, dict)
         HostedSummarizer(asker, "UTC").summarize(periods)
 

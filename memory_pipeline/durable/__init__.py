@@ -1,7 +1,0 @@
-"""One agent's durable memories as readers see them: what the pipeline has folded, and what the journal adds to it."""
-
-from memory_pipeline.durable.memories import DurableMemories, HotIndex
-from memory_pipeline.durable.snapshot import Header
-from memory_pipeline.durable.state import MemoryOverlay
-
-__all__ = ["DurableMemories", "Header", "HotIndex", "MemoryOverlay"]

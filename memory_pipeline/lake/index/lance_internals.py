@@ -1,0 +1,221 @@
+"""What this package knows of Lance tables beyond lancedb's interface: names of files, manifests, row ids, and errors.
+
+A version of a table is a manifest, which names its files. This module reads manifests as bytes and never opens a table.
+So it tells which files no reader needs any more. ``AsyncTable.optimize(cleanup_older_than=…)`` deletes such files, too,
+but writes nearly the whole table anew before, counts the age of a version from when it was made and not from when
+another took its place, and neither lists files nor deletes those of killed writers before they are a week old.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.lake.files.storage import FileInfo, Storage
+
+#: The versions of lancedb of which this was found to hold.
+LANCEDB = ("0.40.0",)
+#: A file that is younger than this may belong to a write that has not committed yet.
+LONGEST_WRITE = timedelta(hours=1)
+#: How many manifests are read at once.
+_THREADS = 8
+_TABLE = re.compile(r"(vectordb/[^/]+/[^/]+\.lance)/(.+)")
+_MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
+_NAMED = re.compile(r"data/(?P<data>[^/]+)|_transactions/(?P<transaction>[^/]+)|_indices/(?P<index>[^/]+)/.+")
+_DELETIONS = re.compile(r"_deletions/\d+-(\d+)-(\d+)\.\w+")
+#: What holds rows, of a table or of an index of it.
+_ROWS = re.compile(r"data/[^/]+\.lance|_indices/[^/]+/.*")
+#: What lancedb says of a file that is cut short or was written by something else.
+_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
+#: How a manifest ends that is whole.
+_END = b"LANC"
+#: Manifests of today's format count down from here, so that the newest one is listed first.
+_COUNTED_DOWN, _DIGITS = 2**64 - 1, 20
+
+
+@dataclass(frozen=True, slots=True)
+class LanceFiles:
+    """What lies in the folder of one table.
+
+    Attributes:
+        path: of the folder, below the lake's root.
+        manifests: of the versions, oldest first.
+        others: all other files.
+    """
+
+    path: str
+    manifests: list[FileInfo]
+    others: list[FileInfo]
+
+    @property
+    def changed_at(self) -> datetime:
+        """When the last file was written, UTC."""
+        return max(entry.modified_at for entry in (*self.manifests, *self.others))
+
+    @property
+    def data_files(self) -> int:
+        """How many files hold rows, of whatever version."""
+        return sum(entry.path.startswith(f"{self.path}/data/") for entry in self.others)
+
+    def superseded(self, before: datetime) -> list[FileInfo]:
+        """Return the manifests of versions that were no longer the newest one at `before`."""
+        return [old for old, new in pairwise(self.manifests) if new.modified_at < before]
+
+    def unneeded(self, storage: Storage, before: datetime, now: datetime) -> tuple[list[FileInfo], list[FileInfo]]:
+        """Return what can be deleted: old versions with the files that only they name, and files that none names.
+
+        The manifests come first: a process that is killed while it deletes leaves files that no version names.
+
+        Args:
+            storage: the lake's files.
+            before: versions that were superseded before this time are not needed.
+            now: the time. Files that no version names count from :data:`LONGEST_WRITE` before it on.
+        """
+        superseded = self.superseded(before)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            paths = [entry.path for entry in self.manifests]
+            read = dict(zip(paths, pool.map(storage.read, paths), strict=True))
+        # Another process deletes versions right now, or one is damaged: then nobody can tell what it names.
+        if not all(data is not None and data.endswith(_END) for data in read.values()):
+            return [], []
+        kept = b"".join(read[entry.path] or b"" for entry in self.manifests[len(superseded) :])
+        old = b"".join(read[entry.path] or b"" for entry in superseded)
+        versions, unnamed = list(superseded), []
+        for entry in self.others:
+            name = entry.path.removeprefix(f"{self.path}/")
+            if is_named(name, kept, is_table=bool(self.manifests)):
+                continue
+            if old and is_named(name, old, is_table=False):
+                versions.append(entry)
+            elif entry.modified_at < now - LONGEST_WRITE:
+                unnamed.append(entry)
+        return versions, unnamed
+
+
+def lance_tables(storage: Storage, workspace_id: str | None = None) -> Iterator[LanceFiles]:
+    """Yield the files of each Lance table of the lake, or of one workspace."""
+    for name in storage.folders("vectordb"):
+        if not name.startswith("_") and workspace_id in (None, name):
+            yield from _tables_in(storage, f"vectordb/{name}")
+
+
+def lance_table(storage: Storage, path: str) -> LanceFiles | None:
+    """Return the files of the table in the folder `path`; None where there is none."""
+    return next(_tables_in(storage, path), None)
+
+
+def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
+    entries = [entry for entry in storage.list(folder) if table_of(entry.path)]
+    for path, group in groupby(entries, key=lambda entry: str(table_of(entry.path))):
+        manifests: list[tuple[int, FileInfo]] = []
+        others: list[FileInfo] = []
+        for entry in group:
+            number = _version_of(entry.path.removeprefix(f"{path}/"))
+            if number is None:
+                others.append(entry)
+            else:
+                manifests.append((number, entry))
+        manifests.sort(key=lambda each: each[0])
+        yield LanceFiles(path, [entry for _, entry in manifests], others)
+
+
+def _version_of(name: str) -> int | None:
+    """Return the number of the version whose manifest has a name; None of other files."""
+    found = _MANIFEST.fullmatch(name)
+    if found is None:
+        return None
+    return _COUNTED_DOWN - int(found[1]) if len(found[1]) == _DIGITS else int(found[1])
+
+
+def table_of(path: str) -> str | None:
+    """Return the folder of the table that a file is of; None of other files."""
+    found = _TABLE.fullmatch(path)
+    return None if found is None else found[1]
+
+
+def holds_rows(name: str) -> bool:
+    """Tell whether a file of a table holds rows, as its name in the table's folder says."""
+    return _ROWS.fullmatch(name) is not None
+
+
+def is_manifest(name: str) -> bool:
+    """Tell whether a file of a table is the manifest of a version, as its name in the table's folder says."""
+    return name.startswith("_versions/") and name.endswith(".manifest")
+
+
+def files_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the numbers of the files that rows are in, by the rows' ids."""
+    return ids >> np.uint64(32)
+
+
+def places_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the places that rows have in their files, by the rows' ids."""
+    return ids & np.uint64(0xFFFFFFFF)
+
+
+def files_with_deletions(storage: Storage, path: str) -> set[int]:
+    """Return the numbers of the files that have deleted rows, of the table in the folder `path`."""
+    return {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
+
+
+def has_vanished(error: Exception) -> bool:
+    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
+    text = str(error).lower()
+    return "not found" in text or "no such file" in text
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether an error says that another process committed first."""
+    text = str(error)
+    return "commit conflict" in text or "concurrent writers" in text
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether an error says that a file is missing or damaged."""
+    return has_vanished(error) or _DAMAGED.search(str(error)) is not None
+
+
+def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
+    """Tell whether versions may name a file; one that is of no known kind belongs to the table, if it is one.
+
+    Args:
+        name: of the file in the table's folder.
+        versions: the bytes of their manifests.
+        is_table: whether there is a table.
+    """
+    deletions = _DELETIONS.fullmatch(name)
+    if deletions is not None:
+        # A version says of them what their names say, in numbers: fields 2 and 3 of a message.
+        return b"\x10" + _varint(int(deletions[1])) + b"\x18" + _varint(int(deletions[2])) in versions
+    found = _NAMED.fullmatch(name)
+    if found is None:
+        return is_table
+    own = found["data"] or found["transaction"]
+    if own:
+        return own.encode() in versions
+    try:
+        return UUID(found["index"]).bytes in versions
+    except ValueError:
+        return is_table
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as protocol buffers write it."""
+    written = bytearray()
+    while number > 0x7F:  # seven bits a byte
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)

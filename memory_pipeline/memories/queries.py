@@ -1,0 +1,342 @@
+"""Query one agent's durable memories."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.events import memory_reference
+from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries
+from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.model_calls import TextLines
+from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.periods import Calendar, When
+    from memory_pipeline.memories.snapshot import Header, Rows
+    from memory_pipeline.memories.state import MemoryOverlay
+
+    # Inside of the class, `list` is its method.
+    Found = list[DurableMemory]
+    Headers = list[Header]
+
+#: Most memories that are returned at once.
+MAX_LISTED = 10_000
+#: Most headers that are looked at to choose from.
+HEADERS = 200
+#: So far may other clocks be ahead of the one that asks.
+_AHEAD: Final = timedelta(minutes=5)
+
+
+class HotIndex(TextLines[HotEntry]):
+    """The table of contents of an agent's durable memories, as text for a system prompt."""
+
+
+class DurableMemories:
+    """What one agent keeps for good. It cannot reach another agent's.
+
+    What was written a moment ago is known too. Safe to use from several threads.
+
+    Args:
+        state: the newest memories of the agent.
+    """
+
+    def __init__(self, state: MemoryOverlay) -> None:
+        self._state = state
+
+    def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
+        """Return a memory as it stands, whatever its status; None if there is none.
+
+        One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
+
+        Args:
+            id: of the memory; one of a version (``memory:…#2``) returns that version.
+            now: the time at which it is read; as it stands if not given.
+
+        Raises:
+            InputError: it is no id of a memory, or `now` is no time with a zone.
+        """
+        (own, version), until = reference_of(id), until_of(now, self._state.calendar)
+        if version is None:
+            return self._state.get(own, until)
+        return next((one for one in self._state.history(own, until) if one.version == version), None)
+
+    def history(self, id: str, *, now: When | None = None) -> tuple[DurableMemory, ...]:  # noqa: A002  # as above
+        """Return all versions of a memory, oldest first; none if there is no such memory; `now` as of :meth:`get`.
+
+        Raises:
+            InputError: it is no id of a memory, or `now` is no time with a zone.
+        """
+        return self._state.history(reference_of(id)[0], until_of(now, self._state.calendar))
+
+    def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
+        """Return the events that made a memory what it is, oldest first: of those merged into it too.
+
+        Raises:
+            InputError: it is no id of a memory.
+        """
+        own, _ = reference_of(id)
+        memory = self._state.get(own)
+        return self._state.events({own, *(() if memory is None else memory.merged_ids)})
+
+    def hot_index(self, *, now: When | None = None) -> HotIndex:
+        """Return the lines of what is to be loaded always, as the last night chose them, within its two caps.
+
+        What was written since then enters it with the next night; what was forgotten leaves it at once.
+
+        Args:
+            now: the time at which it is read: what the last night before that chose; as it stands if not given.
+
+        Raises:
+            InputError: `now` is no time with a zone.
+        """
+        settings = self._state.settings
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        hot = top.headers(
+            lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
+            lambda header: header.is_recalled and header.temperature is Temperature.HOT,
+        )
+        index = HotIndex()
+        left = settings.hot_tokens
+        for entry in hot_entries(top.load([header.id for header in hot]).values()):
+            # A title may have become longer since the night.
+            if len(index) < settings.hot_entries and entry.tokens <= left:
+                index.append(entry)
+                left -= entry.tokens
+        return index
+
+    def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
+        """Return the headers of the newest memories that are hot or warm, newest first; no contents are read.
+
+        Args:
+            limit: how many at most, up to 10,000.
+            now: the time at which they are read; as they stand if not given.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit)
+        return self._state.snapshot(until_of(now, self._state.calendar)).headers(
+            _recalled, lambda header: header.is_recalled, limit
+        )
+
+    def list(
+        self,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        status: Status | str | None = Status.ACTIVE,
+        subject: str | None = None,
+        predicate: str | None = None,
+        object: str | None = None,  # noqa: A002  # the term's own name
+        user_id: str | None = None,
+        limit: int = 100,
+        now: When | None = None,
+    ) -> Found:
+        """Return memories that fulfil all that is given, newest first.
+
+        Args:
+            kind: of the memory.
+            tag: a label that it has.
+            status: active, superseded, deprecated or archived; None for any.
+            subject: of the fact that it is, whatever its case.
+            predicate: likewise.
+            object: likewise.
+            user_id: whose preference it is.
+            limit: how many at most, up to 10,000.
+            now: the time at which they are read; as they stand if not given.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        _count("limit", limit)
+        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        headers = top.headers(terms.mask, terms.fits, limit)
+        memories = top.load([header.id for header in headers])
+        return [memories[header.id] for header in headers if header.id in memories]
+
+    def matching(
+        self,
+        *,
+        kind: MemoryKind | str | None = None,
+        tag: str | None = None,
+        status: Status | str | None = Status.ACTIVE,
+        subject: str | None = None,
+        predicate: str | None = None,
+        object: str | None = None,  # noqa: A002  # the term's own name
+        user_id: str | None = None,
+        key: str | None = None,
+    ) -> Headers:
+        """Return the headers of all memories that fulfil what is given, newest first; arguments as of :meth:`list`.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, key)
+        return self._state.snapshot().headers(terms.mask, terms.fits)
+
+    def about(self, subject: str, *, limit: int = 100) -> Found:
+        """Return the memories with a subject that count, cold ones too, newest first.
+
+        Args:
+            subject: a name, whatever its case.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        return self.list(subject=subject, limit=limit)
+
+    def preference(self, user_id: str, key: str, default: Any = None, *, now: When | None = None) -> Any:
+        """Return what a user has set under a name; `default` if nothing; `now` as of :meth:`get`.
+
+        Raises:
+            InputError: an argument is not accepted.
+        """
+        return self._preferences(user_id, key, now).get(key, default)
+
+    def preferences(self, user_id: str, *, now: When | None = None) -> dict[str, Any]:
+        """Return all that a user has set, by its name, sorted; `now` as of :meth:`get`.
+
+        Raises:
+            InputError: `user_id` is not accepted.
+        """
+        return self._preferences(user_id, None, now)
+
+    def resolved(self, id: str, *, now: When | None = None) -> str:  # noqa: A002  # as above
+        """Return the id under which a memory goes on: its own, or that of the one that took it in; `now` as of get.
+
+        Raises:
+            InputError: it is no id of a memory, or `now` is no time with a zone.
+        """
+        return self._state.resolved(reference_of(id)[0], until_of(now, self._state.calendar))
+
+    def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
+        owner = _text("user_id", user_id)
+        terms = _Conditions.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        found = top.headers(terms.mask, terms.fits)
+        memories = top.load([header.id for header in found if header.key is not None])
+        said = {one.key or "": one.value for one in memories.values() if one.value is not None}
+        return {name: json.loads(said[name]) for name in sorted(said)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """What memories must fulfil, by attribute: a value, or a name as names are compared; None leaves it open."""
+
+    equal: Mapping[str, str | None]
+    called: Mapping[str, str | None]
+    tag: str | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: object,
+        tag: str | None,
+        status: object,
+        subject: str | None,
+        predicate: str | None,
+        value: str | None,
+        user_id: str | None,
+        key: str | None,
+    ) -> _Conditions:
+        """Check what is asked for.
+
+        Raises:
+            InputError: something of it is not accepted.
+        """
+        return cls(
+            equal={
+                "kind": None if kind is None else MemoryKind.parse(kind).value,
+                "status": None if status is None else _status(status).value,
+                "predicate": None if predicate is None else snake_case(_text("predicate", predicate)),
+                "user_id": None if user_id is None else _text("user_id", user_id),
+                "key": None if key is None else _text("key", key),
+            },
+            called={
+                "subject": None if subject is None else name_key(_text("subject", subject)),
+                "object": None if value is None else name_key(_text("object", value)),
+            },
+            tag=None if tag is None else " ".join(_text("tag", tag).split()),
+        )
+
+    def mask(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows fulfil it."""
+        mask = np.ones(len(rows), np.bool_)
+        for name, value in self.equal.items():
+            mask &= True if value is None else rows.equal(name, value)
+        for name, value in self.called.items():
+            mask &= True if value is None else rows.called(name, value)
+        return mask if self.tag is None else mask & rows.tagged(self.tag)
+
+    def fits(self, header: Header) -> bool:
+        """Tell whether a memory fulfils it."""
+        return (
+            all(value is None or getattr(header, name) == value for name, value in self.equal.items())
+            and all(
+                value is None or ((said := getattr(header, name)) is not None and name_key(said) == value)
+                for name, value in self.called.items()
+            )
+            and (self.tag is None or self.tag in header.tags)
+        )
+
+
+def reference_of(text: object) -> tuple[str, int | None]:
+    """Return the id of a memory, and the number of the version that it names, if it does.
+
+    Raises:
+        InputError: it is no id of a memory.
+    """
+    own = memory_reference(text)
+    assert isinstance(text, str)  # noqa: S101  # else it were no id
+    _, _, version = text.partition("#")
+    return own, int(version) if version else None
+
+
+def until_of(now: When | None, calendar: Calendar) -> datetime | None:
+    """Return up to when is remembered: what other clocks have noted a little ahead is no future.
+
+    Raises:
+        InputError: it is no time with a zone.
+    """
+    if now is None:
+        return None
+    return calendar.moment("now", now) + _AHEAD
+
+
+def _recalled(rows: Rows) -> NDArray[np.bool_]:
+    return rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
+
+
+def _status(value: object) -> Status:
+    try:
+        return Status(value)  # type: ignore[arg-type]  # whatever it is, it is one or not
+    except ValueError:
+        raise InputError(f"status {shown(value)} is unknown; accepted: {', '.join(Status)}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_TERM or not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a text of 1 to {MAX_TERM} characters")
+    return value
+
+
+def _count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LISTED:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {MAX_LISTED:,}")

@@ -1,0 +1,391 @@
+"""Rank all durable memories of one agent, held in memory.
+
+There are two layouts. Rules rank by contents and vectors, for which the columns of these are read from the table. A
+model chooses among headers, for which nothing is read that is not in memory: no contents, no vectors.
+
+They are scored as facts are (:mod:`memory_pipeline.search.scoring`), with what they are worth now, relevance, in the
+place of importance. What the pipeline has folded is laid out once; what the journal changes lies in a second, small
+layout that hides what it takes the place of.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
+from memory_pipeline.domain.text.ranking import Query, terms, weights_for
+from memory_pipeline.memories.queries import HEADERS, until_of
+from memory_pipeline.search.row_block import RowBlock, speaker_of
+from memory_pipeline.search.scoring import SIGNALS, score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.memories.record import MemoryKind
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.lake.index.filters import Filter
+    from memory_pipeline.memories.snapshot import MemorySnapshot, Rows
+    from memory_pipeline.memories.state import MemoryOverlay
+    from memory_pipeline.search.scoring import Scored
+
+#: What the layout is made of.
+_TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
+_FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
+_COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
+_VECTORS = ("vector", "embed_model")
+#: Of a header, the hook takes the place of the content.
+_HOOKED = tuple(name for name in _COLUMNS if name != "content")
+_NEWEST = pc.field("is_newest")
+_COLD = pc.field("temperature") == Temperature.COLD.value
+_ACTIVE = pc.field("status") == Status.ACTIVE.value
+_TIME = pa.timestamp("us", tz="UTC")
+_DAY: Final = 86_400e6  # microseconds
+#: From so many standard deviations nearer than usual on, a vector says that a memory has to do with a question.
+_NEAR: Final = 1.0
+#: So often the table is read again that changes while it is read.
+_LOOKS: Final = 10
+
+
+class Pool(StrEnum):
+    """Where is looked: among what recall may show, or what is cold. What was revoked is in neither."""
+
+    RECALLED = "recalled"
+    ARCHIVE = "archive"
+
+    def holds(self, memory: DurableMemory) -> bool:
+        """Tell whether a memory is in it."""
+        if self is Pool.RECALLED:
+            return memory.is_recalled
+        return not memory.is_recalled and memory.status is not Status.DEPRECATED
+
+    @property
+    def where(self) -> pc.Expression:
+        """The same, as a condition on rows of the table."""
+        if self is Pool.RECALLED:
+            return _NEWEST & _ACTIVE & ~_COLD
+        return _NEWEST & ((_ACTIVE & _COLD) | (~_ACTIVE & (pc.field("status") != Status.DEPRECATED.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for.
+
+    Attributes:
+        question: what is asked.
+        vector: of the question; None compares by words alone.
+        most: how many memories at most.
+        kinds: only these; all if None.
+        where: what else they must fulfil; a memory's time is when it was last said, updated or confirmed.
+        exclude: ids of memories that are left out.
+        only_fitting: leave out what shares no word with the question and is not nearer to it than usual.
+        hides: tells of a memory that is found whether it is left out for what it says; None leaves out none.
+    """
+
+    question: Query
+    vector: NDArray[np.float32] | None
+    most: int
+    kinds: frozenset[MemoryKind] | None = None
+    where: Filter | None = None
+    exclude: frozenset[str] = frozenset()
+    only_fitting: bool = False
+    hides: Callable[[DurableMemory], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A memory that was found, by its id, and how well it fits."""
+
+    id: str
+    score: float
+
+
+class RankedMemories(NamedTuple):
+    """Memories that were found, best first, and the state in which they stand so.
+
+    Attributes:
+        top: that state.
+        memories: best first.
+        read: what they say, by id, if it was read to choose them; None if it was not.
+    """
+
+    top: MemorySnapshot
+    memories: list[Ranked]
+    read: dict[str, DurableMemory] | None = None
+
+
+#: Layouts, each with the ids of what it holds and something else takes the place of.
+_Layouts = list[tuple[RowBlock, "Collection[str]"]]
+
+
+class MemoryRanker:
+    """Ranks the durable memories of one agent. Safe to use from several threads.
+
+    Args:
+        state: the memories.
+        embedder: makes vectors of what the journal has brought.
+    """
+
+    def __init__(self, state: MemoryOverlay, embedder: Embedder) -> None:
+        self._state = state
+        self._embedder = embedder
+        self._weights = weights_for(embedder.name)
+        self._sees_sense = self._weights.vector == weights_for("").vector
+        self._lock = threading.Lock()
+        self._below: dict[Pool, tuple[Rows, RowBlock]] = {}
+        self._above: dict[Pool, tuple[MemorySnapshot, RowBlock]] = {}
+        self._headers_below: tuple[Rows, RowBlock] | None = None
+        self._headers_above: tuple[MemorySnapshot, RowBlock] | None = None
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+
+    def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> RankedMemories:
+        """Return the memories of a pool that fit best by words and vectors, best first.
+
+        Args:
+            wanted: what is looked for.
+            pool: where.
+            now: the time up to which is remembered, and from which relevance counts; the clock's if not given.
+        """
+        top, segments = self._segments(pool, now)
+        return RankedMemories(top, self._best(top, segments, wanted, now))
+
+    def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
+        """Return the memories that recall may show, to choose from by their headers: 200 at most.
+
+        Those come first that share words with the question, best first, then the newest. Of more than 200 memories, the
+        first sort takes half of the places at most. The question's words, and a person, are looked for in title, hook,
+        terms and labels: no contents and no vectors are read.
+
+        Args:
+            wanted: what is looked for; `most`, `vector` and `only_fitting` do not count here.
+            now: as of :meth:`ranked`.
+        """
+        top, segments = self._headers(now)
+        wanted = replace(wanted, most=HEADERS, vector=None, only_fitting=True)
+        newest = self._newest(top, segments, wanted)
+        most = HEADERS if len(newest) < HEADERS else HEADERS // 2
+        best = {one.id: one for one in self._best(top, segments, wanted, now)[:most]}
+        return RankedMemories(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
+
+    def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
+        """Return the memories that fit best, best first."""
+        at = datetime.now(UTC) if now is None else now
+        shown = _shown(top, wanted)
+        masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
+        layouts = [segment for segment, _ in segments]
+        least = wanted.most + len(wanted.exclude)
+        scored = score(wanted.question, layouts, wanted.vector, masks, least, self._weights)
+        found: list[Ranked] = []
+        for segment, part in zip(layouts, scored, strict=True):
+            found += self._taken(segment, part, wanted, at)
+        found.sort(key=lambda one: (-one.score, one.id))
+        return found[: wanted.most]
+
+    def _newest(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
+        """Return the memories that fulfil what is wanted, newest first, whatever is asked."""
+        shown = _shown(top, wanted)
+        found: list[tuple[int, str]] = []
+        for segment, hidden in segments:
+            rows = np.flatnonzero(self._mask(segment, wanted, {*shown, *hidden}))
+            rows = rows[np.argsort(-segment.ends_at[rows], kind="stable")][: wanted.most]
+            found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
+        return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
+
+    def _taken(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
+        """Return the best rows of one layout."""
+        rows, totals = part.rows, part.totals + self._gained(segment, part, now)
+        if wanted.only_fitting:
+            fits = part.signals[SIGNALS.index("words")] > 0
+            if self._sees_sense:
+                fits |= part.signals[SIGNALS.index("vector")] >= _NEAR
+            rows, totals = rows[fits], totals[fits]
+        best = np.argsort(-totals, kind="stable")
+        if len(best) > wanted.most:  # of equals all, so that their ids decide
+            best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
+        ids = segment.ids.take(pa.array(rows[best])).to_pylist()
+        return [Ranked(own, round(total, 6)) for own, total in zip(ids, totals[best].tolist(), strict=True)]
+
+    def _gained(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
+        """Return what is to be added so that relevance counts, not importance as it was set."""
+        rows = segment.rows.select(["confidence", "decay_rate", "used_at"]).take(pa.array(part.rows))
+        confidence, rate = rows["confidence"].to_numpy(), rows["decay_rate"].to_numpy()
+        days = np.maximum(now.timestamp() * 1e6 - rows["used_at"].to_numpy(), 0) / _DAY
+        importance = segment.importance[part.rows]
+        gained: NDArray[np.float32] = importance * (confidence * np.exp(-rate * days) - 1)
+        return np.float32(self._weights.importance) * gained.astype(np.float32)
+
+    def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
+        """Tell of each row whether it may be found."""
+        mask = np.ones(len(segment), np.bool_)
+        if hidden:
+            mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
+        if wanted.kinds is not None:
+            kinds = pa.array(sorted(kind.value for kind in wanted.kinds), pa.string())
+            mask &= _flags(pc.is_in(segment.rows["kind"], kinds))
+        if wanted.where is not None:
+            own = segment.mask(wanted.where)
+            mask &= mask if own is None else own
+        return mask
+
+    def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
+        """Return the layouts of headers, as :meth:`_segments` does."""
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        with self._lock:
+            above = self._headers_above
+            if above is None or above[0] is not top:
+                memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
+                above = self._headers_above = top, _hooked(_table_of(memories))
+            below = self._headers_below
+            if below is None or below[0] is not top.rows:
+                below = self._headers_below = top.rows, _hooked(top.rows.table.filter(_ACTIVE & ~_COLD))
+        return top, [(above[1], ()), (below[1], top.above.newest.keys())]
+
+    def _segments(self, pool: Pool, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
+        """Return the layouts of a pool, each with the ids of what it holds and something else takes the place of."""
+        for _ in range(_LOOKS):
+            top = self._state.snapshot(until_of(now, self._state.calendar))
+            with self._lock:
+                before = self._below.get(pool)
+                segments: _Layouts = [(self._upper(pool, top), ())]
+                if len(top.rows):
+                    segments.append((self._lower(pool, top), top.above.newest.keys()))
+                if self._below.get(pool) is before or self._state.is_of(top):
+                    return top, segments
+                self._below.pop(pool, None)
+        raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
+
+    def _lower(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
+        """Return what the table holds; laid out once for as long as it stays the same."""
+        held = self._below.get(pool)
+        if held is None or held[0] is not top.rows:
+            rows = self._state.rows(pool.where, {*_COLUMNS, *_VECTORS})
+            held = self._below[pool] = top.rows, _laid_out(rows, _vectors_by(rows, self._embedder))
+        return held[1]
+
+    def _upper(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
+        """Return what lies above the table."""
+        held = self._above.get(pool)
+        if held is None or held[0] is not top:
+            memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
+            held = self._above[pool] = top, _laid_out(_table_of(memories), self._vectors_of(memories))
+        return held[1]
+
+    def _vectors_of(self, memories: Sequence[DurableMemory]) -> NDArray[np.float32]:
+        """Return the vectors of memories: known ones by what they say, from the table, or new."""
+        contents = list(dict.fromkeys(memory.content for memory in memories))
+        known = {content: self._vectors[content] for content in contents if content in self._vectors}
+        missing = [memory.id for memory in memories if memory.content not in known]
+        if missing:
+            where = _NEWEST & pc.field("memory_id").isin(pa.array(missing, pa.string()))
+            rows = self._state.rows(where, {"content", *_VECTORS})
+            stored = zip(rows["content"].to_pylist(), _vectors_by(rows, self._embedder), strict=True)
+            known |= {content: vector for content, vector in stored if not np.isnan(vector[0])}
+        new = [content for content in contents if content not in known]
+        if new:
+            known |= zip(new, self._embedder.embed(new), strict=True)
+        self._vectors = {content: vector for content, vector in known.items() if not np.isnan(vector[0])}
+        vectors = [known[memory.content] for memory in memories]
+        return np.array(vectors, np.float32).reshape(len(memories), self._embedder.dimension)
+
+
+def resolved_in(top: MemorySnapshot, memory_id: str) -> str:
+    """Return the id under which a memory goes on that is named by its id, or by that of one of its versions."""
+    own, _, _ = memory_id.partition("#")
+    return top.resolved(top.above.aliases.get(own, own))
+
+
+def _shown(top: MemorySnapshot, wanted: Wanted) -> set[str]:
+    """Return the ids that are left out: what is named, and in what it goes on, for the archive holds both."""
+    return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
+
+
+def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
+    """Return memories as rows that can be laid out."""
+    columns = {
+        "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
+        for name, kind in _types().items()
+    }
+    return pa.table(columns)
+
+
+def _hooked(rows: pa.Table) -> RowBlock:
+    """Return memories laid out by their headers, without vectors: the hook takes the place of the content."""
+    rows = rows.select(_HOOKED).append_column("content", rows["hook"])
+    return _laid_out(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
+
+
+def _types() -> dict[str, pa.DataType]:
+    """Return the columns that the layout is made of, by the attributes of a memory."""
+    figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
+    times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
+    texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS), pa.string())
+    return texts | {"tags": pa.list_(pa.string())} | figures | times
+
+
+def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
+    """Return memories as rows that can be scored; each is a talk of its own."""
+    texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
+    ids, said_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    columns: dict[str, Any] = {
+        "id": ids,
+        "kind": rows["kind"],
+        "content": rows["content"],
+        "terms": pa.array(_terms(texts), pa.list_(pa.string())),
+        "starts_at": said_at,
+        "ends_at": said_at,
+        "mentioned_at": pa.nulls(rows.num_rows, _TIME),
+        "entities": pa.array(
+            [[name for name in pair if name] for pair in zip(texts["subject"], texts["object"], strict=True)],
+            pa.list_(pa.string()),
+        ),
+        "importance": rows["importance"],
+        "conversation_id": nothing,
+        "speaker": pa.array([speaker_of(content) for content in texts["content"]], pa.string()),
+        "role": nothing,
+        "turn": pa.nulls(rows.num_rows, pa.int32()),
+        "position": pa.nulls(rows.num_rows, pa.int32()),
+        "tags": rows["tags"],
+        "source_ids": pa.array([[own] for own in texts["memory_id"]], pa.list_(pa.string())),
+        "confidence": rows["confidence"],
+        "decay_rate": rows["decay_rate"],
+        "used_at": pc.max_element_wise(_microseconds(said_at), _microseconds(rows["last_accessed_at"])),
+    }
+    return RowBlock(pa.table(columns), vectors)
+
+
+def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
+    """Yield the words by which each memory is found: those of its content, and what else it is called by."""
+    for title, content, subject, predicate, value, tags in zip(*(texts[name] for name in _TEXTS), strict=True):
+        own = terms(content)
+        label = predicate.replace("_", " ") if predicate else ""
+        beside = terms(" ".join([title, subject or "", label, value or "", *(tags or ())]))
+        yield [*own, *dict.fromkeys(word for word in beside if word not in own)]
+
+
+def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
+    """Return the vectors of rows that an embedder has made; NaN where there is none by it."""
+    vectors = np.full((rows.num_rows, embedder.dimension), np.nan, np.float32)
+    own = _flags(pc.fill_null(pc.equal(rows["embed_model"], embedder.name), False))
+    if own.any():
+        numbers = rows["vector"].filter(pa.array(own)).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        vectors[own] = numbers.reshape(-1, embedder.dimension)
+    return vectors
+
+
+def _microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    return times.cast(_TIME).cast(pa.int64())
+
+
+def _flags(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags

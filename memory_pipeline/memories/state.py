@@ -1,0 +1,356 @@
+"""Keeps one agent's durable memories level with the lake: the table, then what the journal's tail changes in it.
+
+The table is a fold of all events that have landed. Where it is level with them, and the tail is younger, the fold goes
+on from the rows; else it is made anew of all events. Either way the same memories come out.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
+from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import datetime
+
+    from memory_pipeline.configuration import MemoriesSettings
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.events import Changes, MemoryEvent
+    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.overlay import PendingJournal
+
+#: What a whole memory needs of the table.
+MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}
+_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "turn", "place")
+_NO_IDS = pa.array([], pa.string())
+_NEWEST = pc.field("is_newest")
+#: So often the table is read again that changes while it is read.
+_LOOKS = 10
+
+_Order = tuple["datetime", bool, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What has landed.
+
+    Attributes:
+        files: change whenever anything has landed.
+        rows: the newest version of each memory.
+        events: ids of all events.
+        aliases: ids of memories under which something was said that was known by another.
+        last: the order of the last event.
+        is_level: whether the rows were made of these events.
+    """
+
+    files: tuple[frozenset[str], ...]
+    rows: Rows
+    events: pa.Array
+    aliases: frozenset[str]
+    last: _Order | None
+    is_level: bool
+
+
+@dataclass(slots=True)
+class _Past:
+    """All events in their order, what they were read from, and the memories that so many of them made."""
+
+    key: tuple[tuple[frozenset[str], ...], frozenset[str] | None]
+    events: list[MemoryEvent]
+    held: tuple[int, MemorySnapshot] | None = None
+
+
+class MemoryOverlay:
+    """The newest memories of an agent. Safe to use from several threads.
+
+    Args:
+        lake: where.
+        scope: whose.
+        pending: the journal's tail.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
+        self._lake = lake
+        self._scope = scope
+        self._pending = pending
+        self._owners = [owner_of(scope)]
+        self._lock = threading.RLock()
+        self._base: _Base | None = None
+        self._tail: frozenset[str] | None = None
+        self._top: MemorySnapshot | None = None
+        self._matches: tuple[frozenset[str], dict[str, str]] | None = None
+        self._aliases: tuple[tuple[frozenset[str], ...], dict[str, str]] | None = None
+        self._past: _Past | None = None
+        self._said: dict[str, tuple[MemoryEvent, ...]] = {}
+
+    @property
+    def calendar(self) -> Calendar:
+        """The lake's."""
+        return self._lake.calendar
+
+    def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
+        """Return the memories as they stand. The tail is read first: what lands in between is in both, and counts once.
+
+        Args:
+            until: the memories as they stood at this time, UTC; now if not given.
+
+        Raises:
+            RuntimeError: the table did not hold still for one look; that takes a writer every few milliseconds.
+        """
+        for _ in range(_LOOKS):
+            tail = self._tail_events()
+            files = self._files()
+            with self._lock:
+                before = self._top
+                if self._base is None or self._base.files != files:
+                    self._base, self._top = self._landed(files), None
+                if self._top is None or tail.keys() != self._tail:
+                    self._top, self._tail = self._above(self._base, list(tail.values())), frozenset(tail)
+                top = self._top
+                if until is not None and self._is_later(self._base, tail.values(), until):
+                    top = self._at(until, self._base, list(tail.values()))
+                if top is before or self._files() == files:
+                    return top
+                self._base = self._top = None
+        raise RuntimeError(f"the durable memories of {self._scope} changed {_LOOKS} times while they were read")
+
+    def is_of(self, top: MemorySnapshot) -> bool:
+        """Tell whether the tables are still those that a state was made from: rows that are read now fit to it."""
+        return top.files == self._files()
+
+    def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
+        """Return the newest version of a memory, as it stands; None if there is none by this id.
+
+        One that was merged is returned as it was; :meth:`resolved` tells in which it goes on.
+
+        Args:
+            memory_id: of the memory.
+            until: the memory as it stood at this time, UTC; now if not given.
+        """
+        top = self.snapshot(until)
+        own = self._named(top, memory_id)
+        return top.load([own]).get(own)
+
+    def resolved(self, memory_id: str, until: datetime | None = None) -> str:
+        """Return the id under which a memory goes on: its own, or that of the one that took it in; see :meth:`get`."""
+        top = self.snapshot(until)
+        return top.resolved(self._named(top, memory_id))
+
+    def find(self, changes: Changes) -> DurableMemory | None:
+        """Return the memory that is known by the words of what is to be remembered; None if that is new."""
+        top = self.snapshot()
+        is_above = top.is_whole or bool(top.above.newest)
+        known = (top.above.matches if is_above else self._known_by()).get(key_of(changes))
+        return None if known is None else self.get(known)
+
+    def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
+        """Return all versions of a memory, oldest first; none if there is no such memory; see :meth:`get`."""
+        top = self.snapshot(until)
+        memory_id = self._named(top, memory_id)
+        newest = top.above.newest.get(memory_id)
+        made = (*top.above.earlier.get(memory_id, ()), *([] if newest is None else [newest]))
+        if top.is_whole:
+            return made
+        where = pc.field("memory_id") == pa.scalar(memory_id)
+        before = {one.version: one for one in map(row_to_memory, self.rows(where).to_pylist())}
+        # A version that the table has as the newest may have been changed without making another.
+        return tuple(version for _, version in sorted((before | {one.version: one for one in made}).items()))
+
+    def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
+        """Return the events that concern some memories, or all of them, in their order."""
+        tail = self._tail_events()
+        where = None
+        if memory_ids is not None:
+            wanted = pa.array(sorted(memory_ids), pa.string())
+            where = pc.field("memory_id").isin(wanted) | pc.field("other_id").isin(wanted)
+        found = self._all_events(where)
+        ids = {event.id for event in found}
+        fresh = self._fresh([event for event in tail.values() if event.id not in ids])
+        if memory_ids is not None:
+            fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
+        return sorted([*found, *fresh], key=lambda event: event.order)
+
+    def _files(self) -> tuple[frozenset[str], ...]:
+        """Return what changes whenever anything has landed."""
+        return tuple(self._lake.tables.state(spec, self._owners) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES))
+
+    def _landed(self, files: tuple[frozenset[str], ...]) -> _Base:
+        """Return what has landed; the rows without contents and vectors."""
+        rows = self._lake.tables.read(MEMORIES, self._owners, columns={*HEADER_COLUMNS, "source_digest"}, where=_NEWEST)
+        parts = {
+            spec: self._lake.tables.read(spec, self._owners, columns=_EVENT_COLUMNS)
+            for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
+        }
+        ids = pa.concat_arrays([chunk for part in parts.values() for chunk in part["id"].chunks] or [_NO_IDS])
+        orders = [order for spec, part in parts.items() if (order := _last(part, spec)) is not None]
+        known = rows["source_digest"][0].as_py() if rows.num_rows else None
+        is_level = known == events_digest(ids.to_pylist()) if len(ids) else not rows.num_rows
+        own = parts[MEMORY_EVENTS]
+        said = own["memory_id"].filter(pc.equal(own["verb"], MemoryVerb.REMEMBER.value))
+        aliases = said.filter(pc.invert(pc.is_in(said, rows["memory_id"].combine_chunks())))
+        return _Base(
+            files,
+            Rows(rows.drop_columns(["source_digest"]), lambda ids: (self._whole(ids), self._files() == files)),
+            ids,
+            frozenset(aliases.to_pylist()),
+            max(orders, default=None),
+            is_level,
+        )
+
+    def _above(self, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
+        """Return the memories with what events of the tail make of them."""
+        new = self._new(base, tail)
+        if not base.is_level or any(base.last is not None and event.order < base.last for event in new):
+            return MemorySnapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
+        if not new:
+            return MemorySnapshot(base.rows, Memories(), base.files)
+        return MemorySnapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
+
+    def _is_later(self, base: _Base, tail: Iterable[MemoryEvent], until: datetime) -> bool:
+        """Tell whether anything happened after a time."""
+        return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in tail)
+
+    def _at(self, until: datetime, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
+        """Return the memories as they stood at a time; the last that were asked for are held."""
+        key = (base.files, self._tail)
+        if self._past is None or self._past.key != key:
+            events = [*self._all_events(), *self._new(base, tail)]
+            self._past = _Past(key, sorted(events, key=lambda event: event.order))
+        past = self._past
+        count = bisect_right(past.events, until, key=lambda event: event.event_at)
+        if past.held is None or past.held[0] != count:
+            memories = fold_events(past.events[:count])
+            past.held = count, MemorySnapshot(_NOTHING, memories, base.files, is_whole=True)
+        return past.held[1]
+
+    def _touched(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
+        """Return all that some events may change of what has landed."""
+        below = MemorySnapshot(base.rows, Memories(), base.files)
+        matches = self._known_by()
+        aliases: dict[str, str] = {}
+        named = set[str]()
+        for event in new:
+            named |= {one for one in (event.memory_id, event.other_id) if one is not None}
+            if event.verb is MemoryVerb.REMEMBER and (known := matches.get(key_of(event.changes))) is not None:
+                named.add(known)
+        for one in named & base.aliases:
+            aliases[one] = self._aliases_of(base)[one]
+        named |= set(aliases.values())
+        for one in list(named):
+            # The memories through which an id leads to the one in which it goes on.
+            at, goal = one, below.resolved(one)
+            while at != goal and (header := below.header(at)) is not None and header.superseded_by is not None:
+                at = header.superseded_by
+                named.add(at)
+        return Memories(newest=base.rows.memories(named, alone=True), matches=dict(matches), aliases=aliases)
+
+    def _named(self, top: MemorySnapshot, memory_id: str) -> str:
+        """Return the id of the memory that an id names: its own, or that of one which said the same before."""
+        if memory_id in top or memory_id in top.above.aliases:
+            return memory_id if memory_id in top else top.above.aliases[memory_id]
+        with self._lock:
+            base = self._base
+            if top.is_whole or base is None or memory_id not in base.aliases:
+                return memory_id
+            return self._aliases_of(base).get(memory_id, memory_id)
+
+    def _aliases_of(self, base: _Base) -> dict[str, str]:
+        """Return the memories that ids mean which have none of their own; it takes a fold of all events."""
+        if self._aliases is None or self._aliases[0] != base.files:
+            self._aliases = base.files, fold_events(self._all_events()).aliases
+        return self._aliases[1]
+
+    def _known_by(self) -> dict[str, str]:
+        """Return which memory that has landed is known by a match key."""
+        files = self._lake.tables.state(MEMORIES, self._owners)
+        with self._lock:
+            if self._matches is None or self._matches[0] != files:
+                rows = self._lake.tables.read(
+                    MEMORIES, self._owners, columns=["memory_id", "match_keys"], where=_NEWEST
+                )
+                keys = pc.list_flatten(rows["match_keys"])
+                owners = rows["memory_id"].take(pc.list_parent_indices(rows["match_keys"]))
+                self._matches = files, dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
+            return self._matches[1]
+
+    def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
+        """Return the rows of memories, by their newest versions, or of all for None."""
+        if memory_ids is None:
+            return self.rows(_NEWEST)
+        return self.rows(_NEWEST & pc.field("memory_id").isin(pa.array(sorted(memory_ids), pa.string())))
+
+    def rows(self, where: pc.Expression, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
+        """Return rows of the table of memories: versions that have landed."""
+        return self._lake.tables.read(MEMORIES, self._owners, columns=columns, where=where)
+
+    def _all_events(self, where: pc.Expression | None = None) -> list[MemoryEvent]:
+        """Return the events that have landed, or those of them that fulfil a condition."""
+        parts = [self._lake.tables.read(spec, self._owners, where=where) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
+        return [event for part in parts for event in rows_to_events(part)]
+
+    def _new(self, base: _Base, tail: list[MemoryEvent]) -> list[MemoryEvent]:
+        """Return those of the tail that have not landed."""
+        if not tail:
+            return []
+        landed = pc.is_in(pa.array([event.id for event in tail], pa.string()), base.events).to_pylist()
+        return self._fresh([event for event, is_there in zip(tail, landed, strict=True) if not is_there])
+
+    def _fresh(self, events: list[MemoryEvent]) -> list[MemoryEvent]:
+        """Leave out what was derived from messages of which a model may have derived something else that has landed."""
+        hours = {event.hour.key for event in events if event.editor == CONVERSATION}
+        if not hours:
+            return events
+        where = pc.field("period").isin(sorted(hours)) & ~pc.field("is_edit")
+        rows = self._lake.tables.read(MEMORY_EVENTS, self._owners, columns=["evidence"], where=where)
+        told = set(pc.list_flatten(rows["evidence"]).to_pylist())
+        return [event for event in events if event.editor != CONVERSATION or told.isdisjoint(event.evidence)]
+
+    def _tail_events(self) -> dict[str, MemoryEvent]:
+        """Return the events of pending files, by id; those that follow from what was said by rules."""
+        files = self._pending.files()
+        with self._lock:
+            said = {}
+            for path, file in files.items():
+                known = self._said.get(path)
+                said[path] = (*file.events, *events_of(file.facts, lambda _: self.settings)) if known is None else known
+            self._said = said
+            return {event.id: event for path in sorted(said) for event in said[path]}
+
+    @cached_property
+    def settings(self) -> MemoriesSettings:
+        """How the agent's memories are kept."""
+        return self._lake.configuration().memories(self._scope)
+
+
+def _nothing() -> Rows:
+    table = MEMORIES.schema.empty_table()
+    return Rows(table, lambda _: (table, True))
+
+
+#: Where all memories lie above.
+_NOTHING = _nothing()
+
+
+def _last(rows: pa.Table, spec: TableSpec) -> _Order | None:
+    """Return the order of the last of some events of one table."""
+    if not rows.num_rows:
+        return None
+    latest = rows.filter(pc.equal(rows["event_at"], pc.max(rows["event_at"]))).to_pylist()
+    return max((row["event_at"], spec is not UPKEEP_EVENTS, row["turn"], row["place"], row["id"]) for row in latest)

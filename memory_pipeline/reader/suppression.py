@@ -1,0 +1,221 @@
+"""What is not told, in whatever form, and what is not told without a warning.
+
+The same thing is kept in several forms: a message, a fact of it, a point of a summary, a durable memory, a fact of the
+graph. What was shown before is left out in all of them. What was revoked is left out where it is said alone, in its own
+words; a message that says more stays. And what is a snapshot of one moment is warned of in all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.identity import MEMORY
+from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, match_key
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.lake.codec.memories import row_to_memory
+from memory_pipeline.memories.queries import until_of
+from memory_pipeline.memories.ranker import resolved_in
+from memory_pipeline.reader.knowledge import DURABLE, GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.graph import GraphFact
+    from memory_pipeline.memories.snapshot import MemorySnapshot
+    from memory_pipeline.memories.state import MemoryOverlay
+    from memory_pipeline.reader.knowledge import Recalled
+
+#: So often the table is read again that changes while it is read.
+_LOOKS: Final = 10
+
+
+class Statement(NamedTuple):
+    """Something that may be told, in one form.
+
+    Attributes:
+        grain: where it lies: of a grain, ``durable`` or ``graph``.
+        words: what forms share that say the same.
+        sources: messages that it rests on; none of a point, which does not tell.
+        is_whole: whether it is all of its messages.
+    """
+
+    grain: str
+    words: frozenset[object]
+    sources: frozenset[str]
+    is_whole: bool = False
+
+    @classmethod
+    def of(cls, grain: str, content: str, source_ids: Iterable[str], kind: str | None) -> Statement:
+        """Return a fact of a conversation, or a point of a summary."""
+        is_said = grain == Grain.WORKING
+        sources = frozenset(source_ids) if is_said else frozenset[str]()
+        return cls(grain, frozenset([_key(content)]), sources, is_said and kind == FactKind.TURN)
+
+    @classmethod
+    def of_memory(cls, memory: DurableMemory) -> Statement:
+        """Return a durable memory."""
+        words = {_key(memory.content), _triple(memory.subject, memory.predicate, memory.object)}
+        return cls(DURABLE, frozenset(words - {None}), frozenset(memory.source_ids))
+
+    @classmethod
+    def of_fact(cls, fact: GraphFact) -> Statement:
+        """Return a fact of the graph."""
+        words = {_key(f"{fact.source} {fact.label} {fact.target}"), _triple(fact.source, fact.label, fact.target)}
+        return cls(GRAPH, frozenset(words - {None}), frozenset(fact.evidence))
+
+
+def _key(content: str) -> object:
+    return match_key(MemoryKind.FACT, content)
+
+
+def _triple(subject: str | None, predicate: str | None, value: str | None) -> object:
+    return (name_key(subject), predicate, name_key(value)) if subject and predicate and value else None
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionRules:
+    """What is not told of one question, and what is warned of.
+
+    Attributes:
+        shown: what was shown before.
+        revoked: by what it says, the messages on which it rests that an agent has revoked.
+        snapshots: memories that say how things stood at one moment.
+        now: the time from which ages count; None warns of nothing.
+    """
+
+    shown: Sequence[Statement] = ()
+    revoked: Mapping[object, Sequence[frozenset[str]]] = field(default_factory=dict)
+    snapshots: Sequence[DurableMemory] = ()
+    now: datetime | None = None
+
+    def hides(self, form: Statement) -> bool:
+        """Tell whether something is not to be told."""
+        return self._was_shown(form) or (form.grain != DURABLE and self._was_revoked(form))
+
+    def hides_memory(self, memory: DurableMemory) -> bool:
+        """Tell the same of a durable memory."""
+        return bool(self.shown) and self.hides(Statement.of_memory(memory))
+
+    def hides_fact(self, fact: GraphFact) -> bool:
+        """Tell the same of a fact of the graph."""
+        return bool(self.shown or self.revoked) and self.hides(Statement.of_fact(fact))
+
+    def told(self, items: Iterable[Recalled]) -> list[Recalled]:
+        """Return what may be told of facts and points, with the warnings that belong to it."""
+        found = []
+        for item in items:
+            form = Statement.of(item.grain, item.content, item.source_ids, item.kind)
+            if not self.hides(form):
+                found.append(self._warned(item, form))
+        return found
+
+    def _was_shown(self, form: Statement) -> bool:
+        if any(not form.words.isdisjoint(one.words) for one in self.shown):
+            return True
+        if not form.sources:
+            return False
+        if form.sources <= frozenset[str]().union(*(one.sources for one in self.shown if one.is_whole)):
+            return True
+        # A fact of the graph says less than its message; a memory, and a sentence, are what was made of the message.
+        return (form.is_whole or form.grain == GRAPH) and any(
+            form.sources <= one.sources for one in self.shown if one.grain not in (form.grain, GRAPH)
+        )
+
+    def _was_revoked(self, form: Statement) -> bool:
+        rests_on = [sources for words in form.words for sources in self.revoked.get(words, ())]
+        return any(form.sources <= sources for sources in rests_on)
+
+    def _warned(self, item: Recalled, form: Statement) -> Recalled:
+        if self.now is None:
+            return item
+        for memory in self.snapshots:
+            own = Statement.of_memory(memory)
+            is_same = not own.words.isdisjoint(form.words)
+            if is_same or (form.is_whole and not own.sources.isdisjoint(form.sources)):
+                return replace(item, warning=warning(memory, self.now))
+        return item
+
+
+class SuppressionIndex:
+    """Finds what is not to be told of one agent's memory. Safe to use from several threads.
+
+    Args:
+        state: the durable memories.
+    """
+
+    def __init__(self, state: MemoryOverlay) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._held: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
+
+    def of(
+        self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
+    ) -> SuppressionRules:
+        """Return what is not to be told, and what is to be warned of.
+
+        Args:
+            exclude: ids of what was shown before; of memories their versions too.
+            shown: those of them that are no durable memories.
+            now: the time until which is remembered; None for all.
+            at: the time from which ages count.
+        """
+        top, revoked, snapshots = self._known(now)
+        shown_ids = {resolved_in(top, one) for one in exclude if one.startswith(f"{MEMORY}:")}
+        memories = top.load(shown_ids, alone=True)
+        return SuppressionRules((*shown, *map(Statement.of_memory, memories.values())), revoked, snapshots, at)
+
+    def _known(
+        self, now: datetime | None
+    ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
+        """Return the state, what was revoked in it, and its snapshots of one moment."""
+        for _ in range(_LOOKS):
+            top = self._state.snapshot(until_of(now, self._state.calendar))
+            with self._lock:
+                held = self._held
+            if held is not None and held[0] is top:
+                return held
+            held = top, *self._read(top)
+            if not len(top.rows) or self._state.is_of(top):
+                with self._lock:
+                    self._held = held
+                return held
+        raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
+
+    def _read(self, top: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
+        rows = top.rows
+        found = list(top.above.newest.values())
+        if len(rows):
+            # Headers tell which contents are needed; of most agents it is none.
+            is_snapshot = rows.equal("status", Status.ACTIVE.value) & rows.flagged("is_point_in_time")
+            mask = top.standing & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
+            ids = rows.table["memory_id"].filter(pa.array(mask)).to_pylist()
+            found += rows.memories(ids, alone=True).values()
+        revoked = [memory for memory in found if memory.status is Status.DEPRECATED]
+        snapshots = [memory for memory in found if memory.is_active and memory.is_point_in_time]
+        by_words: dict[object, list[frozenset[str]]] = {}
+        for memory in (*revoked, *self._before(top, revoked)):
+            form = Statement.of_memory(memory)
+            for words in form.words:
+                by_words.setdefault(words, []).append(form.sources)
+        return by_words, sorted(snapshots, key=lambda memory: memory.id)
+
+    def _before(self, top: MemorySnapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
+        """Return what memories said before they were revoked, and what those said that they took in."""
+        ids = {one for memory in revoked for one in (memory.id, *memory.merged_ids)}
+        if not ids:
+            return []
+        found = [one for own in ids for one in top.above.earlier.get(own, ())]
+        found += [one for own in ids if (one := top.above.newest.get(own)) is not None]
+        if len(top.rows):
+            rows = self._state.rows(pc.field("memory_id").isin(pa.array(sorted(ids), pa.string())))
+            found += map(row_to_memory, rows.to_pylist())
+        return found

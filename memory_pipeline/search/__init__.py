@@ -1,0 +1,1 @@
+"""Search in the index: rows in memory, candidates, scores and hits."""

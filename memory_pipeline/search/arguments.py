@@ -1,0 +1,188 @@
+"""Checks what callers ask for, before anything is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.index.filters import Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_pipeline.domain.periods import Calendar, When
+
+#: Longest range of days that a search accepts: a century.
+MAX_DAYS_AGO = 36_525
+#: Most results that a search returns, and the last that can be reached.
+MAX_RESULTS, MAX_OFFSET = 100, 10_000
+#: Longest query text in characters.
+MAX_QUERY = 10_000
+#: Largest budget of tokens.
+MAX_TOKENS = 1_000_000
+
+
+def filter_of(
+    calendar: Calendar,
+    now: When,
+    minimum_days_ago: float,
+    maximum_days_ago: float,
+    since: When | None,
+    until: When | None,
+    *,
+    grain: Grain = Grain.WORKING,
+    kind: FactKind | str | None,
+    labels: Mapping[str, str | None],
+    minimum_importance: float | None,
+) -> Filter:
+    """Return what a search is limited to.
+
+    Args:
+        calendar: the lake's; decides when a day begins.
+        now: the time from which ages count.
+        minimum_days_ago: age of the newest memory wanted.
+        maximum_days_ago: age of the oldest.
+        since: a date or a time with its zone, perhaps as text, in place of the greater age. Ages count from the end of
+            a summary's period; these two find it if any of its period lies between them.
+        until: likewise, in place of the lesser; of a date the whole day is meant. What ended after `now` is never
+            found.
+        grain: what is searched.
+        kind: of facts.
+        labels: person, conversation_id and tag.
+        minimum_importance: 0 to 1.
+
+    Raises:
+        InputError: one of them is not accepted; the message names it.
+    """
+    now = calendar.moment("now", now)
+    for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
+        whole = isinstance(days, int) and not isinstance(days, bool)
+        if not whole and not (isinstance(days, float) and math.isfinite(days)):
+            raise InputError(f"{name} {shown(days)} is not a number of days")
+        if not 0 <= days <= MAX_DAYS_AGO:
+            raise InputError(f"{name} {shown(days)} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
+    if since is None and until is None and minimum_days_ago > maximum_days_ago:
+        raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
+    first = None if since is None else calendar.instant("since", since)
+    last = None if until is None else calendar.instant("until", until, is_end=True)
+    if first is not None and last is not None and first > last:
+        raise InputError(f"since {since} is later than until {until}")
+    # What lies a little ahead of this clock is 0 days old.
+    newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
+    if grain is not Grain.WORKING:
+        newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
+    for name, label in labels.items():
+        label_of(name, label)
+    return Filter(
+        since=first,
+        until=last,
+        ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
+        ends_until=newest,
+        kind=_kind(kind),
+        minimum_importance=_importance(minimum_importance),
+        **labels,
+    )
+
+
+def validate_query(text: str | None, name: str = "query_text") -> str | None:
+    """Return a query as it is compared; None if it is blank, and so asks for nothing in particular.
+
+    Args:
+        text: the query.
+        name: what the caller calls it.
+
+    Raises:
+        InputError: it is no text, longer than 10,000 characters, or broken Unicode.
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > MAX_QUERY:
+        raise InputError(f"{name} {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters")
+    _unicode(name, text)
+    return text.replace("\x00", " ").strip() or None
+
+
+def prompt_of(text: object) -> str | None:
+    """Return what counts of a prompt: all of it, or where it is long the beginning and the end; None if it is blank.
+
+    Blocks of recalled memory do not count.
+
+    Raises:
+        InputError: it is no text, or broken Unicode.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
+    text = without_recalled(text)  # what was put before an earlier prompt asks for nothing
+    half = MAX_QUERY // 2 - 1
+    return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
+
+
+def label_of(name: str, value: object) -> str | None:
+    """Return a short text, such as a name; None for None.
+
+    Raises:
+        InputError: it is blank, longer than 256 characters, or broken Unicode.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
+        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    _unicode(name, value)
+    return value
+
+
+def validate_ids(name: str, values: object) -> frozenset[str]:
+    """Return ids that are only compared: what is none of this agent's names nothing.
+
+    Raises:
+        InputError: they are no texts of at most 256 characters, or more than 10,000.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+        raise InputError(f"{name} {shown(values)} is not accepted; expected a list of ids")
+    if len(values) > MAX_OFFSET:
+        raise InputError(f"{name} has {len(values):,} entries; expected at most {MAX_OFFSET:,}")
+    for value in values:
+        if not isinstance(value, str) or len(value) > MAX_ID:
+            raise InputError(f"{name} holds {shown(value)}; expected ids, as searches return them")
+        _unicode(name, value)
+    return frozenset(values)
+
+
+def count_of(name: str, value: object, least: int, most: int) -> int:
+    """Return a whole number from `least` to `most`.
+
+    Raises:
+        InputError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")
+    return value
+
+
+def _unicode(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} {shown(text)} is not valid Unicode text") from None
+
+
+def _kind(value: FactKind | str | None) -> FactKind | None:
+    try:
+        return None if value is None else FactKind(value)
+    except ValueError:
+        raise InputError(f"kind {shown(value)} is unknown; accepted: {', '.join(FactKind)}") from None
+
+
+def _importance(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"minimum_importance {shown(value)} is not accepted; expected 0 to 1")
+    return float(value)

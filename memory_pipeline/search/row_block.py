@@ -1,0 +1,385 @@
+"""Rows of an index, held in memory and laid out for ranking: postings, talks, signals and vectors.
+
+A *slot* is one moment of one talk: a message, with all that was found in it. A *talk* is what was said in one
+conversation on one day (UTC); slots stand in the order in which they were said, so that the neighbours of a slot are
+those before and after it in the same arrays. A summary is a talk of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.text.ranking import NEARBY, terms
+from memory_pipeline.lake.index.index_rows import vectors_of
+from memory_pipeline.search.vector_sketch import VectorSketch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.text.ranking import Window
+    from memory_pipeline.lake.index.filters import Filter
+
+
+_ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
+#: So many terms a text may have before its length counts against it, about 60 words; and how much it then does.
+_SHORT, _LENGTH_PENALTY = 30, 0.6
+_HAS_NUMBER = (
+    r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
+    r"|half)\b"
+)
+_DAY = 86_400_000_000  # microseconds
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: An instruction of at least this importance holds for good: "always", "never".
+_STANDING = 0.7
+#: So many windows are remembered.
+_WINDOWS = 16
+
+
+class RowBlock:
+    """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
+
+    Args:
+        rows: in :func:`memory_pipeline.lake.index.index_rows.index_schema`, without vectors, in any order, each id
+        once.
+        vectors: of the rows, shape (rows, dimension); NaN where a row has none.
+
+    Attributes:
+        rows: the same, sorted, without terms.
+        slot: of each row.
+        talk: of each slot; slots of one talk stand together.
+        place: of each slot, ascending: between talks are so many blanks that no neighbour is of another talk.
+        before: of each slot, how many of its talk come before it, up to 255.
+        lengths: words of each row.
+        norms: of each row, the Euclidean length of its vector of words, each counting 1 + ln(times).
+        importance, ends_at: of each row, as in the index; times in microseconds.
+        counted: whether a row holds a number.
+        slot_is_reply: of each slot, whether an assistant said it.
+        brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
+        slot_wordy: of each slot, 1 less its brevity where an assistant said it; else 0.
+        slot_instructs: of each slot, whether a user gives an assistant a standing instruction there.
+        slot_prefers: of each slot, whether a user tells an assistant a preference there.
+        slot_asks: of each slot, whether the text ends with a question.
+        ids: of the rows.
+        message: a number that rows share which rest on the same messages; below `messages`.
+        speakers: names of those who speak here.
+        speaker: of each row, its place in `speakers`; -1 where there is none.
+        vectors: of the rows.
+        dimension: their length.
+    """
+
+    def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
+        rows = rows.combine_chunks()
+        starts = _instants(rows["starts_at"])
+        conversation = _ranks(pc.fill_null(pc.coalesce(rows["conversation_id"], rows["id"]), ""))
+        turn = pc.fill_null(rows["turn"], 0).to_numpy()
+        position = pc.fill_null(rows["position"], 0).to_numpy()
+        order = np.lexsort((position, turn, starts, conversation))
+        self.dimension = vectors.shape[1]
+        self.vectors = VectorSketch(vectors, order)
+        words = rows["terms"].combine_chunks().take(pa.array(order))
+        self.rows = rows.drop_columns(["terms"]).take(pa.array(order)).combine_chunks()
+
+        conversation, starts, turn = conversation[order], starts[order], turn[order]
+        new_talk = _changes(conversation, starts // _DAY)
+        new_slot = new_talk | _changes(starts, turn)
+        self.slot = (np.cumsum(new_slot) - 1).astype(np.int32)
+        self.talk = (np.cumsum(new_talk) - 1).astype(np.int32)[new_slot]
+        first_slot = np.flatnonzero(_changes(self.talk))
+        counts = np.diff(first_slot, append=len(self.talk))
+        before = np.arange(len(self.talk)) - np.repeat(first_slot, counts)
+        self.before = np.minimum(before, 255).astype(np.uint8)
+        self.place = np.arange(len(self.talk)) + len(NEARBY) * (self.talk + 1)
+        self.first_row = np.flatnonzero(new_slot)
+        self._row_counts = np.diff(self.first_row, append=len(order))
+        self.ends_at = _instants(self.rows["ends_at"])
+        self._mentioned_at = _instants(pc.fill_null(self.rows["mentioned_at"], datetime.min.replace(tzinfo=UTC)))
+        self._windows: dict[Window, NDArray[np.int32]] = {}
+        self.importance = self.rows["importance"].to_numpy().astype(np.float32)
+        content = self.rows["content"]
+        asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
+        self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
+        is_reply = _flags(pc.fill_null(pc.equal(self.rows["role"], Role.ASSISTANT.value), False))
+        instructs = _flags(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _STANDING)
+        prefers = _flags(pc.equal(self.rows["kind"], FactKind.PREFERENCE.value))
+        times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
+        self._first_start, self._first_end, self._last_end = map(int, times)
+        self.slot_asks = self._any_in_slot(asks)
+        self.slot_is_reply = self._any_in_slot(is_reply)
+        with_assistant = np.zeros(self.talks, np.bool_)
+        with_assistant[self.talk[self.slot_is_reply]] = True
+        tells_assistant = with_assistant[self.talk] & ~self.slot_is_reply
+        self.slot_instructs = self._any_in_slot(instructs) & tells_assistant
+        self.slot_prefers = self._any_in_slot(prefers) & tells_assistant
+        self.ids = self.rows["id"].combine_chunks()
+        self.message = _codes(pc.binary_join(self.rows["source_ids"], "\n"))
+        self.messages = int(self.message.max(initial=-1)) + 1
+        spoken = self.rows["speaker"].combine_chunks().dictionary_encode()
+        self.speakers: list[str] = spoken.dictionary.to_pylist()
+        self.speaker = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
+        self._index(words)
+        self._compare_messages()
+
+    def _compare_messages(self) -> None:
+        """Find out which messages are long, and which may answer the one before: those of a user after a question."""
+        longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
+        self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
+        self.slot_wordy = np.where(self.slot_is_reply, 1 - self.brevity, np.float32(0))
+        self._answering = np.flatnonzero((self.before > 0) & ~self.slot_is_reply)
+        self._answering = self._answering[self.slot_asks[self._answering - 1]]
+        self._asking, self._asking_bounds = self.rows_of(self._answering - 1)
+
+    def answers(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return of each slot what the message before holds of the question, if it asks and a user answers.
+
+        Args:
+            words: of each row, how like the question it is.
+        """
+        found = np.zeros(self.slots, np.float32)
+        if len(self._answering):
+            most = np.maximum.reduceat(words[self._asking], self._asking_bounds)
+            found[self._answering] = most * self.brevity[self._answering - 1]
+        return found
+
+    def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell of each slot whether a flag is set for any of its rows."""
+        return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
+
+    @classmethod
+    def of(cls, rows: pa.Table, dimension: int) -> RowBlock:
+        """Lay out rows that have their vectors, of `dimension` numbers, with them."""
+        return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.rows.num_rows)
+
+    def mask(self, where: Filter) -> NDArray[np.bool_] | None:
+        """Tell of each row whether it passes; None if all do because they lie in a range of times."""
+        if where.covers(self._first_start, self._first_end, self._last_end):
+            return None
+        return where.mask(self.rows)
+
+    def listed(self, stands: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Tell of each row whether it is a turn, or rests on messages of which no turn stands here.
+
+        Args:
+            stands: which rows count; None for all.
+        """
+        is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
+        turns = is_turn if stands is None else is_turn & stands
+        told = np.zeros(self.messages, np.bool_)
+        told[self.message[turns]] = True
+        sources = self.rows["source_ids"].combine_chunks()
+        several = np.flatnonzero((pc.list_value_length(sources).to_numpy() > 1) & ~told[self.message])
+        if len(several):
+            taken = sources.take(pa.array(several))
+            found = pc.is_in(taken.flatten(), value_set=sources.filter(pa.array(turns)).flatten())
+            of_told = pc.list_parent_indices(taken).filter(found).to_numpy()
+            told[self.message[several[of_told]]] = True
+        flags: NDArray[np.bool_] = is_turn | ~told[self.message]
+        return flags
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self.talk)
+
+    @property
+    def places(self) -> int:
+        """The number of places, with the blanks between talks and at both ends."""
+        return len(self.talk) + len(NEARBY) * (self.talks + 1)
+
+    @property
+    def talks(self) -> int:
+        """The number of talks."""
+        return int(self.talk[-1]) + 1 if len(self.talk) else 0
+
+    def _index(self, words: pa.ListArray) -> None:
+        """Make the postings: of each word the rows that hold it, ascending, and how often."""
+        encoded = words.flatten().dictionary_encode()
+        self._talks_holding: dict[str | Window, int] = {}
+        self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
+        counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
+        self.lengths = counts.astype(np.float32)
+        keys = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * max(len(self), 1)
+        keys += np.repeat(np.arange(len(self)), counts)
+        keys.sort()
+        first = np.flatnonzero(_changes(keys))
+        kept = keys[first]
+        self._holding: NDArray[np.int32] = (kept % max(len(self), 1)).astype(np.int32)
+        times = np.diff(first, append=len(keys))
+        squares = np.bincount(kept % max(len(self), 1), np.square(1 + np.log(times)), minlength=len(self))
+        self.norms = np.maximum(np.sqrt(squares), 1).astype(np.float32)
+        self._times: NDArray[np.uint16] = np.minimum(times, np.iinfo(np.uint16).max).astype(np.uint16)
+        self._bounds = np.searchsorted(kept, np.arange(len(self._codes) + 1) * max(len(self), 1))
+
+    @cached_property
+    def vocabulary(self) -> Sequence[str]:
+        """All words, sorted."""
+        return sorted(self._codes)
+
+    def holding(self, word: str | Window) -> NDArray[np.int32]:
+        """Return the rows that hold a word, or were said or speak of a day in a window, ascending."""
+        return self._holding[self._place(word)] if isinstance(word, str) else self._within(word)
+
+    def times(self, word: str | Window) -> NDArray[np.uint16]:
+        """Return how often each row of :meth:`holding` holds it, 65,535 times at most; once for a window."""
+        return self._times[self._place(word)] if isinstance(word, str) else np.ones(len(self._within(word)), np.uint16)
+
+    def strengths(self, word: str | Window) -> NDArray[np.float32]:
+        """Return what a word counts in each row of :meth:`holding`: 1 + ln(times)."""
+        strengths: NDArray[np.float32] = 1 + np.log(self.times(word).astype(np.float32))
+        return strengths
+
+    def _within(self, window: Window) -> NDArray[np.int32]:
+        """Return the rows that were said in a window, or speak of a day in it; the last few windows are remembered."""
+        if window not in self._windows:
+            if len(self._windows) >= _WINDOWS:
+                self._windows.clear()
+            said = (_microseconds(window.start) <= self.ends_at) & (self.ends_at <= _microseconds(window.end))
+            first, last = (datetime.combine(day, time(), UTC) for day in (window.first, window.last))
+            meant = (_microseconds(first) <= self._mentioned_at) & (self._mentioned_at <= _microseconds(last))
+            self._windows[window] = np.flatnonzero(said | meant).astype(np.int32)
+        return self._windows[window]
+
+    def _place(self, word: str) -> slice:
+        code = self._codes.get(word)
+        return slice(0) if code is None else slice(self._bounds[code], self._bounds[code + 1])
+
+    def talks_holding(self, word: str | Window) -> int:
+        """Return how many talks hold a word."""
+        if isinstance(word, str) and word not in self._codes:
+            return 0
+        if word not in self._talks_holding:
+            self._talks_holding[word] = int(np.count_nonzero(_changes(self.talk[self.slot[self.holding(word)]])))
+        return self._talks_holding[word]
+
+    def rows_of(self, slots: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows of `slots`, slot after slot, and where those of each begin."""
+        first = self.first_row[slots]
+        counts = self._row_counts[slots]
+        bounds = np.cumsum(counts) - counts
+        return np.repeat(first - bounds, counts) + np.arange(int(counts.sum())), bounds
+
+
+def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
+    """Number the different values of a column."""
+    codes: NDArray[np.int32] = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return codes
+
+
+def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Number the different values of a column in their order, in whatever order they come."""
+    encoded = column.combine_chunks().dictionary_encode()
+    ranks = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()
+    found: NDArray[np.uint64] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _instants(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    instants: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return instants
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = column.combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags
+
+
+def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Tell of each place whether it differs from the one before; the first does."""
+    changed = np.zeros(len(columns[0]), np.bool_)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
+
+
+#: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
+_POINT: Final = re.compile(
+    r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
+)
+
+
+_SPEAKER: Final = re.compile(r"([^\W\d_][^:\n]{0,60}): ")
+
+
+def speaker_of(content: str) -> str | None:
+    """Return who says something that begins with a name and a colon; None where nobody does."""
+    match = _SPEAKER.match(content)
+    return None if match is None else match[1]
+
+
+class _Point(NamedTuple):
+    """A line of a summary: the summary's row, its own number, its text, when it was said and by whom, if it tells."""
+
+    place: int
+    number: int
+    text: str
+    day: date | None
+    speaker: str | None
+
+    @classmethod
+    def read(cls, place: int, number: int, line: str) -> _Point:
+        match = _POINT.fullmatch(line)
+        assert match is not None, line  # noqa: S101  # every part may be missing
+        return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
+    """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
+    rows = summaries.rows
+    lines = [
+        _Point.read(place, number, line)
+        for place, content in enumerate(rows["content"].to_pylist())
+        for number, line in enumerate(content.splitlines())
+        if line.strip()
+    ]
+    places = pa.array([line.place for line in lines], pa.int64())
+    ids = rows["id"].take(places)
+    own = [f"{summary}#{line.number}" for summary, line in zip(ids.to_pylist(), lines, strict=True)]
+    whole = zip(rows["starts_at"].take(places).to_pylist(), rows["ends_at"].take(places).to_pylist(), strict=True)
+    times = [
+        bounds if line.day is None else calendar.bounds(Period.containing(Grain.DAILY, line.day))
+        for bounds, line in zip(whole, lines, strict=True)
+    ]
+    columns = {name: rows[name].take(places) for name in rows.column_names}
+    columns |= {
+        "id": pa.array(own, pa.string()),
+        "conversation_id": ids,
+        "speaker": pa.array([line.speaker for line in lines], pa.string()),
+        "turn": pa.array([line.number for line in lines], pa.int32()),
+        "content": pa.array([line.text for line in lines], pa.string()),
+        "starts_at": pa.array([start for start, _ in times], TIME),
+        "ends_at": pa.array([end for _, end in times], TIME),
+        "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
+        "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
+    }
+    return RowBlock(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+
+
+TIME: Final = pa.timestamp("us", tz="UTC")

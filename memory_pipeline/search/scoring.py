@@ -1,0 +1,448 @@
+"""Scores rows for a question: the signals of :class:`memory_pipeline.domain.text.ranking.Weights`, added up.
+
+Two stages keep it fast while memory grows. Words, talks and signals that need only postings are worked out for all
+rows that share a word with the question; the best of these, and the rows nearest by vector, are the candidates, and
+these alone are compared exactly.
+
+Statistics (how rare a word is, how long texts are, how near is usual) are those of all segments together, whatever is
+filtered: a filter never changes a score.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.text.ranking import Query, Window
+    from memory_pipeline.search.row_block import RowBlock
+
+#: Candidates by words, and by vector, at least.
+_CANDIDATES = 600
+#: So many slots for each candidate are compared by all signals that need no vector, the best by coverage and talk.
+_SLOTS = 8
+#: Whole arrays are added up faster than places one by one, where these are more than one in so many.
+_DENSE = 10
+#: Of more values than this the highest are sought below those of a sample.
+_MANY, _SAMPLE = 50_000, 5_000
+#: A word of more rows than this share tells nothing apart, if they are more than so many.
+_TOO_COMMON, _COMMON_ROWS = 0.25, 2_000
+SIGNALS = tuple(field.name for field in fields(Weights) if field.name != "repeats")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Candidates of one segment.
+
+    Attributes:
+        rows: their places in the segment, ascending.
+        signals: of each row, before weighting; shape (signals, rows), in the order of :data:`SIGNALS`.
+        totals: their scores, without what repeats take away.
+    """
+
+    rows: NDArray[np.intp]
+    signals: NDArray[np.float32]
+    totals: NDArray[np.float32]
+
+    def parts(self, place: int, weights: Weights = WEIGHTS) -> Mapping[str, float]:
+        """Return what each signal adds to the score of the candidate at `place`."""
+        return {
+            name: round(float(getattr(weights, name) * value), 4)
+            for name, value in zip(SIGNALS, self.signals[:, place], strict=True)
+        }
+
+
+def score(
+    question: Query,
+    segments: Sequence[RowBlock],
+    vector: NDArray[np.float32] | None,
+    allowed: Sequence[NDArray[np.bool_] | None],
+    least: int,
+    weights: Weights = WEIGHTS,
+    words: Sequence[Word] | None = None,
+) -> list[Scored]:
+    """Return the best rows of each segment with their scores.
+
+    Args:
+        question: what is asked.
+        segments: the rows of one agent.
+        vector: of the question; None compares by words alone.
+        allowed: for each segment which rows may be candidates; None for all.
+        least: how many candidates are needed.
+        weights: what each signal counts.
+        words: of the question, if they are known already.
+    """
+    words = words_of(question, segments) if words is None else words
+    scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]
+    best_talk = max((float(scorer.talk.max(initial=0.0)) for scorer in scorers), default=0.0)
+    usual = _usual(segments, vector)
+    return [
+        scorer.scored(vector, usual, best_talk, mask, max(_CANDIDATES, 4 * least), weights)
+        for scorer, mask in zip(scorers, allowed, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of the question, or a time that it names, which counts like a word that rows of this time hold.
+
+    Attributes:
+        forms: the word and its alternatives that occur in memory: the form, its weight, its rarity among rows. Empty
+            for a word that memory does not know.
+        rarity: of the word itself, among rows.
+    """
+
+    forms: tuple[tuple[str | Window, float, float], ...]
+    rarity: float
+
+    @property
+    def weight(self) -> float:
+        """Its weight in the coverage of a question."""
+        return float(self.rarity**COVERAGE_POWER)
+
+
+def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
+    """Return the words of a question with the forms that memory holds, and the times that it names."""
+    total = sum(map(len, segments))
+    too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
+
+    def held(word: str | Window) -> int:
+        return sum(len(segment.holding(word)) for segment in segments)
+
+    words = []
+    for term in question.terms:
+        others = {other for segment in segments for other in question.alternatives(term, segment.vocabulary)}
+        counts = {term: held(term), **{other: held(other) for other in sorted(others)}}
+        forms = tuple(
+            (form, 1.0 if form == term else RELATED, _rarity(count, total))
+            for form, count in counts.items()
+            if 0 < count <= too_common
+        )
+        if forms:
+            rarity = forms[0][2] if forms[0][0] == term else RELATED * max(rarity for _, _, rarity in forms)
+            words.append(Word(forms, rarity))
+        elif not any(counts.values()):
+            words.append(Word((), _rarity(0, total)))
+    for window in question.windows:
+        if 0 < (count := held(window)) <= too_common:
+            rarity = _rarity(count, total)
+            words.append(Word(((window, 1.0, rarity),), rarity))
+    return words
+
+
+def sought(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
+    """Return what tells which words of a question a text holds: their numbers, and what each is worth."""
+    worths = [{form: weight * rarity for form, weight, rarity in word.forms if isinstance(form, str)} for word in words]
+    known = frozenset(chain.from_iterable(worths))
+
+    def held(text: str) -> Mapping[int, float]:
+        own = known.intersection(terms(text))
+        if not own:
+            return {}
+        worth = {number: [forms[form] for form in own.intersection(forms)] for number, forms in enumerate(worths)}
+        return {number: max(values) for number, values in worth.items() if values}
+
+    return held
+
+
+def _rarity(holding: int, total: int) -> float:
+    """Return the inverse document frequency of BM25, which is never negative."""
+    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+
+
+def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
+    """Return mean and standard deviation of how near rows are to a vector."""
+    if vector is None:
+        return 0.0, 1.0
+    samples = [(segment.vectors.sample(vector), segment.vectors.present) for segment in segments]
+    total = sum(present for _, present in samples)
+    if not total:
+        return 0.0, 1.0
+    # However few rows of a segment are looked at, they stand for all of it.
+    mean = sum(float(near.mean()) * present for near, present in samples if present) / total
+    squares = sum(float(np.square(near - mean).mean()) * present for near, present in samples if present)
+    spread = math.sqrt(squares / total)
+    return mean, spread if spread > 1e-6 else 1.0
+
+
+class _OfWord(NamedTuple):
+    """What one word of the question gives: likeness of rows, strength by :attr:`RowBlock.place`, BM25 of talks."""
+
+    rows: NDArray[np.float32]
+    places: NDArray[np.float32]
+    talks: NDArray[np.float32]
+
+
+def _move(source: NDArray[np.float32], places: NDArray[np.integer], target: NDArray[np.float32], worth: float) -> None:
+    """Add to a target what a source holds at some places, listed once or more, and empty the source there."""
+    if _DENSE * len(places) > len(source):
+        target += source * np.float32(worth)
+        source[:] = 0
+    else:
+        target[places] = target[places] + source[places] * np.float32(worth)
+        source[places] = 0
+
+
+def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return where runs of equal values begin, in several lists one after the other that begin at `starts`."""
+    begins = np.empty(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    begins[starts] = True
+    return np.flatnonzero(begins)
+
+
+def _runs(
+    talks: NDArray[np.int32], starts: NDArray[np.integer]
+) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float32]]:
+    """Return where runs of equal talks begin, as :func:`_first_of_runs` does, the talks, and how long the runs are."""
+    first = _first_of_runs(talks, starts)
+    lengths = np.empty(len(first), np.float32)
+    np.subtract(first[1:], first[:-1], out=lengths[:-1], casting="unsafe")
+    lengths[-1] = len(talks) - first[-1]
+    return first, talks[first], lengths
+
+
+def _of_talks(rarity: np.float32 | NDArray[np.float32], said: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return BM25 of talks in which a word is said so often."""
+    found: NDArray[np.float32] = rarity * np.float32(K1 + 1) * said / (said + np.float32(K1))
+    return found
+
+
+#: How far on (or, below 0, back) a slot's neighbours are, and what each counts.
+_STEPS = np.array([step for distance in range(1, len(NEARBY) + 1) for step in (-distance, distance)])
+_SHARES = np.repeat(np.array(NEARBY, np.float32), 2)
+
+
+def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return for each of :attr:`RowBlock.place` the most that a neighbour gives, 0 at least."""
+    found = np.zeros(len(values), np.float32)
+    for distance, share in enumerate(NEARBY, start=1):
+        given = values * np.float32(share)
+        np.maximum(found[distance:], given[:-distance], out=found[distance:])
+        np.maximum(found[:-distance], given[distance:], out=found[:-distance])
+    return found
+
+
+class _SegmentScorer:
+    """Works out the signals of one segment's rows.
+
+    What a word gives is added up in arrays that are as long as the segment, but only the rows that hold the word are
+    touched, and their neighbours: a large memory costs what is found in it.
+    """
+
+    def __init__(self, question: Query, segment: RowBlock, words: Sequence[Word], segments: Sequence[RowBlock]) -> None:
+        self._question = question
+        self._segment = segment
+        self._speaking = {speaker for s in segments for speaker in s.speakers}
+        self.words = np.zeros(len(segment), np.float32)
+        self.talk = np.zeros(segment.talks, np.float32)
+        self._most = sum(word.weight for word in words) or 1.0
+        self._length = math.sqrt(sum(word.rarity**2 for word in words)) or 1.0
+        # Long texts hold many words by chance.
+        self._reach = segment.brevity
+        if question.asks_the_assistant:
+            self._reach = np.where(segment.slot_is_reply, np.float32(1), segment.brevity)
+        self._covered = np.zeros(segment.places, np.float32)
+        # Of one word: the greatest that any of its forms gives. Zero again before the next word.
+        of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self._covered, self.talk)))
+        for word in words:
+            self._add(word, sum(s.talks for s in segments), segments, of_word)
+        self.coverage = self._covered[segment.place]
+        self._answers = segment.answers(self.words)
+        self._agreement = self._agreement_of_speakers()
+
+    def _add(self, word: Word, talks: int, segments: Sequence[RowBlock], best: _OfWord) -> None:
+        """Add what one word of the question gives."""
+        segment = self._segment
+        forms = [form for form in word.forms if len(segment.holding(form[0]))]
+        if not forms:
+            return
+        rare = [weight * _rarity(sum(s.talks_holding(form) for s in segments), talks) for form, weight, _ in forms]
+        per_length = np.float32(1 / self._length)
+        if len(forms) == 1:
+            ((form, weight, rarity),) = forms
+            rows = segment.holding(form)
+            slots = segment.slot[rows]
+            self.words[rows] += np.float32(weight * rarity) * segment.strengths(form) / segment.norms[rows] * per_length
+            best.places[segment.place[slots]] = np.float32(weight) * self._reach[slots]
+            starts = np.zeros(1, np.intp)
+            spoken, said = _runs(segment.talk[slots], starts)[1:]
+            self.talk[spoken] += _of_talks(np.float32(rare[0]), said)
+        else:
+            held = [segment.holding(form) for form, _, _ in forms]
+            counts = [len(rows) for rows in held]
+            rows = np.concatenate(held)
+            strengths = np.concatenate([segment.strengths(form) for form, _, _ in forms])
+            weights = np.repeat(np.array([weight for _, weight, _ in forms], np.float32), counts)
+            worth = np.repeat(np.array([weight * rarity for _, weight, rarity in forms], np.float32), counts)
+            np.maximum.at(best.rows, rows, worth * strengths / segment.norms[rows])
+            slots = segment.slot[rows]
+            np.maximum.at(best.places, segment.place[slots], weights * self._reach[slots])
+            starts = np.cumsum([0, *counts[:-1]])
+            first, spoken, said = _runs(segment.talk[slots], starts)
+            worth = np.array(rare, np.float32)[np.searchsorted(starts, first, "right") - 1]
+            np.maximum.at(best.talks, spoken, _of_talks(worth, said))
+            _move(best.rows, rows, self.words, 1 / self._length)
+            _move(best.talks, spoken, self.talk, 1.0)
+        self._spread(best.places, slots, starts, word.weight / self._most)
+
+    def _spread(
+        self, strength: NDArray[np.float32], slots: NDArray[np.int32], starts: NDArray[np.intp], worth: float
+    ) -> None:
+        """Add to the coverage what a word gives in `slots` and to their neighbours."""
+        if _DENSE * len(_SHARES) * len(slots) > len(strength):
+            np.maximum(strength, _from_neighbours(strength), out=strength)
+            self._covered += strength * np.float32(worth)
+            strength[:] = 0
+            return
+        here = self._segment.place[slots[_first_of_runs(slots, starts)]]
+        there = (here[:, None] + _STEPS).ravel()
+        np.maximum.at(strength, there, (strength[here][:, None] * _SHARES).ravel())
+        _move(strength, np.concatenate([here, there]), self._covered, worth)
+
+    def scored(
+        self,
+        vector: NDArray[np.float32] | None,
+        usual: tuple[float, float],
+        best_talk: float,
+        allowed: NDArray[np.bool_] | None,
+        least: int,
+        weights: Weights,
+    ) -> Scored:
+        """Return the best rows with all their signals."""
+        segment = self._segment
+        factors = np.array([getattr(weights, name) for name in SIGNALS], np.float32)
+        rows = self._candidates(vector, best_talk or 1.0, allowed, least, weights)
+        signals = self._signals(rows, vector, usual, best_talk)
+        totals = factors @ signals
+        if vector is not None:
+            if len(rows) > least:
+                kept = np.sort(np.argpartition(-totals, least)[:least])
+                rows, signals = rows[kept], signals[:, kept]
+            signals[SIGNALS.index("nearby")] = self._nearby(segment.slot[rows], vector, usual)
+            totals = factors @ signals
+        return Scored(rows, signals, totals)
+
+    def _signals(
+        self, rows: NDArray[np.intp], vector: NDArray[np.float32] | None, usual: tuple[float, float], best_talk: float
+    ) -> NDArray[np.float32]:
+        """Return all signals of `rows` but `nearby`."""
+        segment = self._segment
+        signals = np.zeros((len(SIGNALS), len(rows)), np.float32)
+        given = dict(zip(SIGNALS, signals, strict=True))
+        slots = segment.slot[rows]
+        given["coverage"][:] = self.coverage[slots]
+        given["words"][:] = self.words[rows]
+        given["talk"][:] = self.talk[segment.talk[slots]] / (best_talk or 1.0)
+        given["importance"][:] = segment.importance[rows]
+        if not self._question.asks_the_assistant:
+            given["replies"][:] = segment.slot_wordy[slots]
+        given["instructs"][:] = segment.slot_instructs[slots]
+        given["prefers"][:] = segment.slot_prefers[slots] & self._question.seeks_advice
+        given["counted"][:] = segment.counted[rows] & self._question.asks_how_many
+        given["speaker"][:] = self._agreement[segment.speaker[rows]]
+        given["answers"][:] = self._answers[slots]
+        if vector is not None:
+            given["vector"][:] = self._near(rows, vector, usual)
+        return signals
+
+    def _near(
+        self, rows: NDArray[np.intp], vector: NDArray[np.float32], usual: tuple[float, float]
+    ) -> NDArray[np.float32]:
+        """Return how much nearer rows are to a vector than usual; 0 where a row has none."""
+        mean, spread = usual
+        near = (self._segment.vectors.nearness(vector, rows) - np.float32(mean)) / np.float32(spread)
+        return np.where(np.isnan(near), np.float32(0), near)
+
+    def _nearby(
+        self, slots: NDArray[np.int32], vector: NDArray[np.float32], usual: tuple[float, float]
+    ) -> NDArray[np.float32]:
+        """Return of each slot how near the nearest of its neighbours is."""
+        segment = self._segment
+        there = segment.place[slots][:, None] + _STEPS
+        wanted = np.zeros(segment.places, np.bool_)
+        wanted[there] = True
+        around = np.flatnonzero(wanted[segment.place])
+        nearest = np.zeros(segment.places, np.float32)
+        if len(around):
+            rows, bounds = segment.rows_of(around)
+            nearest[segment.place[around]] = np.maximum.reduceat(self._near(rows, vector, usual), bounds)
+        found: NDArray[np.float32] = (nearest[there] * _SHARES).max(axis=1, initial=0)
+        return found
+
+    def _candidates(
+        self,
+        vector: NDArray[np.float32] | None,
+        best_talk: float,
+        allowed: NDArray[np.bool_] | None,
+        least: int,
+        weights: Weights,
+    ) -> NDArray[np.intp]:
+        """Return the rows that may be the best: by all signals that need no vector, and by vector."""
+        segment = self._segment
+        if len(segment) <= least:
+            chosen = np.arange(len(segment))
+            return chosen if allowed is None else chosen[allowed]
+        slots = np.flatnonzero(self.coverage)
+        rough = weights.coverage * self.coverage[slots] + weights.talk / best_talk * self.talk[segment.talk[slots]]
+        slots = slots[_highest(rough, _SLOTS * least)]
+        rows, _ = segment.rows_of(slots)
+        rows = rows if allowed is None else rows[allowed[rows]]
+        if len(rows) < least:  # whatever is asked, something is found
+            rows = np.arange(len(segment)) if allowed is None else np.flatnonzero(allowed)
+        by_words = rows[_highest(self._rough(rows, best_talk, weights), least)]
+        if vector is None:
+            return np.sort(by_words)
+        is_chosen = np.zeros(len(segment), np.bool_)
+        is_chosen[by_words] = True
+        is_chosen[segment.vectors.nearest(vector, least, allowed)] = True
+        return np.flatnonzero(is_chosen if allowed is None else is_chosen & allowed)
+
+    def _rough(self, rows: NDArray[np.intp], best_talk: float, weights: Weights) -> NDArray[np.float32]:
+        """Return what rows score without vectors, dates and numbers."""
+        segment = self._segment
+        slots = segment.slot[rows]
+        rough: NDArray[np.float32] = weights.coverage * self.coverage[slots] + weights.words * self.words[rows]
+        rough += (
+            weights.talk / best_talk * self.talk[segment.talk[slots]] + weights.importance * segment.importance[rows]
+        )
+        rough += weights.speaker * self._agreement[segment.speaker[rows]] + weights.answers * self._answers[slots]
+        if not self._question.asks_the_assistant:
+            rough += weights.replies * segment.slot_wordy[slots]
+        rough += weights.instructs * segment.slot_instructs[slots]
+        if self._question.seeks_advice:
+            rough += weights.prefers * segment.slot_prefers[slots]
+        return rough
+
+    def _agreement_of_speakers(self) -> NDArray[np.float32]:
+        """Return for each speaker whether the question is about them; the last place is for rows without one."""
+        about, speakers = self._question.about, self._segment.speakers
+        if not about or len(self._speaking) < 2:
+            return np.zeros(len(speakers) + 1, np.float32)
+        if self._speaking.issubset(about):
+            return np.array([0.5 if speaker == about[0] else -0.5 for speaker in speakers] + [0], np.float32)
+        return np.array([1 if speaker in about else -1 for speaker in speakers] + [0], np.float32)
+
+
+def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Return the places of the `count` highest of many values, or of all if there are no more."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    places = np.arange(len(values))
+    if len(values) > _MANY:
+        # Most are far below the highest: a sample tells below what there is none of these, with room to spare.
+        sample = values[:: len(values) // _SAMPLE]
+        wanted = min(len(sample) - 1, 2 * count * len(sample) // len(values) + 20)
+        above = np.flatnonzero(values >= np.partition(sample, -wanted)[-wanted])
+        places = above if len(above) > count else places
+    return places[np.argpartition(-values[places], count)[:count]]

@@ -1,1 +1,0 @@
-"""Tests of durable memories as readers see them."""

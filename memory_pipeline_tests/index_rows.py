@@ -1,0 +1,124 @@
+"""Rows of an index as tests need them: facts and summaries, with all columns, without a lake."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
+from memory_pipeline.search.row_block import RowBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+
+Row = dict[str, Any]
+
+NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
+DIMENSION = 8
+
+
+def axis(number: int, dimension: int = DIMENSION) -> list[float]:
+    """Return a unit vector along one axis."""
+    return [float(place == number % dimension) for place in range(dimension)]
+
+
+def fact(
+    content: str,
+    minute: float = 0,
+    *,
+    id: str | None = None,  # noqa: A002  # the column's name
+    conversation: str = "c",
+    turn: int = 0,
+    position: int = 0,
+    kind: str = "turn",
+    speaker: str | None = "Anna",
+    role: str = "user",
+    importance: float = 0.5,
+    entities: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    sources: Sequence[str] | None = None,
+    mentioned: datetime | None = None,
+    vector: Sequence[float] | None = None,
+) -> Row:
+    """Return a fact said so many minutes after noon; unless told otherwise it rests on a message of its own."""
+    at = NOON + timedelta(minutes=minute)
+    own = id or f"{conversation}:{minute}:{turn}:{position}:{content}"
+    return {
+        "id": own,
+        "period": f"{at:%Y-%m-%dT%H}",
+        "kind": kind,
+        "content": content,
+        "terms": fact_terms(content, at, mentioned),
+        "starts_at": at,
+        "ends_at": at,
+        "mentioned_at": mentioned,
+        "entities": list(entities),
+        "importance": importance,
+        "conversation_id": conversation,
+        "speaker": speaker,
+        "role": role,
+        "turn": turn,
+        "position": position,
+        "tags": list(tags),
+        "source_ids": [f"message of {own}"] if sources is None else list(sources),
+        "digest": "d",
+        "embed_model": None if vector is None else "test",
+        "vector": vector,
+    }
+
+
+def summary(content: str, day: int = 15, *, importance: float = 0.5, vector: Sequence[float] | None = None) -> Row:
+    """Return the summary of a day of January 2024: nobody says it, in no conversation."""
+    start = datetime(2024, 1, day, tzinfo=UTC)
+    own = fact(content, importance=importance, vector=vector, id=f"daily:{day}:{content}")
+    return own | {
+        "period": f"{start:%Y-%m-%d}",
+        "kind": "summary",
+        "terms": terms(content),
+        "starts_at": start,
+        "ends_at": start + timedelta(days=1),
+        "conversation_id": None,
+        "speaker": None,
+        "turn": None,
+        "position": None,
+    }
+
+
+def table(rows: Iterable[Row], dimension: int = DIMENSION) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=index_schema(dimension))
+
+
+def segment(rows: Iterable[Row], dimension: int = DIMENSION) -> RowBlock:
+    return RowBlock.of(table(rows, dimension), dimension)
+
+
+class Embedder:
+    """Makes the vector that it was told to make, the same of every text; NaN where it is none."""
+
+    name = "test"
+
+    def __init__(self, vector: Sequence[float] | None = None, dimension: int = DIMENSION) -> None:
+        self.dimension = dimension
+        self._vector = [float("nan")] * dimension if vector is None else vector
+
+    def embed(self, texts: Sequence[str], uses: Sequence[Any] = ()) -> Any:
+        import numpy as np
+
+        return np.array([self._vector] * len(texts), np.float32).reshape(-1, self.dimension)
+
+
+def by_period(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by the period that they lie in."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["period"], []).append(row)
+    return found
+
+
+def scoped(scope: Scope, rows: Iterable[Row], dimension: int = DIMENSION) -> dict[Scope, pa.Table]:
+    return {scope: table(rows, dimension)}

@@ -1,0 +1,134 @@
+"""What tests of durable memories share: events, and lakes in which some of them have landed and others have not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.fold import fold_events
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.lake.codec.memories import (
+    events_digest,
+    events_to_rows,
+    memories_to_rows,
+    rows_to_events,
+    upkeep_to_rows,
+)
+from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.memories import DurableMemories, MemoryOverlay
+from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline_tests.building import ACME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.fold import Memories
+    from memory_pipeline.lake import Lake
+
+#: When the first event of a test happens, unless it says otherwise.
+MONDAY = datetime(2024, 1, 15, 8, tzinfo=UTC)
+
+
+def minute(number: float) -> datetime:
+    """Return the time so many minutes after the first."""
+    return MONDAY + timedelta(minutes=number)
+
+
+def event(
+    verb: MemoryVerb,
+    at: datetime,
+    memory_id: str | None = None,
+    other_id: str | None = None,
+    *,
+    scope: Scope = ACME,
+    editor: str = "agent",
+    reason: str | None = None,
+    evidence: Sequence[str] = (),
+    conversation_id: str | None = None,
+    **changes: Any,
+) -> MemoryEvent:
+    """Return an event; what is not an argument is said of the memory."""
+    return MemoryEvent.of(
+        scope, verb, at, Changes.of(changes), memory_id=memory_id, other_id=other_id, editor=editor, reason=reason,
+        evidence=evidence, conversation_id=conversation_id, received_at=at,
+    )  # fmt: skip
+
+
+def remember(content: str, at: datetime = MONDAY, **changes: Any) -> MemoryEvent:
+    return event(MemoryVerb.REMEMBER, at, content=content, **changes)
+
+
+def write(lake: Lake, *events: MemoryEvent) -> None:
+    """Put events into the journal."""
+    lake.ensure()
+    lake.journal.append(events)
+
+
+def land(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
+    """Put events into their tables, and bring what is made from them level."""
+    fold_memories(lake, *events, upkeep=upkeep, are_edits=are_edits)
+    refold(lake, (*events, *upkeep)[0].scope)
+
+
+def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
+    """Put events into their tables; what is made from them stays behind."""
+    lake.ensure()
+    nights = {one.event_at: Period.containing(Grain.DAILY, one.event_at - timedelta(seconds=1)) for one in upkeep}
+    rows = {
+        MEMORY_EVENTS: events_to_rows(events, are_edits=are_edits),
+        UPKEEP_EVENTS: upkeep_to_rows(upkeep, nights),
+    }
+    for spec, new in rows.items():
+        for owner in sorted(set(new["owner"].to_pylist())):
+            known = lake.tables.read(spec, [owner])
+            fresh = [row for row in new.to_pylist() if row["owner"] == owner]
+            merged = {row["id"]: row for row in (*known.to_pylist(), *fresh)}
+            lake.tables.replace(spec, [owner], known.slice(0, 0).from_pylist(list(merged.values()), spec.schema))
+
+
+def landed(lake: Lake, scope: Scope = ACME) -> list[MemoryEvent]:
+    """Return all events that have landed."""
+    return [
+        one
+        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
+        for one in rows_to_events(lake.tables.read(spec, [owner_of(scope)]))
+    ]
+
+
+def refold(lake: Lake, scope: Scope = ACME) -> Memories:
+    """Make an agent's memories of the events that have landed."""
+    events = landed(lake, scope)
+    memories = fold_events(events)
+    embedder = HashingEmbedder()
+    contents = sorted({memory.content for memory in memories.newest.values()})
+    vectors = dict(zip(contents, embedder.embed(contents), strict=True)) if contents else {}
+    vectors = {content: vector for content, vector in vectors.items() if not np.isnan(vector[0])}
+    digest = events_digest([one.id for one in events])
+    rows = memories_to_rows(scope, memories, digest, vectors, embedder.name)
+    lake.tables.replace(MEMORIES, [owner_of(scope)], rows)
+    return memories
+
+
+def state_of(lake: Lake, scope: Scope = ACME) -> MemoryOverlay:
+    return MemoryOverlay(lake, scope, PendingJournal(lake, scope))
+
+
+def kept_in(lake: Lake, scope: Scope = ACME) -> DurableMemories:
+    return DurableMemories(state_of(lake, scope))
+
+
+def contents(memories: Sequence[Any]) -> list[str]:
+    return [memory.content for memory in memories]
+
+
+def by_kind(memories: Memories) -> dict[str, list[str]]:
+    """Return what is said by memories that count, by kind."""
+    counting = sorted((one for one in memories.newest.values() if one.is_active), key=lambda one: one.kind)
+    return {kind: sorted(contents(list(own))) for kind, own in groupby(counting, key=lambda one: one.kind)}

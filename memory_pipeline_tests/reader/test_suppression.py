@@ -1,0 +1,144 @@
+"""What was shown or revoked is told in no other form, and what is a snapshot is warned of in all of them."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.memories.events import MemoryVerb
+from memory_pipeline.lake import Lake
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.injection import choose
+from memory_pipeline.reader.knowledge import ContextItem, Source, cut_to
+from memory_pipeline_tests import building
+from memory_pipeline_tests.building import ACME, conversation, run
+from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import SharedFolder
+
+STOCK, CODE = "We have 40 sacks of flour in stock.", "The alarm code is 4411."
+TUESDAY = MONDAY + timedelta(days=1, hours=1)
+
+
+@pytest.fixture
+def reader(lake: Lake, shared_folder: SharedFolder, models: Models) -> MemoryReader:
+    def fill(folder: Path) -> None:
+        said = [STOCK, CODE, "From now on, always answer in Portuguese."]
+        building.write(Lake(str(folder)), conversation(*said, at="2024-01-15T08:00", conversation_id="c1"))
+        run(Lake(str(folder)), models)
+
+    shutil.copytree(shared_folder("reader-retelling", fill), lake.storage.uri)
+    return MemoryReader(Lake(lake.storage.uri), ACME, models.embedder)
+
+
+def told(reader: MemoryReader, query: str, now: datetime = TUESDAY, **options: object) -> str:
+    return str(reader.recall(query, now=now, **options))  # type: ignore[arg-type]
+
+
+def test_a_snapshot_is_warned_of_in_every_form(reader: MemoryReader) -> None:
+    for text in (told(reader, "How many sacks?"), reader.inject_knowledge("How many sacks?", now=TUESDAY).block):
+        [line] = [line for line in text.splitlines() if "40 sacks" in line]
+        assert "snapshot" in line
+        assert "query" in line
+    [part] = [one for one in reader.inject_knowledge("How many sacks?", now=TUESDAY).parts if "40" in one.text]
+    assert part.warning
+    for budget in (10, 25, 40, 60):
+        found = reader.recall("How many sacks?", budget, now=TUESDAY)
+        assert found.tokens <= budget
+        assert all("snapshot" in str(one) for one in found if "40 sacks" in one.content)
+
+
+def test_what_is_no_snapshot_any_more_is_not_warned_of(reader: MemoryReader, lake: Lake) -> None:
+    [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
+    assert "snapshot" in told(reader, "How many sacks?", TUESDAY)
+    write(lake, event(MemoryVerb.UPDATE, TUESDAY, stock.id, is_point_in_time=False))
+    assert "snapshot" not in told(reader, "How many sacks?", TUESDAY)
+
+
+def test_what_was_revoked_is_not_recalled_in_the_same_words(reader: MemoryReader, lake: Lake) -> None:
+    [code] = [one for one in reader.memories.list() if "4411" in one.content]
+    assert "4411" in told(reader, "What is the alarm code?")
+    write(lake, event(MemoryVerb.FORGET, TUESDAY, code.id))
+    for now in (TUESDAY, TUESDAY + timedelta(days=400)):
+        assert "4411" not in told(reader, "What is the alarm code?", now)
+        block = reader.inject_knowledge("What is the alarm code?", now=now).block
+        assert "4411" not in block
+        assert "40 sacks" in block
+    assert "4411" in told(reader, "What is the alarm code?", MONDAY + timedelta(hours=4))  # it was not revoked then
+    building.write(lake, conversation(CODE, at="2024-01-17T08:00", conversation_id="c2"))
+    assert "4411" in told(reader, "What is the alarm code?", TUESDAY + timedelta(days=9))
+
+
+def test_what_a_memory_said_before_it_was_revoked_is_not_recalled_either(reader: MemoryReader, lake: Lake) -> None:
+    [code] = [one for one in reader.memories.list() if "4411" in one.content]
+    write(
+        lake,
+        event(MemoryVerb.UPDATE, TUESDAY, code.id, content="The alarm code is 9999."),
+        event(MemoryVerb.FORGET, TUESDAY + timedelta(minutes=1), code.id),
+    )
+    text = told(reader, "What is the alarm code?", TUESDAY + timedelta(hours=1))
+    assert "4411" not in text
+    assert "9999" not in text
+
+
+def test_what_was_shown_is_told_again_in_no_other_form(reader: MemoryReader) -> None:
+    query = "How many sacks are in stock?"
+    shown = [one.id for one in reader.recall(query, now=TUESDAY)]
+    assert shown
+    assert told(reader, query, exclude=shown) == ""
+    assert reader.inject_knowledge(query, exclude=shown, now=TUESDAY).parts == ()
+    parts = [one.id for one in reader.inject_knowledge(query, now=TUESDAY).parts]
+    assert reader.inject_knowledge(query, exclude=parts, now=TUESDAY).parts == ()
+    [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
+    for own in (stock.id, stock.version_id):
+        assert "40 sacks" not in told(reader, query, exclude=[own])
+        assert "4411" in told(reader, query, exclude=[own])
+    points = [one.id for one in reader.recall(query, now=TUESDAY, exclude=["nothing"])]
+    assert points == shown
+
+
+def test_what_goes_on_in_another_memory_is_excluded_by_each_id(lake: Lake, models: Models) -> None:
+    first, second = remember("Anna drinks black coffee."), remember("Anna has coffee without milk.", minute(1))
+    merge = event(MemoryVerb.MERGE, TUESDAY, second.memory_id, first.memory_id, editor="upkeep")
+    land(lake, first, second, upkeep=[merge])
+    reader = MemoryReader(lake, ACME, models.embedder)
+    now = TUESDAY + timedelta(hours=1)
+    assert len(reader.memories.search("coffee", now=now)) == 1
+    for one in (first, second):
+        for own in (one.memory_id, f"{one.memory_id}#1"):
+            assert reader.memories.search("coffee", exclude=[own], now=now) == []
+            assert told(reader, "coffee", now, exclude=[own]) == ""
+    assert reader.search_archive("coffee", now=now)
+    assert reader.search_archive("coffee", exclude=[first.memory_id], now=now) == []
+
+
+def test_recall_ranks_memories_as_their_search_does(lake: Lake, models: Models) -> None:
+    building.write(lake, conversation("Nice weather.", name="Ruben"))
+    contents = ["Ruben is badly allergic to hazelnuts.", "Ruben may leave early.", "Ruben likes to eat.", "Eat well."]
+    land(lake, *(remember(content, minute(place)) for place, content in enumerate(contents)))
+    reader = MemoryReader(lake, ACME, models.embedder)
+    query = "What may Ruben not eat?"
+    searched = [one.memory.id for one in reader.memories.search(query, now=TUESDAY)]
+    found = [one.id for one in reader.recall(query, 10_000, now=TUESDAY) if one.grain == "durable"]
+    assert found
+    assert found == [one for one in searched if one in found]
+
+
+def test_in_a_block_the_warning_goes_with_the_message_and_is_never_cut() -> None:
+    kept = ContextItem(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
+    said = ContextItem(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
+    [part] = choose([said, kept], 5, 1_000, {}).parts
+    assert (part.id, part.warning, part.lines) == ("said", "a snapshot", "⁍ Anna: We have 40. (a snapshot)")
+    assert choose([said, kept], 1, 1_000, {}).parts[0].warning
+    long = ContextItem(Source.MEMORY, "long", "word " * 100, "word " * 100, warning="a snapshot")
+    for size in range(20, 200):
+        cut = cut_to(long, size)
+        assert cut is None or (len(cut.lines.encode()) <= size and cut.lines.endswith("… (a snapshot)"))

@@ -1,0 +1,144 @@
+"""What a reader holds of an index: never stale, never more than it may."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index.vector_index import VectorIndex
+from memory_pipeline.search.candidates import IndexCache
+from memory_pipeline_tests.building import ACME, PROCESSES
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, scoped, summary
+
+if TYPE_CHECKING:
+    from memory_pipeline.search.row_block import RowBlock
+
+
+def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
+    """Make rows all that their periods hold, as another process would."""
+    index = VectorIndex(Storage(root))
+    periods = [Period.parse(grain, period) for period in by_period(rows)]
+    index.replace(grain, periods, scoped(ACME, rows))
+
+
+def resident(root: str, most: int = 100) -> IndexCache:
+    return IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, most, Calendar())
+
+
+def contents(part: RowBlock | None) -> list[str]:
+    assert part is not None
+    return sorted(part.rows["content"].to_pylist())
+
+
+def test_a_table_is_read_once_while_nothing_is_written(root: str) -> None:
+    put(root, fact("tea", vector=axis(1)))
+    held = resident(root)
+    first = held.segment(Grain.WORKING)
+    assert contents(first) == ["tea"]
+    assert held.segment(Grain.WORKING) is first
+
+
+def test_where_there_is_no_table_there_is_nothing_until_one_is_made(root: str) -> None:
+    held = resident(root)
+    assert contents(held.segment(Grain.WORKING)) == []
+    put(root, fact("tea"))
+    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+
+
+def test_what_another_object_wrote_is_seen_at_once(root: str) -> None:
+    put(root, fact("tea"))
+    held = resident(root)
+    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    put(root, fact("tea"), fact("milk", 1))
+    assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
+    put(root, fact("milk", 1))
+    assert contents(held.segment(Grain.WORKING)) == ["milk"]
+
+
+def test_what_another_process_wrote_is_seen_at_once(root: str) -> None:
+    put(root, fact("tea"))
+    held = resident(root)
+    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    process = PROCESSES.Process(target=put, args=(root, fact("milk", 120)))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
+
+
+def test_a_table_of_more_rows_than_may_be_held_is_not(root: str) -> None:
+    put(root, *(fact(f"row {n}", n) for n in range(3)))
+    assert resident(root, 2).segment(Grain.WORKING) is None
+    assert resident(root, 0).segment(Grain.WORKING) is None
+    assert len(contents(resident(root, 3).segment(Grain.WORKING))) == 3
+
+
+def test_a_table_that_outgrows_the_bound_is_let_go_and_one_that_shrinks_is_held(root: str) -> None:
+    put(root, fact("tea"), fact("milk", 1))
+    held = resident(root, 2)
+    assert held.segment(Grain.WORKING) is not None
+    put(root, fact("tea"), fact("milk", 1), fact("water", 2))
+    assert held.segment(Grain.WORKING) is None
+    assert held._held == {}
+    put(root, fact("tea"))
+    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+
+
+def test_the_least_recently_used_tables_give_way(root: str) -> None:
+    put(root, *(fact(f"row {n}", n) for n in range(3)))
+    put(root, summary("a day"), summary("another", 16), grain=Grain.DAILY)
+    put(root, summary("a week") | {"period": "2024-W03"}, grain=Grain.WEEKLY)
+    held = resident(root, 5)
+    working, daily = held.segment(Grain.WORKING), held.segment(Grain.DAILY)
+    assert held.segment(Grain.WORKING) is working  # and so the more recently used
+    held.segment(Grain.WEEKLY)
+    assert list(held._held) == [Grain.WORKING, Grain.WEEKLY]
+    assert held.segment(Grain.WORKING) is working
+    assert held.segment(Grain.DAILY) is not daily
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_nothing_more_is_held_than_may_be(root: str, most: int) -> None:
+    for grain, period in ((Grain.DAILY, "2024-01-15"), (Grain.WEEKLY, "2024-W03"), (Grain.MONTHLY, "2024-01")):
+        put(root, summary("tea") | {"period": period}, grain=grain)
+    held = resident(root, most)
+    for grain in (Grain.DAILY, Grain.WEEKLY, Grain.MONTHLY, Grain.DAILY):
+        held.segment(grain)
+        assert sum(map(len, held._held.values())) <= most
+
+
+def test_points_are_those_of_the_newest_summaries(root: str) -> None:
+    put(root, summary("tea\nmilk"), grain=Grain.DAILY)
+    held = resident(root)
+    points = held.points(Grain.DAILY)
+    assert held.points(Grain.DAILY) is points
+    put(root, summary("water"), grain=Grain.DAILY)
+    assert contents(held.points(Grain.DAILY)) == ["water"]
+    assert resident(root, 0).points(Grain.DAILY) is None
+
+
+def test_threads_see_whole_tables_while_others_write(root: str) -> None:
+    put(root, fact("row 0"))
+    held = resident(root)
+    written = 1
+
+    def read(_: int) -> list[tuple[int, int, int]]:
+        seen = []
+        for _ in range(12):
+            least = written
+            part = held.segment(Grain.WORKING)
+            assert part is not None
+            seen.append((least, len(part), written))
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        reading = [pool.submit(read, n) for n in range(4)]
+        for number in range(1, 6):
+            put(root, *(fact(f"row {n}", n) for n in range(number + 1)))
+            written = number + 1
+        for least, found, most in (each for future in reading for each in future.result()):
+            assert least <= found <= most + 1
