@@ -22,7 +22,7 @@ from benchmarks.generator import START, WORKSPACE, agent_name, conversation
 from benchmarks.measure import Cell, Table, p50, progress
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.index.lance_files import lance_tables
+from memory_pipeline.lake.index.lance_internals import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate

@@ -252,11 +252,7 @@ class Forgotten:
             record.sent_at,
             conversation_id=record.conversation_id,
             user_id=record.user_id,
-            texts=[
-                text
-                for text in (record.name, record.content, record.conversation_id, record.source_id, *record.tags)
-                if text
-            ],
+            texts=_texts_in(record, _MESSAGE_TEXTS),
         )
 
     def taken(self, record: _Record) -> _Record | None:
@@ -399,13 +395,20 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
     )  # fmt: skip
 
 
+#: What may name somebody, texts and lists of them: every field but these, so that none is missed.
+_MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "role"})
+_CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind"})
+
+
 def _texts_of(said: Changes) -> list[str]:
     """Return all that an event says of its memory."""
-    texts = [
-        said.title, said.hook, said.content, said.subject, said.predicate, said.object, said.user_id, said.key,
-        said.value, *(said.tags or ()),
-    ]  # fmt: skip
-    return [text for text in texts if text]
+    return _texts_in(said, _CHANGED_TEXTS)
+
+
+def _texts_in(record: Message | Changes, names: Iterable[str]) -> list[str]:
+    values = [getattr(record, name) for name in names]
+    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
+    return [text for text in texts if isinstance(text, str) and text]
 
 
 def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombstone]:

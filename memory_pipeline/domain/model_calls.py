@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+
 
 #: Bytes of UTF-8 that count as one token where no model counted: four letters of English, less of other scripts.
 BYTES_PER_TOKEN = 4
@@ -211,3 +212,23 @@ class CallStore(Protocol):
     def answered(self, kind: Kind, month: str) -> Usage:
         """Return what requests of one kind that were answered took in a calendar month, of all workspaces together."""
         ...
+
+
+_Item = TypeVar("_Item")
+
+
+class TextLines(list[_Item]):
+    """Things that are shown as a line each.
+
+    Attributes:
+        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
+    """
+
+    def __str__(self) -> str:
+        """Return all lines."""
+        return "\n".join(map(str, self))
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the text."""
+        return count_tokens(str(self)) if self else 0

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
 from memory_pipeline.erasure.scanner import AT_ONCE, hex_of
-from memory_pipeline.erasure.subject_matcher import texts_in, texts_of
+from memory_pipeline.erasure.subject_matcher import leaves, texts_of
 from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
@@ -130,17 +131,12 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
 def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
     """Yield what memory says, and what is about to become memory."""
     for spec, fixed in _TABLES:
-        columns = {"content", "title", "hook", "key_points", "changes"} & set(spec.schema.names)
-        keys = lake.tables.keys(spec, **fixed) if columns else []
+        columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
+        keys = lake.tables.keys(spec, **fixed)
         for start in range(0, len(keys), AT_ONCE):
             rows = lake.tables.read(spec, keys[start : start + AT_ONCE], columns=columns, **fixed)
-            for name in columns - {"key_points", "changes"}:
-                yield rows[name]
-            if "key_points" in columns:
-                yield sentences_of(rows["key_points"])
-            if "changes" in columns:
-                said = [text for changes in rows["changes"].to_pylist() for text in texts_in(changes)]
-                yield pa.chunked_array([said], pa.string())
+            for _, texts in leaves(rows):
+                yield pa.chunked_array([texts], pa.string())
     for file in lake.journal.pending():
         held = lake.journal.read(file)
         said = [text for event in held.events for text in texts_of(event.changes.to_record())]

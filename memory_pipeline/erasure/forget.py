@@ -44,9 +44,10 @@ from memory_pipeline.erasure.recompute import (
 from memory_pipeline.erasure.removal import forget_items, remove_agent, remove_answers, remove_rows, remove_unread
 from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
-from memory_pipeline.erasure.verification import agent_of, old_versions
+from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 

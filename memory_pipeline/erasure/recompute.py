@@ -16,6 +16,7 @@ from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 #: Periods whose index is written at a time.
 _AT_ONCE = 400
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
+#: What summaries say that is made of their points.
+_OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
 #: What of an hour's facts may outlive them.
 _OUTLIVING = (GRAPH_ASSET, MEMORIES_ASSET)
@@ -109,6 +112,8 @@ def _scrubbed(
     points = tuple(point for point in summary.key_points if stays(point))
     if not points:
         return None
+    if _is_named_besides(scanner, summary):
+        return None
     kept = [place for place, source in enumerate(summary.source_ids) if source not in facts]
     return replace(
         summary,
@@ -119,6 +124,13 @@ def _scrubbed(
         source_ids=tuple(summary.source_ids[place] for place in kept),
         source_digests=tuple(summary.source_digests[place] for place in kept if summary.source_digests),
     )
+
+
+def _is_named_besides(scanner: SubjectScanner, summary: Summary) -> bool:
+    """Tell whether a summary names a person in a column that cannot be made of its points."""
+    rows = summaries_to_rows([summary])
+    others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
+    return any(scanner.mentioned(rows[name]).any() for name in others)
 
 
 def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:

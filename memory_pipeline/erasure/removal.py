@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from functools import partial
+from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.layout import collections_of, owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -31,7 +30,7 @@ from memory_pipeline.lake.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Collection, Mapping
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.erasure.erasure_log import ErasureLog
@@ -191,7 +190,6 @@ def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: Erasu
 # Agents' own collections of vectors: items that name a person, in their id, content or metadata.
 
 
-_TABLE = re.compile(r"vectordb/(?P<workspace>[^/]+)/(?P<name>_(?P<agent>[^/]+)\.[A-Za-z0-9_-]+)\.lance/.*")
 _COLUMNS = ("id", "content", "metadata")
 #: Under which an item that is written anew is still the one that was read.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
@@ -202,11 +200,9 @@ _AT_ONCE = 1_000
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Delete the items of all collections within reach that name the person, and take them off the disk."""
     subject = scanner.subject
-    paths = (entry.path for entry in lake.storage.list(f"vectordb/{subject.workspace_id}"))
-    found = {match["name"]: match["agent"] for path in paths if (match := _TABLE.fullmatch(path))}
     loop, databases = EventLoop(), Databases(lake.storage)
-    for name, agent in sorted(found.items()):
-        if subject.agent_id in (None, agent):
+    for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
+        if subject.agent_id in (None, scope.agent_id):
             count = loop.run(_forget(lake, databases, scanner, subject.workspace_id, name))
             log.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
 
@@ -220,21 +216,13 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, wor
         return 0
     matches = np.any([scanner.mentioned(rows[column]) for column in _COLUMNS], axis=0)
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
-    where = (workspace_id, name)
 
-    async def delete(listed: str) -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await table.delete(f"id IN ({listed})")
-
-    async def write_anew() -> None:
-        table: Any = await databases.table(*where)
-        if table is not None:
-            await rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
+    def write_anew(table: Any) -> Awaitable[None]:
+        return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _AT_ONCE):
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
-        await retry_lance_commit(partial(delete, listed), lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
-        await retry_lance_commit(write_anew, lambda: databases.forget(*where))
+        await databases.edit(workspace_id, name, write_anew, None)
     return len(ids)

@@ -16,15 +16,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
 from memory_pipeline.domain.text.words import Mentions, words_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
-from memory_pipeline.lake.schemas import (
-    ANSWERS,
-    FACTS,
-    GRAPH_OPERATIONS,
-    MEMORY_EVENTS,
-    MESSAGES,
-    SUMMARIES,
-    UPKEEP_EVENTS,
-)
+from memory_pipeline.lake.schema_types import Holds, has_texts
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, UPKEEP_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -45,20 +38,6 @@ AT_ONCE = 2_000
 _SCOPE = ("workspace_id", "agent_id")
 #: The columns that hold what rows rest on.
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
-#: The columns of each table in which a person may be named; of lists, operations and JSON all texts count.
-_TEXTS = {
-    MESSAGES.name: ("name", "content", "conversation_id", "source_id", "tags"),
-    FACTS.name: ("content", "speaker", "conversation_id", "entities", "tags", "operations", "subject", "object"),
-    GRAPH_OPERATIONS.name: ("subject", "predicate", "object", "conversation_id"),
-    MEMORY_EVENTS.name: ("changes", "conversation_id"),
-    UPKEEP_EVENTS.name: ("changes", "reason"),
-    SUMMARIES.name: ("content", "entities"),
-    ANSWERS.name: ("answer",),
-}
-
-
-#: The columns in which an event of an agent tells who did it, and why.
-_NOTE = ("editor", "reason")
 
 
 @dataclass
@@ -178,17 +157,17 @@ class SubjectScanner:
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
         columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
-        columns |= {*_TEXTS[spec.name], "user_id"} if self.subject.names else set()
+        columns |= {*spec.holding(Holds.WORDS, Holds.USER)} if self.subject.names else set()
         columns |= {"changes"} | ({source} if source else {"received_at"})
-        has_notes = spec is MEMORY_EVENTS and bool(self.subject.names)
-        columns |= {"verb", "is_edit", *_NOTE} if has_notes else set()
+        who_and_why = spec.holding(Holds.NOTE) if self.subject.names else ()
+        columns |= {"verb", "is_edit", *who_and_why} if who_and_why else set()
         columns &= set(spec.schema.names)
         for rows in self.parts(spec, columns, keys=self._unseen(spec)):
             matches = self.said(rows, spec)
             notes = np.zeros(rows.num_rows, np.bool_)
-            if has_notes:
+            if who_and_why:
                 says = _bools(pc.is_in(rows["verb"], pa.array(sorted(SAYING), pa.string())))
-                notes = np.any([matches & ~says, *(self.mentioned(rows[name]) for name in _NOTE)], axis=0)
+                notes = np.any([matches & ~says, *(self.mentioned(rows[name]) for name in who_and_why)], axis=0)
                 notes &= _bools(rows["is_edit"])
                 matches &= says
             if source is not None and resting_on:
@@ -269,9 +248,9 @@ class SubjectScanner:
             own = pc.fill_null(pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False)
             return _bools(own)
         matches = np.zeros(rows.num_rows, np.bool_)
-        if "user_id" in rows.column_names:
-            matches |= _bools(pc.is_in(rows["user_id"], pa.array(list(subject.names), pa.string())))
-        for name in _TEXTS[spec.name]:
+        for name in {*spec.holding(Holds.USER)}.intersection(rows.column_names):
+            matches |= _bools(pc.is_in(rows[name], pa.array(list(subject.names), pa.string())))
+        for name in spec.holding(Holds.WORDS):
             matches |= self.mentioned(rows[name], self._named_in_changes if name == "changes" else None)
         return matches
 
@@ -292,7 +271,7 @@ class SubjectScanner:
             found[pc.list_parent_indices(column).to_numpy()[hits]] = True
             return found
         if pa.types.is_struct(kind):
-            parts = [pc.struct_field(column, part.name) for part in kind if pa.types.is_string(part.type)]
+            parts = [pc.struct_field(column, part.name) for part in kind if has_texts(part.type)]
             return np.array(np.any([self.mentioned(part) for part in parts], axis=0), np.bool_)
         # Of texts in ASCII only those that hold the first word of a name are looked at closely.
         maybe = pc.or_(pc.invert(pc.string_is_ascii(column)), pc.match_substring(column, "\\u"))

@@ -216,7 +216,7 @@ class SubjectMatcher:
             whose: the workspace and the agent, where no columns tell.
         """
         found: Counter[str] = Counter()
-        for name, values in _leaves(rows):
+        for name, values in leaves(rows):
             found += self._in_texts(values, f"column {name}", are_persons=False)
         within = self._within(rows, whose)
         if not within.num_rows:
@@ -234,7 +234,7 @@ class SubjectMatcher:
             if "user_id" in names:
                 users = pa.array(list(subject.names), pa.string())
                 found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
-            for name, values in _leaves(self._said_by_then(within)):
+            for name, values in leaves(self._said_by_then(within)):
                 column = name.split(".", maxsplit=1)[0] if not name.endswith(f".{_SCHEMA}") else _SCHEMA
                 # A preference's name was chosen by an agent; keys of other tables are hashes.
                 is_chosen = column == "key" and "memory_id" in names
@@ -348,7 +348,7 @@ class SubjectMatcher:
         ]
 
 
-def _leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
+def leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
     """Yield all columns of texts, of nested ones too, with the different texts that they hold."""
     for name in rows.column_names:
         for path, array in _texts(name, rows[name]):

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memory_pipeline.erasure.subject_matcher import ANYBODY, SubjectMatcher
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 
 if TYPE_CHECKING:
@@ -36,35 +37,20 @@ if TYPE_CHECKING:
 # Tables of the vector index as they lie on the disk: every version that can be opened, and what no version reads.
 
 
-_DATA = re.compile(r"data/(?P<name>[^/]+\.lance)")
-_INDEX = re.compile(r"_indices/(?P<name>[^/]+)/.*")
 #: How a problem ends that only matters where the table was purged: other writers leave deleted rows, too.
 DELETED = "rows of it are deleted, and still on the disk"
 _FAILURES = (RuntimeError, ValueError, OSError)
-_MANIFEST = re.compile(r"_versions/[^/]+\.manifest")
-_LANCE_TABLE = re.compile(
-    r"vectordb/[^/]+/(?:_(?P<collector>[^/]+)\.[A-Za-z0-9_-]+|(?P<agent>[^/]+)__[a-z]+)\.lance(?=/|$)"
-)
 
 
 class LanceFolder:
-    """One table's folder.
+    """One table's folder, at `path` below the root."""
 
-    Args:
-        workspace_id: whose database it is in.
-        name: the table's name.
-    """
-
-    def __init__(self, workspace_id: str, name: str) -> None:
-        self.workspace_id = workspace_id
-        self.name = name
-        self._files: dict[str, list[str]] = {}  # paths, by the name that a version has for them
+    def __init__(self, path: str) -> None:
+        self.path = path
+        _, self.workspace_id, folder = path.split("/")
+        self.name = folder.removesuffix(".lance")
+        self._files: list[str] = []
         self._manifests = b""
-
-    @property
-    def path(self) -> str:
-        """Where it is below the root."""
-        return f"vectordb/{self.workspace_id}/{self.name}.lance"
 
     @property
     def whose(self) -> Whose:
@@ -73,25 +59,17 @@ class LanceFolder:
 
     def add(self, path: str, data: bytes) -> bool:
         """Take notice of a file of the table; tell whether a version may read it, so that it need not be searched."""
-        own = path.partition(f"/{self.name}.lance/")[2]
-        found = _DATA.fullmatch(own) or _INDEX.fullmatch(own)
-        if found is not None:
-            self._files.setdefault(found["name"], []).append(path)
-        elif _MANIFEST.fullmatch(own):
+        own = path.removeprefix(f"{self.path}/")
+        if is_manifest(own):
             self._manifests += data
-        return found is not None
+        if holds_rows(own):
+            self._files.append(own)
+        return holds_rows(own)
 
     def unread(self) -> list[str]:
         """Return the paths of data and indices that no version reads."""
-        return sorted(path for name, paths in self._files.items() if not self._reads(name) for path in paths)
-
-    def _reads(self, name: str) -> bool:
-        if name.encode() in self._manifests:
-            return True
-        try:
-            return UUID(name).bytes in self._manifests  # as indices are named
-        except ValueError:
-            return False
+        own = [name for name in self._files if not is_named(name, self._manifests, is_table=False)]
+        return sorted(f"{self.path}/{name}" for name in own)
 
 
 class LanceReader:
@@ -126,12 +104,6 @@ class LanceReader:
             problems.append(f"{deleted} {DELETED}")
 
 
-def agent_of(path: str) -> str | None:
-    """Return the id of the agent that a table, or a file of it, is of, as far as its path tells."""
-    known = _LANCE_TABLE.match(path)
-    return known["collector"] or known["agent"] if known else None
-
-
 async def _rows(table: Any, version: int) -> list[pa.Table]:
     await table.checkout(version)
     columns = [field.name for field in await table.schema() if field.name != "vector"]
@@ -141,7 +113,6 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
 #: Rows of a Parquet file that are looked at at a time.
 _ROWS = 20_000
 _WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
-_TABLE = re.compile(r"(?P<folder>vectordb/(?P<workspace>[^/]+)/(?P<name>[^/]+)\.lance)/.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +194,9 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             continue
         result.places[path.partition("/")[0] if "/" in path else "."] += 1
         result.bytes += len(data)
-        table = _TABLE.fullmatch(path)
-        if table is not None:
-            lance = tables.setdefault(table["folder"], LanceFolder(table["workspace"], table["name"]))
+        folder = table_of(path)
+        if folder is not None:
+            lance = tables.setdefault(folder, LanceFolder(folder))
             within = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
             _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=within))
         else:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_INDEX_TABLE = re.compile(
+    r"vectordb/[^/]+/(?:_(?P<collector>[^/]+)\.[A-Za-z0-9_-]+|(?P<agent>[^/]+)__[a-z]+)\.lance(?=/|$)"
+)
 
 
 def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:
@@ -38,6 +41,12 @@ def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, s
         agent_id, _, grain = name.rpartition("__")
         if kind == "lance" and grain in set(Grain) and not name.startswith("_"):
             yield Scope(workspace_id, agent_id), name
+
+
+def agent_of(path: str) -> str | None:
+    """Return the id of the agent that a table, or a file of it, is of, as far as its path tells."""
+    known = _INDEX_TABLE.match(path)
+    return known["collector"] or known["agent"] if known else None
 
 
 def owner_of(scope: Scope) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from memory_pipeline.errors import CommitConflictError, DamagedError, InputError, shown
-from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_tables
+from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, lance_tables
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.handles import newest
 from memory_pipeline.lake.tables.vacuum import Purged

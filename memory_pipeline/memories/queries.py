@@ -14,7 +14,7 @@ from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
-from memory_pipeline.domain.text.recalled_text import TextLines
+from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, TextLines
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, TextLines, mark, mark_lines, without_recalled
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.lake.index.lance_files import lance_tables
+from memory_pipeline.lake.index.lance_internals import lance_tables
 from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, last_vacuum, vacuum
 from memory_pipeline.lake.tables.vacuum import Purged

@@ -17,7 +17,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.index.lance_files import lance_table, lance_tables
+from memory_pipeline.lake.index.lance_internals import lance_table, lance_tables
 from memory_pipeline.lake.orphans import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.vacuum import Purged

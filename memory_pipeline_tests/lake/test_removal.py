@@ -137,7 +137,7 @@ def test_who_is_overtaken_looks_only_at_what_is_new_and_leaves_no_files_behind(r
 def test_one_who_always_loses_says_so_and_removes_nothing(
     root: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.commit_retry._ATTEMPTS", 2)
+    monkeypatch.setattr("memory_pipeline.lake.tables.handles._ATTEMPTS", 2)
     other = Tables(Storage(root))
     numbers = iter(range(100, 200))
 

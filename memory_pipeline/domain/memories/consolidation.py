@@ -38,13 +38,8 @@ if TYPE_CHECKING:
 # Pass 3: of two memories of which only one can be true, one takes the other's place.
 
 
-#: Kinds that can contradict each other, by what they have in common: what is true, what is liked, what is asked for.
-RIVALS = {
-    MemoryKind.FACT: "fact",
-    MemoryKind.OBSERVATION: "fact",
-    MemoryKind.PREFERENCE: "preference",
-    MemoryKind.INSTRUCTION: "instruction",
-}
+#: Kinds that can contradict each other, by what they have in common.
+RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
 
 
 #: What some predicates assert, or deny.

@@ -25,18 +25,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: How much more a kind counts than a fact: what holds until it is revoked outlasts months without use. Other kinds
-#: have no place in the index: what a tool said, and what nobody has confirmed, which else could never grow stale.
-WEIGHTS = {
-    MemoryKind.INSTRUCTION: 4.0,
-    MemoryKind.RULE: 4.0,
-    MemoryKind.PREFERENCE: 2.0,
-    MemoryKind.FACT: 1.0,
-    MemoryKind.DECISION: 1.0,
-    MemoryKind.PROCEDURE: 1.0,
-    MemoryKind.PLAN: 0.8,
-    MemoryKind.REFLECTION: 0.5,
-}
+#: How much more a kind counts than a fact, of the kinds that have a place in the index.
+WEIGHTS = {kind: kind.weight for kind in MemoryKind if kind.weight is not None}
 #: By how much something must be better than what is in the index to take its place.
 MARGIN = 0.1
 

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import digest
@@ -35,19 +35,51 @@ _CUT = "…"
 _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
+class _Traits(NamedTuple):
+    """What a kind of memory is, all of which a new kind has to say.
+
+    Attributes:
+        value: how it is written.
+        is_permanent: whether it holds until it is revoked or superseded: no passage of time makes it stale.
+        weight: how much more it counts in the hot index than a fact: what holds until it is revoked outlasts months
+            without use. None has no place there: what a tool said, and what nobody has confirmed, which else could
+            never grow stale.
+        rivals: what it shares with the kinds that it can contradict: what is true, what is liked, what is asked for.
+    """
+
+    value: str
+    is_permanent: bool
+    weight: float | None
+    rivals: str | None
+
+
+# Nothing else has to know a kind: what depends on it is among its traits.
 class MemoryKind(StrEnum):
     """What sort of thing a memory says."""
 
-    FACT = "fact"
-    RULE = "rule"
-    INSTRUCTION = "instruction"
-    OBSERVATION = "observation"
-    PREFERENCE = "preference"
-    PROCEDURE = "procedure"
-    REFLECTION = "reflection"
-    DECISION = "decision"
-    PLAN = "plan"
-    TOOL_OUTPUT = "tool_output"
+    FACT = _Traits("fact", is_permanent=False, weight=1.0, rivals="fact")
+    RULE = _Traits("rule", is_permanent=True, weight=4.0, rivals=None)
+    INSTRUCTION = _Traits("instruction", is_permanent=True, weight=4.0, rivals="instruction")
+    OBSERVATION = _Traits("observation", is_permanent=False, weight=None, rivals="fact")
+    PREFERENCE = _Traits("preference", is_permanent=True, weight=2.0, rivals="preference")
+    PROCEDURE = _Traits("procedure", is_permanent=False, weight=1.0, rivals=None)
+    REFLECTION = _Traits("reflection", is_permanent=False, weight=0.5, rivals=None)
+    DECISION = _Traits("decision", is_permanent=False, weight=1.0, rivals=None)
+    PLAN = _Traits("plan", is_permanent=False, weight=0.8, rivals=None)
+    TOOL_OUTPUT = _Traits("tool_output", is_permanent=False, weight=None, rivals=None)
+
+    _value_: str
+    is_permanent: bool
+    weight: float | None
+    rivals: str | None
+
+    def __new__(cls, value: str, *traits: Any) -> MemoryKind:
+        """Make a member of its traits. A kind that lacks one is refused when this module is read."""
+        own = _Traits(value, *traits)
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.is_permanent, kind.weight, kind.rivals = own.is_permanent, own.weight, own.rivals
+        return kind
 
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
@@ -60,11 +92,6 @@ class MemoryKind(StrEnum):
             return cls(text)  # type: ignore[arg-type]  # whatever it is, it is one or not
         except ValueError:
             raise InputError(f"kind {shown(text)} is unknown; accepted: {', '.join(cls)}") from None
-
-    @property
-    def is_permanent(self) -> bool:
-        """Tell whether it holds until it is revoked or superseded: no passage of time makes it stale."""
-        return self in {MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE}
 
 
 class Temperature(StrEnum):

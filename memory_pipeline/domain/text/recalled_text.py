@@ -20,15 +20,13 @@ what a model says in its own words is a message like any other.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.model_calls import count_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_Item = TypeVar("_Item")
 
 _NAME = "recalled-memory"
 #: Takes the place of the name inside of a block: as long, and no part of a delimiter.
@@ -74,23 +72,6 @@ _QUOTE_ENDS = re.compile(r"\\{0,4}[\"']\Z")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _FENCE_BEGINS = re.compile(r"[ \t]*(?:```|~~~)[^\n`]*")
 _FENCE_ENDS = re.compile(r"(?:```|~~~)[ \t]*(?:\n|\Z)")
-
-
-class TextLines(list[_Item]):
-    """Things that are shown as a line each.
-
-    Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
-    """
-
-    def __str__(self) -> str:
-        """Return all lines."""
-        return "\n".join(map(str, self))
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of the text."""
-        return count_tokens(str(self)) if self else 0
 
 
 def mark(text: str) -> str:

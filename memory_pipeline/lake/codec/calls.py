@@ -1,4 +1,4 @@
-"""Between calls and answers and their rows, which stand in tables and, for a while, in files.
+"""Calls and answers as rows, which stand in tables and, for a while, in files.
 
 Files lie in a bucket that others may write to, so what is read back is checked.
 """
@@ -8,37 +8,65 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
+from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _MOST = 2**63
 
 
+def _use(workspace_id: str, agent_id: str, grain: str, period: str) -> Use:
+    return Use(Scope(workspace_id, agent_id), Period.parse(grain, period))  # both check
+
+
+def _purpose(value: object) -> Purpose:
+    try:
+        return Purpose(value)  # type: ignore[arg-type]  # whatever is no member raises ValueError
+    except ValueError:
+        raise _problem("purpose", value, ", ".join(Purpose)) from None
+
+
+_USE: dict[str, Callable[[Any], object]] = {
+    "workspace_id": lambda one: one.use.scope.workspace_id,
+    "agent_id": lambda one: one.use.scope.agent_id,
+    "grain": lambda one: one.use.period.grain.value,
+    "period": lambda one: one.use.period.key,
+    "purpose": lambda one: one.purpose.value,
+}
+_FORMS: dict[str, Attribute | Callable[[Any], object]] = {
+    "use": Attribute(("workspace_id", "agent_id", "grain", "period"), _use),
+    "purpose": _purpose,
+}
+_CALLS = Codec(
+    MODEL_CALLS,
+    Call,
+    columns={
+        **_USE,
+        "hour": lambda call: hour_key(call.called_at),
+        "called_at": lambda call: call.called_at.astimezone(UTC),
+    },
+    attributes=_FORMS,
+)
+_ANSWERS = Codec(
+    ANSWERS,
+    Answer,
+    columns={**_USE, "answer": lambda answer: answer.text},
+    attributes={**_FORMS, "text": Attribute(("answer",))},
+)
+
+
 def call_to_row(call: Call) -> dict[str, Any]:
     """Return a call as a row of the ``model_calls`` table."""
-    return {
-        "hour": Calendar().hour(call.called_at).key,
-        "id": call.id,
-        "request_id": call.request_id,
-        "key": call.key,
-        "called_at": call.called_at.astimezone(UTC),
-        **_use_to_row(call.use),
-        "purpose": call.purpose.value,
-        "model": call.model,
-        "prompt_version": call.prompt_version,
-        "texts": call.texts,
-        "tokens_in": call.tokens_in,
-        "tokens_out": call.tokens_out,
-        "cost": call.cost,
-        "seconds": call.seconds,
-        "outcome": call.outcome,
-    }
+    return _CALLS.to_row(call)
 
 
 def row_to_call(row: Mapping[str, object]) -> Call:
@@ -47,37 +75,12 @@ def row_to_call(row: Mapping[str, object]) -> Call:
     Raises:
         InputError: a value is missing or not acceptable; the message names it.
     """
-    return Call(
-        id=_text(row, "id"),
-        request_id=_text(row, "request_id"),
-        key=_text(row, "key"),
-        use=_row_to_use(row),
-        purpose=_purpose(row),
-        model=_text(row, "model"),
-        prompt_version=_optional_text(row, "prompt_version"),
-        texts=_count(row, "texts"),
-        tokens_in=_count(row, "tokens_in"),
-        tokens_out=_count(row, "tokens_out"),
-        cost=_optional_number(row, "cost"),
-        seconds=_optional_number(row, "seconds") or 0.0,
-        outcome=_text(row, "outcome"),
-        called_at=time_of(row, "called_at"),
-    )
+    return _CALLS.to_record(row, _checked)
 
 
 def answer_to_row(answer: Answer) -> dict[str, Any]:
     """Return an answer as a row of the ``answers`` table."""
-    return {
-        "key": answer.key,
-        **_use_to_row(answer.use),
-        "purpose": answer.purpose.value,
-        "model": answer.model,
-        "prompt_version": answer.prompt_version,
-        "tokens_in": answer.tokens_in,
-        "tokens_out": answer.tokens_out,
-        "cost": answer.cost,
-        "answer": answer.text,
-    }
+    return _ANSWERS.to_row(answer)
 
 
 def row_to_answer(row: Mapping[str, object]) -> Answer:
@@ -86,17 +89,7 @@ def row_to_answer(row: Mapping[str, object]) -> Answer:
     Raises:
         InputError: a value is missing or not acceptable; the message names it.
     """
-    return Answer(
-        key=_text(row, "key"),
-        use=_row_to_use(row),
-        purpose=_purpose(row),
-        model=_text(row, "model"),
-        prompt_version=_optional_text(row, "prompt_version"),
-        text=_text(row, "answer"),
-        tokens_in=_count(row, "tokens_in"),
-        tokens_out=_count(row, "tokens_out"),
-        cost=_optional_number(row, "cost"),
-    )
+    return _ANSWERS.to_record(row, _checked)
 
 
 def time_of(row: Mapping[str, object], name: str) -> datetime:
@@ -116,53 +109,23 @@ def time_of(row: Mapping[str, object], name: str) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _use_to_row(use: Use) -> dict[str, Any]:
-    return {
-        "workspace_id": use.scope.workspace_id,
-        "agent_id": use.scope.agent_id,
-        "grain": use.period.grain.value,
-        "period": use.period.key,
-    }
-
-
-def _row_to_use(row: Mapping[str, object]) -> Use:
-    scope = Scope(row.get("workspace_id"), row.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
-    return Use(scope, Period.parse(row.get("grain"), row.get("period")))  # type: ignore[arg-type]  # parse checks
-
-
-def _purpose(row: Mapping[str, object]) -> Purpose:
-    try:
-        return Purpose(row.get("purpose"))  # type: ignore[arg-type]  # whatever is no member raises ValueError
-    except ValueError:
-        raise _problem("purpose", row.get("purpose"), ", ".join(Purpose)) from None
-
-
-def _text(row: Mapping[str, object], name: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not is_unicode(value):
-        raise _problem(name, value, "a text")
-    return value
-
-
-def _optional_text(row: Mapping[str, object], name: str) -> str | None:
-    return None if row.get(name) is None else _text(row, name)
-
-
-def _count(row: Mapping[str, object], name: str) -> int:
-    value = row.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
-        raise _problem(name, value, "a count")
-    return value
-
-
-def _optional_number(row: Mapping[str, object], name: str) -> float | None:
-    value = row.get(name)
-    if value is None:
+def _checked(column: pa.Field, value: object) -> object:
+    """Return the value of a column, which must be of its type."""
+    if pa.types.is_timestamp(column.type):
+        return time_of({column.name: value}, column.name)
+    if value is None and column.nullable:
         return None
+    if pa.types.is_string(column.type):
+        if not isinstance(value, str) or not is_unicode(value):
+            raise _problem(column.name, value, "a text")
+        return value
+    is_whole = pa.types.is_integer(column.type)
+    if value is None and not is_whole:
+        return 0.0
     # A number below zero would let a budget be overspent.
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
-        raise _problem(name, value, "a number from 0 on")
-    return float(value)
+    if not isinstance(value, int if is_whole else int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
+        raise _problem(column.name, value, "a count" if is_whole else "a number from 0 on")
+    return value if is_whole else float(value)
 
 
 def _problem(name: str, value: object, expected: str) -> InputError:

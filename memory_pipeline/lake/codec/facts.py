@@ -1,73 +1,80 @@
-"""Between the domain's records and the tables' rows."""
+"""Messages, facts and summaries as rows of their tables, and back. Vectors are put beside facts and summaries later."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from memory_pipeline.domain.conversations import Message, Role, Scope
+from memory_pipeline.domain.conversations import Message, Role
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Summary
+from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
 
-def _scope(row: dict[str, Any]) -> Scope:
-    return Scope(row["workspace_id"], row["agent_id"])
+#: What is put beside rows when their contents have been embedded.
+_EMBEDDING = ("vector", "embed_model")
 
 
-def messages_to_rows(messages: Sequence[Message]) -> pa.Table:
-    """Return messages as rows of the ``messages`` table."""
-    return pa.Table.from_pylist(
-        [
-            {
-                "period": message.hour.key,
-                "id": message.id,
-                "workspace_id": message.scope.workspace_id,
-                "agent_id": message.scope.agent_id,
-                "conversation_id": message.conversation_id,
-                "user_id": message.user_id,
-                "tags": message.tags,
-                "source_id": message.source_id,
-                "turn": message.turn,
-                "role": message.role.value,
-                "name": message.name,
-                "content": message.content,
-                "sent_at": message.sent_at,
-                "received_at": message.received_at,
-            }
-            for message in messages
-        ],
-        schema=MESSAGES.schema,
+def _operations(
+    parts: Sequence[tuple[str, str, str, str, float]] | None,
+    message_ids: tuple[str, ...],
+    event_at: datetime,
+    conversation_id: str,
+    turn: int,
+) -> tuple[Operation, ...]:
+    return tuple(
+        Operation(
+            Verb(verb), subject, predicate, value, confidence, message_ids, event_at, None, conversation_id, turn, place
+        )
+        for place, (verb, subject, predicate, value, confidence) in enumerate(parts or ())
     )
 
 
-def rows_to_messages(rows: pa.Table) -> list[Message]:
-    """Return rows of the ``messages`` table as messages, in the rows' order."""
-    return [
-        Message(
-            id=row["id"],
-            scope=_scope(row),
-            conversation_id=row["conversation_id"],
-            user_id=row["user_id"],
-            tags=tuple(row["tags"]),
-            source_id=row["source_id"],
-            turn=row["turn"],
-            role=Role(row["role"]),
-            name=row["name"],
-            content=row["content"],
-            sent_at=row["sent_at"],
-            received_at=row["received_at"],
-        )
-        for row in rows.to_pylist()
-    ]
+#: Operations rest on the messages that their fact rests on.
+_OPERATIONS = Attribute(("operations", "message_ids", "event_at", "conversation_id", "turn"), _operations)
+_MESSAGES = Codec(MESSAGES, Message, columns={"period": attrgetter("hour.key")}, attributes={"role": Role})
+_FACTS = Codec(
+    FACTS,
+    Fact,
+    columns={"period": lambda fact: hour_key(fact.event_at), "digest": attrgetter("digest")},
+    given=_EMBEDDING,
+    attributes={
+        "kind": FactKind,
+        "role": lambda role: Role(role) if role else Role.USER,  # older rows have none
+        "operations": _OPERATIONS,
+        # Of rows that were written before there were durable memories there are none of these.
+        "durable": lambda kind: None if kind is None else MemoryKind(kind),
+        "is_point_in_time": bool,
+    },
+)
+_SUMMARIES = Codec(
+    SUMMARIES,
+    Summary,
+    columns={
+        "grain": attrgetter("period.grain"),
+        "period": attrgetter("period.key"),
+        "digest": attrgetter("digest"),
+    },
+    given=_EMBEDDING,
+    attributes={
+        "period": Attribute(("grain", "period"), lambda grain, key: Period(Grain(grain), key)),
+        "key_points": lambda points: tuple(KeyPoint(*point) for point in points),
+    },
+)
+
+
+messages_to_rows, rows_to_messages = _MESSAGES.to_rows, _MESSAGES.to_records
+facts_to_rows, rows_to_facts = _FACTS.to_rows, _FACTS.to_records
+summaries_to_rows, rows_to_summaries = _SUMMARIES.to_rows, _SUMMARIES.to_records
 
 
 def message_digest(message: Message) -> str:
@@ -77,186 +84,7 @@ def message_digest(message: Message) -> str:
     return digest(record)
 
 
-def facts_to_rows(facts: Sequence[Fact]) -> pa.Table:
-    """Return facts as rows of the ``facts`` table, without vectors."""
-    rows = [
-        {
-            "period": Calendar().hour(fact.event_at).key,
-            "id": fact.id,
-            "workspace_id": fact.scope.workspace_id,
-            "agent_id": fact.scope.agent_id,
-            "kind": fact.kind.value,
-            "content": fact.content,
-            "speaker": fact.speaker,
-            "role": fact.role.value,
-            "entities": fact.entities,
-            "importance": fact.importance,
-            "confidence": fact.confidence,
-            "conversation_id": fact.conversation_id,
-            "message_ids": fact.message_ids,
-            "turn": fact.turn,
-            "position": fact.position,
-            "event_at": fact.event_at,
-            "mentioned_at": fact.mentioned_at,
-            "tags": fact.tags,
-            "extraction_method": fact.extraction_method,
-            "operations": [
-                {
-                    "verb": operation.verb.value,
-                    "subject": operation.subject,
-                    "predicate": operation.predicate,
-                    "object": operation.object,
-                    "confidence": operation.confidence,
-                }
-                for operation in fact.operations
-            ],
-            "durable": fact.durable,
-            "is_point_in_time": fact.is_point_in_time,
-            "subject": fact.subject,
-            "predicate": fact.predicate,
-            "object": fact.object,
-            "model": fact.model,
-            "prompt_version": fact.prompt_version,
-            "fallback": fact.fallback,
-            "source_digest": fact.source_digest,
-            "digest": fact.digest,
-        }
-        for fact in facts
-    ]
-    return pa.Table.from_pylist(rows, schema=FACTS.schema)
-
-
-def rows_to_facts(rows: pa.Table) -> list[Fact]:
-    """Return rows of the ``facts`` table as facts, in the rows' order."""
-    return [
-        Fact(
-            id=row["id"],
-            scope=_scope(row),
-            kind=FactKind(row["kind"]),
-            content=row["content"],
-            speaker=row["speaker"],
-            role=Role(row["role"]) if row["role"] else Role.USER,  # older rows have none
-            entities=tuple(row["entities"]),
-            importance=row["importance"],
-            confidence=row["confidence"],
-            conversation_id=row["conversation_id"],
-            message_ids=tuple(row["message_ids"]),
-            turn=row["turn"],
-            position=row["position"],
-            event_at=row["event_at"],
-            mentioned_at=row["mentioned_at"],
-            tags=tuple(row["tags"]),
-            extraction_method=row["extraction_method"],
-            operations=row_operations(row),
-            # Of rows that were written before there were durable memories there are none of these.
-            durable=None if row["durable"] is None else MemoryKind(row["durable"]),
-            is_point_in_time=bool(row["is_point_in_time"]),
-            subject=row["subject"],
-            predicate=row["predicate"],
-            object=row["object"],
-            model=row["model"],
-            prompt_version=row["prompt_version"],
-            fallback=row["fallback"],
-            source_digest=row["source_digest"],
-        )
-        for row in rows.drop_columns([c for c in ("vector", "digest") if c in rows.column_names]).to_pylist()
-    ]
-
-
 def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:
     """Return the operations of a row of the ``facts`` table; they rest on the messages that the fact rests on."""
-    return tuple(
-        Operation(
-            verb=Verb(operation["verb"]),
-            subject=operation["subject"],
-            predicate=operation["predicate"],
-            object=operation["object"],
-            confidence=operation["confidence"],
-            message_ids=tuple(row["message_ids"]),
-            event_at=row["event_at"],
-            conversation_id=row["conversation_id"],
-            turn=row["turn"],
-            place=place,
-        )
-        for place, operation in enumerate(row["operations"] or ())
-    )
-
-
-def summaries_to_rows(summaries: Sequence[Summary]) -> pa.Table:
-    """Return summaries as rows of the ``summaries`` table, without vectors."""
-    rows = [
-        {
-            "grain": summary.period.grain.value,
-            "period": summary.period.key,
-            "id": summary.id,
-            "workspace_id": summary.scope.workspace_id,
-            "agent_id": summary.scope.agent_id,
-            "period_start": summary.period_start,
-            "period_end": summary.period_end,
-            "content": summary.content,
-            "key_points": [
-                {
-                    "sentence": point.sentence,
-                    "source_ids": point.source_ids,
-                    "event_at": point.event_at,
-                    "importance": point.importance,
-                    "entities": point.entities,
-                }
-                for point in summary.key_points
-            ],
-            "entities": summary.entities,
-            "importance": summary.importance,
-            "source_ids": summary.source_ids,
-            "source_digest": summary.source_digest,
-            "source_digests": summary.source_digests,
-            "tokens_in": summary.tokens_in,
-            "tokens_out": summary.tokens_out,
-            "cost": summary.cost,
-            "summary_method": summary.summary_method,
-            "model": summary.model,
-            "prompt_version": summary.prompt_version,
-            "fallback": summary.fallback,
-            "code_version": summary.code_version,
-            "digest": summary.digest,
-        }
-        for summary in summaries
-    ]
-    return pa.Table.from_pylist(rows, schema=SUMMARIES.schema)
-
-
-def rows_to_summaries(rows: pa.Table) -> list[Summary]:
-    """Return rows of the ``summaries`` table as summaries, in the rows' order."""
-    return [
-        Summary(
-            id=row["id"],
-            scope=_scope(row),
-            period=Period(Grain(row["grain"]), row["period"]),
-            period_start=row["period_start"],
-            period_end=row["period_end"],
-            content=row["content"],
-            key_points=tuple(
-                KeyPoint(
-                    point["sentence"],
-                    tuple(point["source_ids"]),
-                    point["event_at"],
-                    point["importance"],
-                    tuple(point["entities"]),
-                )
-                for point in row["key_points"]
-            ),
-            entities=tuple(row["entities"]),
-            importance=row["importance"],
-            source_ids=tuple(row["source_ids"]),
-            source_digest=row["source_digest"],
-            source_digests=tuple(row["source_digests"] or ()),
-            tokens_in=row["tokens_in"],
-            tokens_out=row["tokens_out"],
-            summary_method=row["summary_method"],
-            cost=row["cost"],
-            model=row["model"],
-            prompt_version=row["prompt_version"],
-            fallback=row["fallback"],
-            code_version=row["code_version"],
-        )
-        for row in rows.drop_columns([c for c in ("vector", "digest") if c in rows.column_names]).to_pylist()
-    ]
+    operations: tuple[Operation, ...] = _OPERATIONS.of(row)
+    return operations

@@ -1,108 +1,33 @@
-"""Between durable memories, the events that make them, and the rows of their tables."""
+"""Durable memories, and the events that make them, as rows of their tables, and back."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
+from memory_pipeline.lake.codec.codec import Attribute, Codec, ids_digest
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
 
-_EVENT_COLUMNS = (
-    "id", "workspace_id", "agent_id", "verb", "memory_id", "other_id", "changes", "editor", "reason", "evidence",
-    "conversation_id", "turn", "place", "event_at",
-)  # fmt: skip
-#: Columns of a version that have another name, or another form, than the attribute of the record.
-_FORMS: dict[str, type] = {"kind": MemoryKind, "temperature": Temperature, "status": Status}
-_LISTS = ("merged_ids", "source_ids", "conversation_ids", "tags", "match_keys")
-_MEMORY_COLUMNS = tuple("memory_id" if name == "id" else name for name in DurableMemory.__dataclass_fields__)
 
-
-def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
-    """Return events of any agents as rows of ``memory_events``, each once.
-
-    Args:
-        events: of agents, or derived from conversations; none of the upkeep's.
-        are_edits: whether agents made them themselves.
-    """
-    own = list({event.id: event for event in events}.values())
-    columns = {
-        "period": [event.hour.key for event in own],
-        "is_edit": pa.array([are_edits] * len(own), pa.bool_()),
-    }
-    return _event_rows(own, columns, MEMORY_EVENTS.schema)
-
-
-def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
-    """Return the upkeep's events of any agents as rows of ``upkeep_events``, each once.
-
-    Args:
-        events: of the upkeep.
-        nights: the day at the end of which events happened, by that instant.
-    """
-    own = list({event.id: event for event in events}.values())
-    return _event_rows(own, {"night": [nights[event.event_at].key for event in own]}, UPKEEP_EVENTS.schema)
-
-
-def _event_rows(events: Sequence[MemoryEvent], columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    made = {
-        "owner": [owner_of(event.scope) for event in events],
-        "workspace_id": [event.scope.workspace_id for event in events],
-        "agent_id": [event.scope.agent_id for event in events],
-        "verb": [event.verb.value for event in events],
-        "changes": [
-            json.dumps(event.changes.to_record(), ensure_ascii=False, separators=(",", ":")) for event in events
-        ],
-        **columns,
-    }
-    return pa.table(
-        [
-            pa.array(made[field.name] if field.name in made else [getattr(event, field.name) for event in events],
-                     field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )  # fmt: skip
-
-
-def rows_to_events(rows: pa.Table) -> list[MemoryEvent]:
-    """Return rows of ``memory_events`` or ``upkeep_events`` as events, in the rows' order.
-
-    They were checked before they were written, and are not checked again.
-    """
-    scopes: dict[tuple[str, str], Scope] = {}
-    found = []
-    for row in zip(*(rows[name].to_pylist() for name in _EVENT_COLUMNS), strict=True):
-        own, workspace_id, agent_id, verb, memory_id, other_id, changes, *_ = row
-        editor, reason, evidence, conversation_id, turn, place, event_at = row[7:]
-        scope = scopes.get((workspace_id, agent_id))
-        if scope is None:
-            scope = scopes[workspace_id, agent_id] = Scope(workspace_id, agent_id)
-        found.append(
-            MemoryEvent(
-                own, scope, MemoryVerb(verb), memory_id, _changes(changes), event_at, turn, place, editor, reason,
-                other_id, tuple(evidence), conversation_id,
-            )
-        )  # fmt: skip
-    return found
+def _changes_to_json(event: MemoryEvent) -> str:
+    return json.dumps(event.changes.to_record(), ensure_ascii=False, separators=(",", ":"))
 
 
 def _changes(text: str) -> Changes:
@@ -114,14 +39,64 @@ def _changes(text: str) -> Changes:
     return Changes(**said)
 
 
-def events_digest(ids: Sequence[str]) -> str:
-    """Return a digest of ids of events, whatever their order.
+_EVENT: dict[str, Callable[[Any], object]] = {"verb": MemoryVerb, "changes": _changes}
+_EVENTS = Codec(
+    MEMORY_EVENTS,
+    MemoryEvent,
+    columns={"period": attrgetter("hour.key"), "changes": _changes_to_json},
+    given=["is_edit"],
+    attributes=_EVENT,
+    unstored=["received_at"],
+)
+_UPKEEP_EVENTS = Codec(
+    UPKEEP_EVENTS,
+    MemoryEvent,
+    columns={"changes": _changes_to_json},
+    given=["night"],
+    attributes=_EVENT,
+    unstored=["received_at"],
+)
+_MEMORIES = Codec(
+    MEMORIES,
+    DurableMemory,
+    columns={"id": attrgetter("version_id"), "memory_id": attrgetter("id")},
+    given=("owner", "workspace_id", "agent_id", "is_newest", "source_digest", "vector", "embed_model"),
+    attributes={
+        "id": Attribute(("memory_id",)),
+        "kind": MemoryKind,
+        "temperature": Temperature,
+        "status": Status,
+    },
+)
 
-    They end in hashes, so the sums of these will do, as four numbers of 64 bits each.
+
+#: Rows of ``memory_events`` or ``upkeep_events`` as events: they were checked before, and are not checked again.
+rows_to_events = _EVENTS.to_records
+#: A row of ``memories``, as a mapping with all columns of the record, as a version of a memory.
+row_to_memory = _MEMORIES.to_record
+#: A digest of ids of events, whatever their order.
+events_digest = ids_digest
+
+
+def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
+    """Return events of any agents as rows of ``memory_events``, each once.
+
+    Args:
+        events: of agents, or derived from conversations; none of the upkeep's.
+        are_edits: whether agents made them themselves.
     """
-    width = 32
-    whole = np.frombuffer("".join(own[-width:] for own in ids).encode(), np.uint64).reshape(-1, width // 8)
-    return digest(len(ids), whole.sum(axis=0, dtype=np.uint64).tolist())
+    return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
+
+
+def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
+    """Return the upkeep's events of any agents as rows of ``upkeep_events``, each once.
+
+    Args:
+        events: of the upkeep.
+        nights: the day at the end of which events happened, by that instant.
+    """
+    own = list({event.id: event for event in events}.values())
+    return _UPKEEP_EVENTS.to_rows(own, night=[nights[event.event_at].key for event in own])
 
 
 def memories_to_rows(
@@ -146,29 +121,16 @@ def memories_to_rows(
     is_newest = [memories.newest[version.id] is version for version in versions]
     found = [vectors.get(version.content) if newest else None
              for version, newest in zip(versions, is_newest, strict=True)]  # fmt: skip
-    common = {
-        "owner": owner_of(scope),
-        "workspace_id": scope.workspace_id,
-        "agent_id": scope.agent_id,
-        "source_digest": source_digest,
-    }
-    made: dict[str, Any] = {
-        "id": [version.version_id for version in versions],
-        "memory_id": [version.id for version in versions],
-        "is_newest": is_newest,
-        "vector": vectors_to_lists(found),
-        "embed_model": [None if vector is None else embed_model for vector in found],
-    }
-    columns = []
-    for field in MEMORIES.schema:
-        if field.name in common:
-            column = pa.repeat(pa.scalar(common[field.name], field.type), len(versions))
-        elif field.name in made:
-            column = pa.array(made[field.name], field.type)
-        else:
-            column = pa.array(list(map(attrgetter(field.name), versions)), field.type)
-        columns.append(column)
-    return pa.table(columns, schema=MEMORIES.schema)
+    return _MEMORIES.to_rows(
+        versions,
+        owner=owner_of(scope),
+        workspace_id=scope.workspace_id,
+        agent_id=scope.agent_id,
+        is_newest=is_newest,
+        source_digest=source_digest,
+        vector=vectors_to_lists(found),
+        embed_model=[None if vector is None else embed_model for vector in found],
+    )
 
 
 def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
@@ -186,36 +148,10 @@ def rows_to_memories(rows: pa.Table) -> Memories:
     :attr:`Memories.last` and what events had no effect are not among the rows.
     """
     memories = Memories()
-    columns = [_column(rows, name) for name in _MEMORY_COLUMNS]
-    versions = [DurableMemory(*values) for values in zip(*columns, strict=True)]
-    for version in sorted(versions, key=lambda version: (version.id, version.version)):
+    for version in sorted(_MEMORIES.to_records(rows), key=lambda version: (version.id, version.version)):
         before = memories.newest.get(version.id)
         if before is not None:
             memories.earlier[version.id] = (*memories.earlier.get(version.id, ()), before)
         memories.newest[version.id] = version
     memories.matches = {key: own for own, newest in memories.newest.items() for key in newest.match_keys}
     return memories
-
-
-def row_to_memory(row: Mapping[str, Any]) -> DurableMemory:
-    """Return a row of ``memories``, as a mapping with all columns of the record, as a version of a memory."""
-    values = {("id" if name == "memory_id" else name): row[name] for name in _MEMORY_COLUMNS}
-    values |= {name: form(values[name]) for name, form in _FORMS.items()}
-    values |= {name: tuple(values[name]) for name in _LISTS}
-    return DurableMemory(**values)
-
-
-def _column(rows: pa.Table, name: str) -> list[Any]:
-    if name in _LISTS:
-        return _tuples(rows[name])
-    values: list[Any] = rows[name].to_pylist()
-    return list(map(_FORMS[name], values)) if name in _FORMS else values
-
-
-def _tuples(column: pa.ChunkedArray) -> list[tuple[str, ...]]:
-    """Return a column of lists of texts; several times faster than to_pylist() where most of them are short."""
-    found = []
-    for chunk in column.chunks:
-        flat, offsets = chunk.flatten().to_pylist(), chunk.offsets.to_numpy() - chunk.offsets[0].as_py()
-        found += [tuple(flat[start:end]) for start, end in pairwise(offsets.tolist())]
-    return found

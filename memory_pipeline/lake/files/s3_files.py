@@ -7,7 +7,6 @@ what came back, and what to do (:mod:`memory_pipeline.lake.files.s3_errors`).
 from __future__ import annotations
 
 import io
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from fsspec.asyn import sync
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy, retry
 from memory_pipeline.lake.files.s3_errors import (
     BUSY,
     MISSING,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-#: How often it is tried to create a file that other requests are after as well.
-_CONFLICTS = 6
 #: How many files one request lists, and how many one deletes: as many as servers take.
 _PAGE = _BULK = 1_000
 #: What servers answer that cannot delete many files by one request.
@@ -90,23 +88,22 @@ class Bucket:
 
     def _part(self, key: str, span: str | None) -> tuple[bytes, int] | None:
         arguments = {} if span is None else {"Range": span}
-        for attempt in range(ATTEMPTS):
-            try:
-                with self._asked(f"read {self._located(key)}"):
-                    answer = self._call("get_object", Key=key, **arguments)
-                    data: bytes = sync(self.store.files.loop, answer["Body"].read)
-                    total = answer.get("ContentRange", "").rpartition("/")[2]
-                    return data, int(total) if total.isdecimal() else len(data)
-            except _Refused as refused:
-                if refused.code == MISSING:
-                    return None
-                if refused.code == "InvalidRange":  # nothing stands there: it is an empty file
-                    return b"", 0
-                # A request is sent again by itself, but not if its answer breaks off half-way.
-                if not refused.broke_off or attempt == ATTEMPTS - 1:
-                    raise refused.error from None
-                time.sleep(0.1 * 2**attempt)
-        raise AssertionError("unreachable")
+
+        def attempt() -> tuple[bytes, int]:
+            with self._asked(f"read {self._located(key)}"):
+                answer = self._call("get_object", Key=key, **arguments)
+                data: bytes = sync(self.store.files.loop, answer["Body"].read)
+                total = answer.get("ContentRange", "").rpartition("/")[2]
+                return data, int(total) if total.isdecimal() else len(data)
+
+        try:
+            return retry(attempt, _READING)
+        except _Refused as refused:
+            if refused.code == MISSING:
+                return None
+            if refused.code == "InvalidRange":  # nothing stands there: it is an empty file
+                return b"", 0
+            raise refused.error from None
 
     def write(self, key: str, data: bytes) -> None:
         """Write a file; one PUT is atomic."""
@@ -119,20 +116,19 @@ class Bucket:
             FileExistsError: there is one; it may come of this very call, if a first answer was lost.
             NoConditionError: the server does not know how to do that.
         """
-        for attempt in range(_CONFLICTS):
-            try:
-                with self._asked(f"create {self._located(key)}"):
-                    self._call("put_object", Key=key, Body=data, IfNoneMatch="*")
-                    return
-            except _Refused as refused:
-                if refused.code in PRESENT:
-                    raise FileExistsError(self._located(key)) from None
-                if refused.code in UNCONDITIONAL:
-                    raise NoConditionError(refused.error, refused.code) from None
-                # S3 says so when another request for the same name is under way, whatever becomes of it.
-                if refused.code not in BUSY or attempt == _CONFLICTS - 1:
-                    raise refused.error from None
-                time.sleep(0.05 * 2**attempt)
+
+        def attempt() -> None:
+            with self._asked(f"create {self._located(key)}"):
+                self._call("put_object", Key=key, Body=data, IfNoneMatch="*")
+
+        try:
+            retry(attempt, _CREATING)
+        except _Refused as refused:
+            if refused.code in PRESENT:
+                raise FileExistsError(self._located(key)) from None
+            if refused.code in UNCONDITIONAL:
+                raise NoConditionError(refused.error, refused.code) from None
+            raise refused.error from None
 
     def files(self, prefix: str) -> Iterator[BucketFile]:
         """Yield all files whose keys begin with `prefix`, sorted by key."""
@@ -273,6 +269,19 @@ class _Refused(Exception):  # noqa: N818  # it does not leave this module
         self.code = code_of(cause)
         self.broke_off = isinstance(cause, (HTTPClientError, IncompleteReadError, ResponseParserError, BrokenOffError))
         self.error = error
+
+
+def _policy(attempts: int, first_pause: float, is_again: Callable[[_Refused], bool]) -> RetryPolicy:
+    def judge(error: _Refused) -> FailureKind:
+        return FailureKind.LOST if is_again(error) else FailureKind.FINAL
+
+    return RetryPolicy(attempts, (_Refused,), judge, lambda error: error, first_pause=first_pause)
+
+
+#: A request is sent again by itself, but not if its answer breaks off half-way.
+_READING = _policy(ATTEMPTS, 0.1, lambda error: error.broke_off)
+#: S3 says that it is busy when another request for the same name is under way, whatever becomes of it.
+_CREATING = _policy(6, 0.05, lambda error: error.code in BUSY)
 
 
 class _Opened(io.RawIOBase):

@@ -8,8 +8,14 @@ done. Whoever writes looks whether it was, and else tries again.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import LakeError, shown
+from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy
+from memory_pipeline.lake.files.disk import raise_of_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Options of both libraries, under the names of each: the seconds that one request, connecting, and a request with all
 #: its repetitions may take, and how often it is sent again.
@@ -23,8 +29,6 @@ LIMITS = {
     "client_retry_timeout": "45",
     "download_retry_count": "3",
 }
-#: How often something is begun again whose requests failed.
-BEGINNINGS = 4
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _OF_STORE = re.compile(r"Generic S3 error|Error performing (GET|PUT|POST|HEAD|DELETE) |error decoding response body")
@@ -50,6 +54,38 @@ def is_final(error: BaseException) -> bool:
     """Tell whether it is of no use to ask again at once: the store refuses, or was asked as often as it may be."""
     text = str(error)
     return _status(text).startswith("4") or bool(_REPEATED.search(text))
+
+
+def store_policy(
+    what: str,
+    attempts: int,
+    errors: tuple[type[Exception], ...],
+    give_up: Callable[[Exception], Exception],
+    *,
+    is_lost: Callable[[Exception], bool] = lambda _: True,
+    place: str | None = None,
+) -> RetryPolicy:
+    """Return how often something is tried that reaches the object store, or a disk, through a library.
+
+    Args:
+        what: is read or written, for the message where requests failed.
+        attempts: how many there are at most.
+        errors: of the library.
+        give_up: returns what is raised in the place of the last of them, unless a request failed.
+        is_lost: tells whether an error says that others were first.
+        place: what the message names where a disk refuses, and the error does not.
+    """
+
+    def judge(error: Exception) -> FailureKind:
+        raise_of_disk(error, place or what)
+        if is_of_store(error):
+            return FailureKind.FINAL if is_final(error) else FailureKind.TRANSIENT
+        return FailureKind.LOST if is_lost(error) else FailureKind.FINAL
+
+    def last(error: Exception) -> Exception:
+        return in_words(error, what) if is_of_store(error) else give_up(error)
+
+    return RetryPolicy(attempts, errors, judge, last)
 
 
 def in_words(error: BaseException, what: str) -> LakeError:

@@ -10,12 +10,11 @@ whether the table still stands. A table that is made again counts its versions a
 from __future__ import annotations
 
 import asyncio
-import random
-import re
 import threading
 import weakref
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,9 +24,10 @@ from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedError, shown
+from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_async
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import BEGINNINGS, REMEDY, in_words, is_final, is_of_store
-from memory_pipeline.lake.index.lance_files import LONGEST_WRITE, lance_table
+from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
+from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
 
@@ -50,7 +50,6 @@ __all__ = [
     "IvfRq",
     "VanishedError",
     "drop_old_versions",
-    "has_vanished",
     "is_of_one_table",
     "retry_lance_commit",
 ]
@@ -61,12 +60,10 @@ _Result = TypeVar("_Result")
 COMPACT_EVERY = 32
 #: Where it is claimed to make a table. LanceDB lets two make the same one, and the later may empty the earlier.
 _CLAIMS = "vectordb/_claims"
-#: How long one may take to make an empty table, and how long others wait before they look for it again, in seconds.
+#: How long one may take to make an empty table, and how many seconds others wait at most before they look again.
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
-#: How often a write that lost against another process is tried again, and for how many seconds it waits at most.
-_ATTEMPTS, _LONGEST_PAUSE = 20, 0.2
-#: How often one looks again whose files vanished, and how many seconds it waits at most.
-_LOOKS, _LONGEST_LOOK = 12, 0.1
+#: How often a write that lost against another process is tried, and a read whose files vanished.
+_ATTEMPTS, _LOOKS = 20, 8
 #: How often it is tried to delete a table's folder, into which others may still write.
 _DROPS = 10
 #: In a table's metadata: when it was made, in milliseconds since 1970.
@@ -75,8 +72,6 @@ _MADE = b"memory_pipeline.made"
 _VERSIONS = 2**20
 #: For so many seconds a table of the same version is taken for the same table.
 _TRUSTED = 1.0
-#: What lancedb says of a file that is cut short or was written by something else.
-_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
 #: As what lancedb raises what goes wrong.
 FAILURES = (RuntimeError, ValueError, OSError)
 #: Of what messages speak.
@@ -160,23 +155,29 @@ class Databases:
         self, workspace_id: str, name: str, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
     ) -> _Result:
         """Return what `read` makes of a table, read again where files vanished; `nothing` where there is no table."""
-        look = 0
-        while True:
+
+        async def attempt() -> _Result:
             table = await self.table(workspace_id, name)
-            if table is None:
-                return nothing
             try:
-                return await read(table)
-            except FAILURES as error:
-                raise_of_disk(error, self._storage.uri)
-                look += 1
-                if is_of_store(error):  # half of an answer, say, is not asked for again below
-                    if is_final(error) or look >= BEGINNINGS:
-                        raise in_words(error, _FAILED) from error
-                elif look == _LOOKS or not has_vanished(error):
-                    raise _in_words(error, workspace_id, name) from error
-            self.forget(workspace_id, name)
-            await asyncio.sleep(random.uniform(0, _LONGEST_LOOK) if look > 1 else 0)  # noqa: S311  # jitter
+                return nothing if table is None else await read(table)
+            except FAILURES:
+                self.forget(workspace_id, name)
+                raise
+
+        explain = partial(_in_words, workspace_id=workspace_id, name=name)
+        policy = store_policy(_FAILED, _LOOKS, FAILURES, explain, is_lost=has_vanished, place=self._storage.uri)
+        return await retry_async(attempt, policy)
+
+    async def edit(
+        self, workspace_id: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
+    ) -> _Result:
+        """Return what a write of a table does, as :func:`retry_lance_commit`; `nothing` where there is no table."""
+
+        async def attempt() -> _Result:
+            table = await self.table(workspace_id, name)
+            return nothing if table is None else await write(table)
+
+        return await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
 
     async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
         """Return a table of a workspace, made where there is none, whoever else is making it: empty, or with `rows`."""
@@ -210,16 +211,19 @@ class Databases:
                 if rows:
                     return False
             self.forget(workspace_id, name)
-            there = False
-            for _ in range(_DROPS):  # who writes right now puts files back
-                if not await asyncio.to_thread(self._storage.has, folder):
-                    break
-                there = True
+            there = await asyncio.to_thread(self._storage.has, folder)
+
+            async def attempt() -> None:
                 with suppress(*FAILURES):
                     await connection.drop_table(name, ignore_missing=True)
                 await asyncio.to_thread(self._storage.remove, folder)
-            else:
-                raise CommitConflictError(f"{folder} cannot be deleted while others keep writing into it; try again")
+                if await asyncio.to_thread(self._storage.has, folder):  # who writes right now puts files back
+                    raise CommitLostError
+
+            lost = f"{folder} cannot be deleted while others keep writing into it; try again"
+            policy = store_policy(folder, _DROPS, (CommitLostError,), lambda _: CommitConflictError(lost))
+            if there:
+                await retry_async(attempt, policy)
             return there
 
     async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:
@@ -251,8 +255,10 @@ class Databases:
     async def _claimed(self, workspace_id: str, name: str) -> AsyncIterator[None]:
         """Be the one who makes or drops a table."""
         key = digest(workspace_id, name)
-        while not await asyncio.to_thread(self._claims.claim, key, _LEASE):
-            await asyncio.sleep(_PAUSE)
+        for pause in pauses(_PAUSE):
+            if await asyncio.to_thread(self._claims.claim, key, _LEASE):
+                break
+            await asyncio.sleep(pause)
         try:
             yield
         finally:
@@ -314,25 +320,24 @@ async def retry_lance_commit(
         CommitConflictError: others were first every time.
         LakeError: requests failed time and again.
     """
-    troubles = 0
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))  # noqa: S311  # jitter, not a secret
+
+    async def attempt() -> _Result:
         try:
             return await write()
         except FAILURES as error:
-            raise_of_disk(error, _FAILED)
-            if is_of_store(error):  # whether it was done or not: what was written once is written
-                troubles += 1
-                if is_final(error) or troubles == BEGINNINGS:
-                    raise in_words(error, _FAILED) from error
+            if is_of_store(error) or has_vanished(error):
                 renew()
-            elif has_vanished(error):
-                renew()
-            elif "commit conflict" not in str(error) and "concurrent writers" not in str(error):
-                raise
-            conflict = error
-    raise CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again") from conflict
+            raise
+
+    def is_lost(error: Exception) -> bool:
+        return has_vanished(error) or is_conflict(error)
+
+    def give_up(error: Exception) -> Exception:
+        conflict = CommitConflictError(f"a table of vectors was changed by others {_ATTEMPTS} times; try again")
+        return conflict if is_lost(error) else error
+
+    policy = store_policy(_FAILED, _ATTEMPTS, FAILURES, give_up, is_lost=is_lost)
+    return await retry_async(attempt, policy)
 
 
 def is_of_one_table(one: int, other: int) -> bool:
@@ -340,17 +345,11 @@ def is_of_one_table(one: int, other: int) -> bool:
     return one // _VERSIONS == other // _VERSIONS
 
 
-def has_vanished(error: Exception) -> bool:
-    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
-    text = str(error).lower()
-    return "not found" in text or "no such file" in text
-
-
 def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
     """Return an error that says that a table is damaged, if that is what lancedb says; else the error itself."""
-    text = str(error)
-    if not has_vanished(error) and not _DAMAGED.search(text):
+    if not is_damage(error):
         return error
+    text = str(error)
     why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
     return DamagedError(f"the table of vectors vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
 

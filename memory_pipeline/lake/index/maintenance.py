@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memory_pipeline.lake.index.lance_files import LONGEST_WRITE
+from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, files_of, files_with_deletions, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,8 +39,8 @@ def _worth_compacting(ids: NDArray[np.uint64], least: int) -> list[int]:
         ids: the numbers of the table's rows, sorted: the number of a file, and the place in it.
         least: fewer small files than this are left alone.
     """
-    files, starts, counts = np.unique(ids >> 32, return_index=True, return_counts=True)
-    written = (ids[starts + counts - 1] & 0xFFFFFFFF) + 1  # or more, if the last ones were deleted
+    files, starts, counts = np.unique(files_of(ids), return_index=True, return_counts=True)
+    written = places_of(ids[starts + counts - 1]) + 1  # or more, if the last ones were deleted
     small: list[int] = []
     rows = 0
     for place in np.argsort(counts, kind="stable"):
@@ -77,7 +77,7 @@ async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
     chosen = _worth_compacting(ids, least)
     if not chosen:
         return 0
-    rows = await table.take_row_ids(ids[np.isin(ids >> 32, chosen)].tolist()).to_arrow()
+    rows = await table.take_row_ids(ids[np.isin(files_of(ids), chosen)].tolist()).to_arrow()
     await _rewrite(table, rows, same)
     return int(rows.nbytes)
 
@@ -91,11 +91,10 @@ async def compact_deletes(table: Any, storage: Storage, path: str, same: str) ->
         path: the table's folder.
         same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
     """
-    # A row's number says which file it is in, and where; a mark of deleted rows has the file's number in its name.
-    marked = {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
+    marked = files_with_deletions(storage, path)
     if marked:
         ids = (await table.query().select(["id"]).with_row_id().to_arrow())["_rowid"].to_numpy()
-        beside = np.concatenate([_left_alone(ids[ids >> 32 == file]) for file in marked])
+        beside = np.concatenate([_left_alone(ids[files_of(ids) == file]) for file in marked])
         if beside.size:
             await _rewrite(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
     await _vacuum(table)
@@ -124,7 +123,7 @@ async def rewrite(table: Any, storage: Storage, path: str, same: str, indices: M
 
 def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the rows of a file, if compaction does not write it anew because so few of its rows were deleted."""
-    rows = int(ids.max() & 0xFFFFFFFF) + 1 if ids.size else 0  # or more, if the last ones were deleted
+    rows = int(places_of(ids).max()) + 1 if ids.size else 0  # or more, if the last ones were deleted
     return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -354,11 +355,6 @@ class VectorIndex:
     ) -> _Result:
         return await self._databases.read(scope.workspace_id, table_name(scope, grain), read, nothing)
 
-    async def _persistent(self, scope: Scope, grain: Grain, write: Callable[[], Awaitable[_Result]]) -> _Result:
-        return await retry_lance_commit(
-            write, lambda: self._databases.forget(scope.workspace_id, table_name(scope, grain))
-        )
-
     async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
         """Await works on agents' tables, some at a time."""
         slots = asyncio.Semaphore(_CONCURRENCY)
@@ -371,7 +367,8 @@ class VectorIndex:
 
     async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:
         def replacing(scope: Scope, part: pa.Table) -> Awaitable[set[str]]:
-            return self._persistent(scope, grain, lambda: self._replace(scope, grain, keys, part))
+            forget = partial(self._databases.forget, scope.workspace_id, table_name(scope, grain))
+            return retry_lance_commit(lambda: self._replace(scope, grain, keys, part), forget)
 
         written = set().union(*await self._all(replacing(scope, part) for scope, part in rows.items()))
         self._databases.let_go(_OPEN)
@@ -382,13 +379,12 @@ class VectorIndex:
         return {scope: count for scope, count in zip(gone, counts, strict=True) if count}
 
     async def _remove(self, scope: Scope, grain: Grain, where: str) -> int:
-        async def delete() -> int:
-            table = await self._table(scope, grain)
-            return 0 if table is None else int((await table.delete(where)).num_deleted_rows)
+        async def delete(table: Any) -> int:
+            return int((await table.delete(where)).num_deleted_rows)
 
         if not await self._read(scope, grain, lambda table: table.count_rows(where), 0):
             return 0
-        count = await self._persistent(scope, grain, delete)
+        count = await self._databases.edit(scope.workspace_id, table_name(scope, grain), delete, 0)
         if not await self._read(scope, grain, lambda table: table.count_rows(), 0):
             # Before the table: who reads in between must not miss it.
             self._storage.delete([roster_path(scope.workspace_id, table_name(scope, grain))])
@@ -405,29 +401,21 @@ class VectorIndex:
 
     async def _reworked(self, scope: Scope, grain: Grain, rework: Callable[[Any, str], Awaitable[None]]) -> None:
         """Await what is done to a table and its folder, if there is one."""
-        path = f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance"
-
-        async def attempt() -> None:
-            table = await self._table(scope, grain)
-            if table is not None:
-                await rework(table, path)
-
-        await self._persistent(scope, grain, attempt)
+        name = table_name(scope, grain)
+        path = f"vectordb/{scope.workspace_id}/{name}.lance"
+        await self._databases.edit(scope.workspace_id, name, lambda table: rework(table, path), None)
 
     async def _compact(self, workspace_id: str, name: str) -> int:
         is_collection = name.startswith("_")
 
-        async def attempt() -> int:
-            table = await self._databases.table(workspace_id, name)
-            if table is None:
-                return 0
+        async def merge(table: Any) -> int:
             written = await compact(table, SAME_ITEM if is_collection else SAME, COMPACT_EVERY)
             if written and not is_collection and (text := await table.index_stats("content_idx")) is not None:
                 await _index_again(table, text)
             return written
 
         try:
-            return await retry_lance_commit(attempt, lambda: self._databases.forget(workspace_id, name))
+            return await self._databases.edit(workspace_id, name, merge, 0)
         except (LakeError, *FAILURES) as error:  # others keep writing to it, or it is damaged: the rest goes on
             _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
             return 0

@@ -1,9 +1,8 @@
 """Handles on Delta tables: opens them, keeps them, brings them up to date, and commits on top of their versions.
 
 With :mod:`~memory_pipeline.lake.tables.marts` the only door to deltalake. A handle is of one version. What is done to
-it may
-meet a purge, which takes files and versions of the past away, or another writer; :func:`overtaking` tells these from
-failures.
+it may meet a purge, which takes files and versions of the past away, or another writer; :func:`overtaking` tells these
+from failures.
 """
 
 from __future__ import annotations
@@ -15,34 +14,36 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.commit_retry import CommitLostError, FairnessLock
+from memory_pipeline.errors import CommitConflictError, DamagedError
+from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, FairnessLock, retry
 from memory_pipeline.lake.files.disk import raise_of_disk
-from memory_pipeline.lake.files.storage_errors import BEGINNINGS, REMEDY, in_words, is_final, is_of_store
+from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store_policy
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
+from memory_pipeline.lake.tables.delta_log import commit_path
 from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from memory_pipeline.lake.commit_retry import CommitToken
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.row_deletion import RowDeletion
 
+_Result = TypeVar("_Result")
+
 #: Only a purge takes away what the log says of the past.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
-#: How often a log is read again that changes while it is read.
-_LOOKS = 6
+#: How often a log is read that changes while it is read, and how often a commit is tried.
+_LOOKS, _ATTEMPTS = 6, 20
 #: Row groups are small, so that a read by the column that sorts a large partition opens few of them.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
 #: Of what streams into a table a row group is in memory at a time, vectors and all.
@@ -60,13 +61,17 @@ _OFTEN = 30.0
 
 
 class Handles:
-    """The handles that a process has on tables, by their paths below the root: one to read, and some to write."""
+    """The handles that a process has on tables, by their paths below the root: one to read, and some to write.
+
+    Attributes:
+        claims: where the threads of the process claim their turns.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._handles: dict[str, DeltaTable] = {}
         self._lock = threading.Lock()
-        self._claims = _claims(storage)
+        self.claims = _claims(storage)
         # Handles of attempts to write, each used by one thread at a time: no other moves the version under it.
         self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
         self._wrote: dict[str, float] = {}
@@ -87,10 +92,6 @@ class Handles:
         if (is_busy or -1 < version < version_of(handle)) and turn.heed():
             handle = newest(self._storage, path, handle)
         return handle
-
-    def turn(self, path: str) -> FairnessLock:
-        """Return what a writer takes its turn with at the table at `path` below the root."""
-        return turn_at(self._storage, path, self._claims)
 
     def give_back(self, path: str, handle: DeltaTable | None) -> None:
         """Keep a handle that is no longer written with, for the next who writes."""
@@ -123,6 +124,39 @@ def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> Fairne
     return FairnessLock(claims or _claims(storage), path.replace("/", "."))
 
 
+def retry_commit(
+    storage: Storage,
+    path: str,
+    what: str,
+    aim: str,
+    attempt: Callable[[FairnessLock, CommitToken[Any]], _Result],
+    claims: Leases | None = None,
+) -> _Result:
+    """Return what `attempt` does, made again whenever it was overtaken.
+
+    Args:
+        storage: the lake's files.
+        path: of the table that it commits to, below the root.
+        what: the table, for the message where others were first every time.
+        aim: what the commit is for, likewise: "replace …".
+        attempt: what to do. It gets the turn, and what it marks its commits with.
+        claims: those of the process, where threads of it write at once.
+
+    Raises:
+        CommitConflictError: others were first every time.
+        LakeError: requests failed time and again.
+    """
+    lost = (
+        f"{what}: {_ATTEMPTS} attempts to {aim} lost against other writers; nothing was written, run it again when "
+        "they have finished"
+    )
+    turn = turn_at(storage, path, claims)
+    # On a local disk answers are not lost.
+    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(commit_path(path, version)))
+    policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: CommitConflictError(lost))
+    return retry(lambda: attempt(turn, mark), policy, turn)
+
+
 def _claims(storage: Storage) -> Leases:
     return Leases(storage, _TURNS, lambda: datetime.now(UTC))
 
@@ -138,8 +172,7 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
         mark: of what is committed; what seems to have failed, and bears it, has not.
 
     Raises:
-        OvertakenError: others have changed the table or purged what it was, or a request failed that is made again.
-        LakeError: requests failed time and again.
+        CommitLostError: others have changed the table or purged what it was, or a request failed.
     """
     version = table.version()
     try:
@@ -148,59 +181,49 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
         if mark is not None and mark.made() is not None:
             return
         raise_of_disk(error, storage.locate(path))
-        if isinstance(error, CommitFailedError):
-            raise CommitLostError from error
-        if is_of_store(error):
-            if mark is None:
-                raise in_words(error, f"table {path}") from error
-            mark.note(error)
-        elif version_of(newest(storage, path)) == version:
+        is_known = isinstance(error, CommitFailedError) or is_of_store(error)
+        if not is_known and version_of(newest(storage, path)) == version:
             raise
         raise CommitLostError from error
 
 
 def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
     """Bring a handle on the table at `path` below the root up to date, or open one; None where there is no table."""
-    for look in range(_LOOKS):
+
+    def attempt() -> DeltaTable | None:
+        nonlocal handle
+        known, handle = handle, None  # after a failure it is opened anew
         try:
-            if handle is None or handle._storage_options != storage.options:  # keys were renewed
-                handle = DeltaTable(storage.locate(path), storage_options=storage.options)
-                _refuse_empty(storage, path, handle)
-            elif time.monotonic() - vars(handle)[_SEEN_AT] > _YOUNG or storage.is_there(_commit_after(path, handle)):
-                handle.update_incremental()
+            if known is None or known._storage_options != storage.options:  # keys were renewed
+                known = DeltaTable(storage.locate(path), storage_options=storage.options)
+                _refuse_empty(storage, path, known)
+            elif time.monotonic() - vars(known)[_SEEN_AT] > _YOUNG or storage.is_there(
+                commit_path(path, known.version() + 1)
+            ):
+                known.update_incremental()
             else:
-                return handle
-            vars(handle)[_SEEN_AT] = time.monotonic()
+                return known
         except TableNotFoundError:
             return None
-        except (DeltaError, OSError) as error:  # a purge took away what was being read
-            raise_of_disk(error, storage.locate(path))
-            if is_of_store(error) and (is_final(error) or look >= BEGINNINGS - 1):
-                raise in_words(error, f"table {path}") from error
-            if look == _LOOKS - 1:
-                if not is_damage(error) and not isinstance(error, DeltaError):
-                    raise
-                raise damaged_log(path, error) from error
-            handle = None
-            time.sleep(0.01 * 2**look)
-        else:
-            return handle
-    raise AssertionError("unreachable")
+        vars(known)[_SEEN_AT] = time.monotonic()
+        return known
+
+    def give_up(error: Exception) -> Exception:
+        return damaged_log(path, error) if is_damage(error) or isinstance(error, DeltaError) else error
+
+    # What fails and is no damage: a purge took away what was being read.
+    errors = (DeltaError, OSError)
+    return retry(attempt, store_policy(f"table {path}", _LOOKS, errors, give_up, place=storage.locate(path)))
 
 
 def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
     """Raise if the newest commit is an empty file, which deltalake takes for a commit that says nothing."""
-    newest_commit = f"{path}/_delta_log/{handle.version():020}.json"
+    newest_commit = commit_path(path, handle.version())
     if storage.is_local and storage.sizes([newest_commit], path).get(newest_commit) == 0:
         raise DamagedError(f"table {path}: its log cannot be read: {newest_commit} is empty; {REMEDY}")
 
 
-def _commit_after(path: str, handle: DeltaTable) -> str:
-    """Return where the commit after a handle's version lies, once there is one."""
-    return f"{path}/_delta_log/{handle.version() + 1:020}.json"
-
-
-def make(storage: Storage, path: str, spec: TableSpec, mark: CommitToken[Any]) -> DeltaTable:
+def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
     """Make a table that was not there, and return a handle on its first version, which has no rows.
 
     Others may have made it too, and filled it since: the check of the commit on top of the handle tells whether they
@@ -210,11 +233,9 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: CommitToken[Any]) -
         storage: the lake's files.
         path: of the table, below the root.
         spec: its schema and partitions.
-        mark: of the call that needs it, which notes requests that failed.
 
     Raises:
-        OvertakenError: there is no first version any more, or a request failed. The caller tries again.
-        LakeError: requests failed time and again.
+        CommitLostError: there is no first version any more, or a request failed. The caller tries again.
     """
     try:
         DeltaTable.create(
@@ -231,12 +252,10 @@ def make(storage: Storage, path: str, spec: TableSpec, mark: CommitToken[Any]) -
         raise_of_disk(error, storage.locate(path))
         if not is_of_store(error):
             raise
-        mark.note(error)
+        raise CommitLostError from error
     try:
         return DeltaTable(storage.locate(path), version=0, storage_options=storage.options)
     except (DeltaError, OSError) as error:
-        if is_of_store(error):
-            mark.note(error)
         raise CommitLostError from error
 
 

@@ -15,14 +15,15 @@ from deltalake import CommitProperties, DeltaTable, WriterProperties, write_delt
 from deltalake.exceptions import DeltaError
 
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, retry_commit
+from memory_pipeline.lake.commit_retry import CommitLostError
 from memory_pipeline.lake.files.storage_errors import is_of_store
 from memory_pipeline.lake.tables.damage import FAILURES, is_damage
-from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, turn_at
+from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, retry_commit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from memory_pipeline.lake.commit_retry import CommitToken
     from memory_pipeline.lake.files.storage import Storage
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
@@ -107,9 +108,11 @@ class Marts:
         Raises:
             CommitConflictError: other writers kept changing the same mart.
         """
-        turn = turn_at(self._storage, _path(name))
-        mark = CommitToken[bool](self._storage, _path(name))
-        return retry_commit(lambda: self._replace(name, rows, column, values, mark), f"mart {name}", "write it", turn)
+
+        def attempt(_: object, mark: CommitToken[bool]) -> Replaced:
+            return self._replace(name, rows, column, values, mark)
+
+        return retry_commit(self._storage, _path(name), f"mart {name}", "write it", attempt)
 
     def _replace(
         self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
@@ -131,9 +134,7 @@ class Marts:
                     commit_properties=properties,
                 )
             except (DeltaError, OSError) as error:  # another writer is making it, or an answer was lost
-                if is_of_store(error):
-                    mark.note(error)
-                elif newest(self._storage, _path(name)) is None:
+                if not is_of_store(error) and newest(self._storage, _path(name)) is None:
                     raise
                 if not mark.made():
                     raise CommitLostError from error

@@ -7,18 +7,27 @@ which takes files and versions of the past away; it then looks again, at the new
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock, retry_commit
 from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
-from memory_pipeline.lake.tables.handles import Handles, commit, exchange, make, newest, overtaking, version_of
+from memory_pipeline.lake.tables.handles import (
+    Handles,
+    commit,
+    exchange,
+    make,
+    newest,
+    overtaking,
+    retry_commit,
+    version_of,
+)
 from memory_pipeline.lake.tables.partitions import (
     PartialUpdate,
     StreamingWrite,
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -117,35 +127,36 @@ class Tables:
 
     def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
         """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
-        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
-        return frozenset() if files is None else frozenset(files["path"].to_pylist())
+        return frozenset(path for _, path in self._listed(spec, "path", fixed, keys))
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
         """Return of each partition what changes whenever its rows do, and only then; reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, path in zip(keys_of(files, spec), files.column("path").to_pylist(), strict=True):
-                states[key].add(path)
+        for key, path in self._listed(spec, "path", fixed):
+            states[key].add(path)
         return {key: frozenset(paths) for key, paths in states.items()}
 
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the bytes of the files of each partition; reads no rows."""
         sizes: Counter[str] = Counter()
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, size in zip(keys_of(files, spec), files.column("size_bytes").to_pylist(), strict=True):
-                sizes[key] += size
+        for key, size in self._listed(spec, "size_bytes", fixed):
+            sizes[key] += size
         return dict(sizes)
 
     def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the number of rows of each partition; reads no rows."""
         counts: Counter[str] = Counter()
-        files = _files(self._handles.latest(_path(spec)), spec, None, fixed)
-        if files is not None:
-            for key, rows in zip(keys_of(files, spec), files.column("num_records").to_pylist(), strict=True):
-                counts[key] += rows
+        for key, rows in self._listed(spec, "num_records", fixed):
+            counts[key] += rows
         return dict(counts)
+
+    def _listed(
+        self, spec: TableSpec, column: str, fixed: Mapping[str, str], keys: Collection[str] | None = None
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield of each file of the named partitions, or of all, the partition and what the log says of it."""
+        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
+        if files is not None:
+            yield from zip(keys_of(files, spec), files.column(column).to_pylist(), strict=True)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
         """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory.
@@ -320,16 +331,15 @@ class Tables:
 
     def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
         """Return what `clean` makes of the newest version, done until nobody comes first; `nothing` without a table."""
-        mark = CommitToken[None](self._storage, path)
 
-        def attempt() -> _Result:
+        def attempt(*_: object) -> _Result:
             table = newest(self._storage, path)
             if table is not None:
-                with overtaking(self._storage, path, table, mark):
+                with overtaking(self._storage, path, table):
                     return clean(table)
             return nothing
 
-        return retry_commit(attempt, f"table {path}", aim, self._handles.turn(path))
+        return retry_commit(self._storage, path, f"table {path}", aim, attempt, self._handles.claims)
 
     def _read(
         self,
@@ -362,13 +372,9 @@ class Tables:
         remade: frozenset[str],
         fixed: Mapping[str, str],
     ) -> Replacement:
-        turn, mark = self._handles.turn(_path(spec)), CommitToken[Replacement](self._storage, _path(spec))
-        return retry_commit(
-            lambda: self._transformed(spec, keys, change, remade, fixed, turn, mark),
-            f"table {spec.name}",
-            f"replace {', '.join(sorted(keys)[:3])}…",
-            turn,
-        )
+        aim = f"replace {', '.join(sorted(keys)[:3])}…"
+        attempt = partial(self._transformed, spec, keys, change, remade, fixed)
+        return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
 
     def _transformed(
         self,
@@ -411,7 +417,7 @@ class Tables:
         if not changed:
             return Replacement(frozenset(), new)
         if table is None:  # the rows were made of nothing, which its first version holds
-            table = make(self._storage, _path(spec), spec, mark)
+            table = make(self._storage, _path(spec), spec)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)
         self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
@@ -445,7 +451,7 @@ class Tables:
         mark: CommitToken[Replacement],
     ) -> Replacement:
         if table is None:
-            table = make(self._storage, _path(spec), spec, mark)
+            table = make(self._storage, _path(spec), spec)
         files = _files(table, spec, keys, fixed)
         changed: set[str] = set()
         with StreamingWrite(spec, without_metadata(spec.schema)) as spool:
@@ -484,16 +490,11 @@ class Tables:
         judge: Callable[[pa.Table], Mapping[str, RowDeletion]],
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
-        turn, mark = (
-            self._handles.turn(_path(spec)),
-            CommitToken[tuple[dict[str, int], Collection[str]]](self._storage, _path(spec)),
-        )
 
-        def attempt() -> tuple[dict[str, int], Collection[str]]:
+        def attempt(turn: FairnessLock, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
-            made = mark.made()
-            if made is not None:
-                return made
+            if (made := mark.made()) is not None:
+                return cast("tuple[dict[str, int], Collection[str]]", made)
             files = _files(table, spec, keys, fixed)
             counts: dict[str, int] = {}
             verdicts: Mapping[str, RowDeletion] = {}
@@ -509,7 +510,8 @@ class Tables:
             self._handles.give_back(_path(spec), table)
             return counts, verdicts.keys()
 
-        return retry_commit(attempt, f"table {spec.name}", "remove rows of it", turn)
+        what = f"table {spec.name}"
+        return retry_commit(self._storage, _path(spec), what, "remove rows of it", attempt, self._handles.claims)
 
     def _judged(
         self, spec: TableSpec, files: pa.Table, judge: Callable[[pa.Table], Mapping[str, RowDeletion]]

@@ -22,7 +22,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.filters import Filter, condition
-from memory_pipeline.lake.index.lance_tables import has_vanished
+from memory_pipeline.lake.index.lance_internals import has_vanished
 from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.lake.index.test_vector_index import rows

@@ -70,7 +70,7 @@ def client(root: str) -> Client:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.index.lance_tables._LONGEST_PAUSE", 0)
+    monkeypatch.setattr("memory_pipeline.lake.commit_retry._LONGEST_PAUSE", 0)
 
 
 def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None = None) -> Callable[[], Awaitable[Any]]:

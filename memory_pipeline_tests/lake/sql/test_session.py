@@ -323,7 +323,7 @@ if is_locked:
     connection.execute("SELECT 1").fetchall()
     worker.lock_process()
 else:
-    connection = worker.Desk({{"facts": pa.table({{"id": [1], "text": ["a"]}})}})._connection
+    connection = worker.QueryWorker({{"facts": pa.table({{"id": [1], "text": ["a"]}})}})._connection
 for attack in attacks:
     if is_locked and attack.startswith(("SET", "RESET")):
         continue

@@ -182,7 +182,7 @@ def test_a_writer_that_comes_second_sees_the_first_ones_rows(root: str) -> None:
 
 
 def test_a_writer_that_always_loses_says_so_and_writes_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.commit_retry._ATTEMPTS", 3)
+    monkeypatch.setattr("memory_pipeline.lake.tables.handles._ATTEMPTS", 3)
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     theirs.replace(LEDGER, ["a"], ledger("a", "0"))
 

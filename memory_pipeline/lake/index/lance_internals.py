@@ -1,6 +1,9 @@
-"""The files of Lance tables: which of them a version names, and which no reader needs any more.
+"""What this package knows of Lance tables beyond lancedb's interface: names of files, manifests, row ids, and errors.
 
 A version of a table is a manifest, which names its files. This module reads manifests as bytes and never opens a table.
+So it tells which files no reader needs any more. ``AsyncTable.optimize(cleanup_older_than=…)`` deletes such files, too,
+but writes nearly the whole table anew before, counts the age of a version from when it was made and not from when
+another took its place, and neither lists files nor deletes those of killed writers before they are a week old.
 """
 
 from __future__ import annotations
@@ -13,11 +16,17 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from memory_pipeline.lake.files.storage import FileInfo, Storage
 
+#: The versions of lancedb of which this was found to hold.
+LANCEDB = ("0.40.0",)
 #: A file that is younger than this may belong to a write that has not committed yet.
 LONGEST_WRITE = timedelta(hours=1)
 #: How many manifests are read at once.
@@ -26,6 +35,10 @@ _TABLE = re.compile(r"(vectordb/[^/]+/[^/]+\.lance)/(.+)")
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
 _NAMED = re.compile(r"data/(?P<data>[^/]+)|_transactions/(?P<transaction>[^/]+)|_indices/(?P<index>[^/]+)/.+")
 _DELETIONS = re.compile(r"_deletions/\d+-(\d+)-(\d+)\.\w+")
+#: What holds rows, of a table or of an index of it.
+_ROWS = re.compile(r"data/[^/]+\.lance|_indices/[^/]+/.*")
+#: What lancedb says of a file that is cut short or was written by something else.
+_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
 #: How a manifest ends that is whole.
 _END = b"LANC"
 #: Manifests of today's format count down from here, so that the newest one is listed first.
@@ -82,9 +95,9 @@ class LanceFiles:
         versions, unnamed = list(superseded), []
         for entry in self.others:
             name = entry.path.removeprefix(f"{self.path}/")
-            if _is_named(name, kept, is_table=bool(self.manifests)):
+            if is_named(name, kept, is_table=bool(self.manifests)):
                 continue
-            if old and _is_named(name, old, is_table=False):
+            if old and is_named(name, old, is_table=False):
                 versions.append(entry)
             elif entry.modified_at < now - LONGEST_WRITE:
                 unnamed.append(entry)
@@ -104,8 +117,8 @@ def lance_table(storage: Storage, path: str) -> LanceFiles | None:
 
 
 def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
-    entries = [entry for entry in storage.list(folder) if _TABLE.fullmatch(entry.path)]
-    for path, group in groupby(entries, key=_table_of):
+    entries = [entry for entry in storage.list(folder) if table_of(entry.path)]
+    for path, group in groupby(entries, key=lambda entry: str(table_of(entry.path))):
         manifests: list[tuple[int, FileInfo]] = []
         others: list[FileInfo] = []
         for entry in group:
@@ -118,12 +131,6 @@ def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
         yield LanceFiles(path, [entry for _, entry in manifests], others)
 
 
-def _table_of(entry: FileInfo) -> str:
-    found = _TABLE.fullmatch(entry.path)
-    assert found is not None  # noqa: S101 - others were left out
-    return found[1]
-
-
 def _version_of(name: str) -> int | None:
     """Return the number of the version whose manifest has a name; None of other files."""
     found = _MANIFEST.fullmatch(name)
@@ -132,8 +139,62 @@ def _version_of(name: str) -> int | None:
     return _COUNTED_DOWN - int(found[1]) if len(found[1]) == _DIGITS else int(found[1])
 
 
-def _is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
-    """Tell whether versions may name a file; one that is of no known kind belongs to the table, if it is one."""
+def table_of(path: str) -> str | None:
+    """Return the folder of the table that a file is of; None of other files."""
+    found = _TABLE.fullmatch(path)
+    return None if found is None else found[1]
+
+
+def holds_rows(name: str) -> bool:
+    """Tell whether a file of a table holds rows, as its name in the table's folder says."""
+    return _ROWS.fullmatch(name) is not None
+
+
+def is_manifest(name: str) -> bool:
+    """Tell whether a file of a table is the manifest of a version, as its name in the table's folder says."""
+    return name.startswith("_versions/") and name.endswith(".manifest")
+
+
+def files_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the numbers of the files that rows are in, by the rows' ids."""
+    return ids >> np.uint64(32)
+
+
+def places_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the places that rows have in their files, by the rows' ids."""
+    return ids & np.uint64(0xFFFFFFFF)
+
+
+def files_with_deletions(storage: Storage, path: str) -> set[int]:
+    """Return the numbers of the files that have deleted rows, of the table in the folder `path`."""
+    return {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
+
+
+def has_vanished(error: Exception) -> bool:
+    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
+    text = str(error).lower()
+    return "not found" in text or "no such file" in text
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether an error says that another process committed first."""
+    text = str(error)
+    return "commit conflict" in text or "concurrent writers" in text
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether an error says that a file is missing or damaged."""
+    return has_vanished(error) or _DAMAGED.search(str(error)) is not None
+
+
+def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
+    """Tell whether versions may name a file; one that is of no known kind belongs to the table, if it is one.
+
+    Args:
+        name: of the file in the table's folder.
+        versions: the bytes of their manifests.
+        is_table: whether there is a table.
+    """
     deletions = _DELETIONS.fullmatch(name)
     if deletions is not None:
         # A version says of them what their names say, in numbers: fields 2 and 3 of a message.

@@ -1,0 +1,226 @@
+"""Between records and the rows of a table, from one declaration of what differs.
+
+A column is read from the attribute of its name, and put back as it; lists come back as tuples. Only what is otherwise
+is declared: columns that are worked out, columns that the caller gives, and attributes of another name or form. A
+column, or a field of the record, of which nothing is known is refused when the codec is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.lake.layout import owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.lake.schema_types import TableSpec
+
+R = TypeVar("R")
+#: Rows of which lists are sooner read one by one.
+_FEW = 30
+
+
+def hour_key(moment: datetime) -> str:
+    """Return the key of the hour that a moment lies in."""
+    return Calendar().hour(moment).key
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of a record that is not simply the value of the column of its name.
+
+    Attributes:
+        columns: those that it is made of.
+        make: makes it of their values, lists as tuples and what is nested as tuples of its parts; the value itself
+            if not given.
+    """
+
+    columns: tuple[str, ...]
+    make: Callable[..., Any] | None = None
+
+    def of(self, row: Mapping[str, Any]) -> Any:
+        """Return the attribute of one row, a mapping as Arrow gives it."""
+        if self.make is None:
+            return _frozen(row[self.columns[0]])
+        return self.make(*[_frozen(row[name]) for name in self.columns])
+
+
+#: Of rows of one agent there are many, and a scope is checked whenever it is made.
+SCOPE = Attribute(("workspace_id", "agent_id"), lru_cache(maxsize=4_096)(Scope))
+_SCOPE_COLUMNS = {"workspace_id": attrgetter("scope.workspace_id"), "agent_id": attrgetter("scope.agent_id")}
+
+
+class Codec(Generic[R]):
+    """Turns records of one sort into rows of a table, and back.
+
+    Args:
+        spec: the table.
+        record: the dataclass.
+        columns: how columns are worked out that are no attributes of a record.
+        given: columns that the caller of :meth:`to_rows` gives; one that may be null is null if it does not.
+        attributes: of a record, by name, those that are not the value of a column; a function stands for the form of
+            the column of that name.
+        unstored: the last fields of a record, which no column holds; they come back as their defaults.
+    """
+
+    def __init__(
+        self,
+        spec: TableSpec,
+        record: type[R],
+        *,
+        columns: Mapping[str, Callable[[R], object]] | None = None,
+        given: Collection[str] = (),
+        attributes: Mapping[str, Attribute | Callable[[Any], object]] | None = None,
+        unstored: Collection[str] = (),
+    ) -> None:
+        names = [one.name for one in fields(record) if one.name not in unstored]  # type: ignore[arg-type]  # a dataclass
+        self.spec, self._record, self._given = spec, record, frozenset(given)
+        known: dict[str, Any] = {**_SCOPE_COLUMNS} if "scope" in names else {}
+        if "scope" in names and "owner" in spec.schema.names:
+            known["owner"] = lambda one: owner_of(one.scope)
+        known |= {name: attrgetter(name) for name in names if name in spec.schema.names} | dict(columns or {})
+        self._columns = {name: known[name] for name in spec.schema.names if name in known and name not in self._given}
+        forms = {"scope": SCOPE, **(attributes or {})}
+        self._attributes = {
+            name: form if isinstance(form, Attribute) else Attribute((name,), form)
+            for name in names
+            for form in [forms.get(name)]
+        }
+        self._check(unstored)
+        # What is taken as it is, and what is not: of one row that is quicker than asking each attribute.
+        listed = list(self._attributes.values())
+        self._firsts = [one.columns[0] for one in listed]
+        is_plain = [one.make is None and not _is_list(spec.schema.field(one.columns[0]).type) for one in listed]
+        self._others = [(place, one) for place, one in enumerate(listed) if not is_plain[place]]
+
+    def _check(self, unstored: Collection[str]) -> None:
+        columns = set(self.spec.schema.names)
+        unknown = columns - self._columns.keys() - self._given
+        unknown |= {name for one in self._attributes.values() for name in one.columns} - columns
+        last = fields(self._record)[len(self._attributes) :]  # type: ignore[arg-type]  # a dataclass
+        unknown |= {one.name for one in last if one.name not in unstored or one.default is MISSING}
+        if unknown:
+            raise TypeError(
+                f"table {self.spec.name} and {self._record.__name__} do not fit: {', '.join(sorted(unknown))}"
+            )
+
+    def to_rows(self, records: Sequence[R], **given: Any) -> pa.Table:
+        """Return records as rows, in their order.
+
+        Args:
+            records: of the codec's class.
+            given: the columns that records do not hold: a sequence, an array, or one value for all rows.
+        """
+        columns = []
+        for field in self.spec.schema:
+            if field.name in self._columns:
+                column = to_column(list(map(self._columns[field.name], records)), field.type)
+            elif field.name not in given and not field.nullable:
+                raise TypeError(f"table {self.spec.name} needs {field.name}")
+            else:
+                value = given.get(field.name)
+                if value is None:
+                    column = pa.nulls(len(records), field.type)
+                elif isinstance(value, list | pa.Array | pa.ChunkedArray):
+                    column = value
+                else:
+                    column = pa.repeat(pa.scalar(value, field.type), len(records))
+            columns.append(column)
+        return pa.table(columns, schema=self.spec.schema)
+
+    def to_records(self, rows: pa.Table) -> list[R]:
+        """Return rows as records, in their order. Rows were checked before they were written, and are not again."""
+        own = {name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}}
+        columns = []
+        for one in self._attributes.values():
+            values = [own[name] for name in one.columns]
+            columns.append(values[0] if one.make is None else list(map(one.make, *values)))
+        return [self._record(*values) for values in zip(*columns, strict=True)]
+
+    def to_row(self, record: R) -> dict[str, Any]:
+        """Return a record as one row, without the columns that the caller has to give."""
+        return {name: read(record) for name, read in self._columns.items()}
+
+    def to_record(self, row: Mapping[str, Any], check: Callable[[pa.Field, object], object] | None = None) -> R:
+        """Return one row, a mapping with at least the columns of the record, as a record.
+
+        Args:
+            row: as Arrow gives it.
+            check: checks the values that are taken as they are, each with its column; without it they are believed, and
+                none may be missing.
+        """
+        if check is None:
+            values = [row[name] for name in self._firsts]
+            for place, one in self._others:
+                values[place] = one.of(row)
+            return self._record(*values)
+        return self._record(
+            *[
+                one.make(*map(row.get, one.columns))
+                if one.make is not None
+                else check(self.spec.schema.field(one.columns[0]), row.get(one.columns[0]))
+                for one in self._attributes.values()
+            ]
+        )
+
+
+def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as a column; of lists of records, their attributes as columns."""
+    if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
+        return pa.array(values, kind)
+    flat = [one for own in values for one in own]
+    parts = [to_column([getattr(one, part.name) for one in flat], part.type) for part in kind.value_type]
+    offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(parts, fields=list(kind.value_type)), type=kind)
+
+
+def to_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """Return a column's values: lists as tuples, a missing one as an empty one, and what is nested as tuples of parts.
+
+    Several times faster than to_pylist(), which makes a list of each list and a mapping of each part.
+    """
+    if pa.types.is_struct(column.type):
+        return list(zip(*(to_values(pc.struct_field(column, part.name)) for part in column.type), strict=True))
+    if not _is_list(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    if len(column) < _FEW:
+        return [() if value is None else _frozen(value) for value in column.to_pylist()]
+    flat = to_values(pc.list_flatten(column))
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return [tuple(flat[start:end]) for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def ids_digest(ids: Sequence[str]) -> str:
+    """Return a digest of different ids, whatever their order.
+
+    They end in hashes, so the sums of these will do, as four numbers of 64 bits each; a sort of a million takes a
+    second.
+    """
+    width = 32
+    whole = np.frombuffer("".join(own[-width:] for own in ids).encode(), np.uint64).reshape(-1, width // 8)
+    return digest(len(ids), whole.sum(axis=0, dtype=np.uint64).tolist())
+
+
+def _frozen(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return tuple(map(_frozen, value))
+    return tuple(map(_frozen, value.values())) if kind is dict else value

@@ -1,0 +1,40 @@
+"""A column, and a kind of memory, are each added in one place: where they are declared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dbt_like_sql
+import memory_pipeline
+
+_REPOSITORY = Path(str(memory_pipeline.__file__)).parent.parent
+#: What is added: to which file, before which line, and which line.
+ADDITIONS = [
+    ("domain/facts.py", "\n    @property\n    def placed_operations", "    mood: str | None = None\n"),
+    ("lake/schemas.py", "            *EMBEDDING,\n        ]\n    ),\n    partition_by=(\"period\",)",
+     '            field("mood", WORDS, "How it was said?", nullable=True),\n'),
+    ("domain/memories/record.py", "    DECISION = ",
+     '    HABIT = _Traits("habit", is_permanent=False, weight=1.5, rivals="habit")\n'),
+]  # fmt: skip
+
+
+def test_a_column_and_a_kind_need_no_more_than_their_declaration(tmp_path: Path) -> None:
+    for package in (memory_pipeline, dbt_like_sql):
+        folder = Path(str(package.__path__[0]))
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, before, line in ADDITIONS:
+        path = tmp_path / "memory_pipeline" / name
+        text = path.read_text()
+        assert text.count(before) == 1, name
+        path.write_text(text.replace(before, line + before))
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{_REPOSITORY}"}
+    module = "memory_pipeline_tests.lake.codec.additions"
+    done = subprocess.run(  # our own
+        [sys.executable, "-m", module, str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
