@@ -61,9 +61,9 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
         ([mart("a", "SELECT FROM WHERE")], r"marts/a.sql cannot be read"),
         ([mart("a", "SELECT 1; SELECT 2")], r"marts/a.sql: expected one SELECT"),
         ([mart("a", "DELETE FROM facts")], r"marts/a.sql: expected one SELECT"),
-        ([mart("a", "SELECT 1 AS x, 2 AS y", x="", z="")], r"a.sql: column 2 is y, and the header describes z there"),
-        ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, and the header describes nothing there"),
-        ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, and the header describes y there"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="", z="")], r"a.sql: column 2 is y, but the header describes z"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, but the header describes nothing"),
+        ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, but the header describes y"),
         (
             [staging("stg_ledger", "SELECT period FROM ledger"), mart("a", "SELECT period FROM stg_ledger", "period")],
             r"incremental and reads the lake's table ledger, which cannot be read by the month; accepted: facts",

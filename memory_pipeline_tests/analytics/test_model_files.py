@@ -62,19 +62,27 @@ def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("-- Row: one agent.\n", "", r"growth.sql:1: the header does not say Row"),
+        ("-- Row: one agent.\n", "", r"growth.sql:1: the header lacks Row"),
         ("-- Row: one agent.\n", "-- Row:\n", r"growth.sql:3: Row is empty"),
         ("-- Owner: team:memory\n", "", r"does not say Owner"),
         ("team:memory", "nobody", r"growth.sql:4: Owner 'nobody' is not accepted; expected team:NAME or an e-mail"),
-        ("-- Owner", "-- Ovner", r"growth.sql:4: 'Ovner' is not said in marts; accepted: Columns, Incremental, Owner"),
-        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Owner: team:b\n", r"growth.sql:5: Owner is said twice"),
-        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Checks: facts\n", r":5: 'Checks' is not said in marts"),
-        ("Incremental: month", "Incremental: week", r"'week' is no column; there are month, agent_id"),
+        (
+            "-- Owner",
+            "-- Ovner",
+            r"growth.sql:4: 'Ovner' is not accepted in marts; accepted: Columns, Incremental, Owner",
+        ),
+        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Owner: team:b\n", r"growth.sql:5: Owner is given twice"),
+        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Checks: facts\n", r":5: 'Checks' is not accepted in marts"),
+        ("Incremental: month", "Incremental: week", r"'week' is not a column; columns: month, agent_id"),
         ("Incremental: month", "Incremental: a; DROP", r"expected the name of a column"),
         ("agent_id - Agent", "month - Agent", r"growth.sql:8: column month is described twice"),
         ("month - As 2024-01.", "As 2024-01.", r"growth.sql:7: 'As 2024-01.' is not accepted; expected `name - what"),
         ("-- How much there is,\n-- of everything.\n", "", r"growth.sql:1: expected a comment that says what"),
-        ("SELECT month, agent_id FROM stg_facts -- not of the header: a comment\n", "", r"no SELECT below the header"),
+        (
+            "SELECT month, agent_id FROM stg_facts -- not of the header: a comment\n",
+            "",
+            r"expected a SELECT below the header",
+        ),
     ],
 )
 def test_a_wrong_header_names_file_and_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -92,5 +100,5 @@ def test_a_test_must_say_how_bad_it_is(tmp_path: Path, line: str, message: str) 
 
 @pytest.mark.parametrize("name", ["Growth", "a-b", "1st", "x y"])
 def test_a_name_is_one_that_sql_takes(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="expected a name of small letters"):
+    with pytest.raises(InputError, match="expected a name of lowercase letters"):
         model(tmp_path, MART, name=name)
