@@ -1,18 +1,18 @@
--- How much shorter memory becomes from grain to grain, over time.
+-- How much shorter memory becomes from grain to grain.
 -- Row: one workspace, grain and period.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   period - The period; for working memory, the day.
---   agents - Agents that remember something of it.
+--   period - Period; for working memory, the day.
+--   agents - Agents with rows in the period.
 --   rows - Facts or summaries.
---   characters_in - Of what they were made from: of turns, the turns themselves.
---   characters_out - Of their own.
---   ratio - characters_out by characters_in, 0.1 for a tenth; none without anything to compare with.
---   tokens_in - Read to make summaries; estimated at 4 bytes each where no model counted.
---   tokens_out - Written; likewise.
---   fallbacks - Rows that rules made, because a model did not help.
+--   characters_in - Characters of their sources; for turns, of the turns themselves.
+--   characters_out - Characters of the rows.
+--   ratio - characters_out / characters_in; null without sources.
+--   tokens_in - Tokens read to make summaries; estimated at 4 bytes each where no model counted them.
+--   tokens_out - Tokens written, counted or estimated in the same way.
+--   fallbacks - Rows made by rules because a model failed.
 SELECT
     workspace_id,
     grain,

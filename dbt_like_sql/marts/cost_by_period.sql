@@ -1,16 +1,16 @@
--- What memory of each period cost, whenever it was made.
+-- Cost of the memory of each period, whenever it was computed.
 -- Row: one workspace, grain and period, and month in which requests were sent for it.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month (UTC) in which the requests were sent, as 2024-01.
+--   month - Month (UTC) in which the requests were sent, such as 2024-01.
 --   workspace_id - Workspace.
 --   grain - Grain of the memory.
---   period - Its period.
+--   period - Period of the memory.
 --   calls - Requests; one that served several periods counts for the first of them.
---   tokens_in - Read, as the provider counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the calls whose price is known.
+--   tokens_in - Tokens read, as the provider counted.
+--   tokens_out - Tokens written, as the provider counted.
+--   cost_usd - Cost of the requests with a known price.
 SELECT
     month,
     workspace_id,

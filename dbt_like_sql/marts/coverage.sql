@@ -1,16 +1,16 @@
--- Whether every agent has a summary of each period of which it has material. A period that closed a moment ago has none yet.
--- Row: one workspace, summary grain and period that some agent has material of.
+-- Whether every agent has a summary of each period with material. A period that has just closed has none yet.
+-- Row: one workspace, summary grain and period in which some agent has material.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   grain - daily, weekly, monthly, quarterly or yearly.
---   period - The period.
---   closes_at - From when on it can be summarized.
---   agents_with_material - Agents that have facts of the day, or finer summaries.
---   agents_with_summary - Those of them that have a summary of it.
---   agents_expired - Those of them whose summary has expired.
---   agents_missing - Those of them that have none and should, once it has closed.
---   share_covered - Agents with a summary by those whose summary has not expired, 0 to 1; none where all have.
+--   period - Period.
+--   closes_at - Time from which it can be summarized.
+--   agents_with_material - Agents with facts of the day, or finer summaries.
+--   agents_with_summary - Those of them with a summary.
+--   agents_expired - Those of them with an expired summary.
+--   agents_missing - Those of them with neither; once the period has closed, their summary is missing.
+--   share_covered - agents_with_summary / (agents_with_material - agents_expired), 0 to 1; null if all have expired.
 WITH material AS (
     SELECT DISTINCT
         workspace_id, agent_id, material_for AS period,

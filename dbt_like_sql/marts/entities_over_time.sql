@@ -1,16 +1,16 @@
--- Who and what is spoken of, month by month.
+-- People, places and things in conversations, month by month.
 -- Row: one workspace, entity and month.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - The month, in the deployment's zone, as 2024-01.
+--   month - Month in the deployment's time zone, such as 2024-01.
 --   workspace_id - Workspace.
 --   entity - Name of a person, place or thing, as it was written.
 --   mentions - Messages that name it.
 --   facts - Facts that name it, turns included.
---   agents - Agents that it was named to, or by.
---   first_mentioned_at - When it was first named in this month.
---   last_mentioned_at - When it was last named in this month.
+--   agents - Agents in whose conversations it was named.
+--   first_mentioned_at - First mention in this month.
+--   last_mentioned_at - Last mention in this month.
 WITH named AS (
     SELECT
         p.month, f.workspace_id, f.agent_id, f.message_ids[1] AS message_id, f.event_at, unnest(f.entities) AS entity

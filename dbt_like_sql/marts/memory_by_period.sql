@@ -1,34 +1,33 @@
--- What each agent remembers of each period, and what it was made from. Other marts add it up.
--- Row: one agent, class of memory and period. Hours of working memory count with the day that they roll up into.
+-- Size and cost of each agent's memory of each period. Other marts aggregate it.
+-- Row: one agent, class of memory and period. Hours of working memory count for the day that they roll up into.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the period's first day, as 2024-01.
+--   month - Month of the period's first day, such as 2024-01.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   kept - Class of memory, for which a time is set that it is kept: conversations (turns), facts, preferences; else as
---     the grain.
---   period - The period; for working memory, the day.
---   material_for - The period of the next coarser grain that is made from it; none for a year.
---   ends_on - Day after its last day, in the deployment's zone.
+--   kept - Retention class: conversations (turns), facts or preferences; for summaries, the grain.
+--   period - Period; for working memory, the day.
+--   material_for - Period of the next coarser grain that is computed from it; null for a year.
+--   ends_on - Day after its last day, in the deployment's time zone.
 --   rows - Facts or summaries.
---   messages - Messages; they are kept as conversations are.
---   bytes - Of the text of rows and messages, as UTF-8.
---   characters_in - Of what the rows were made from: of turns, the turns themselves.
---   characters_out - Of the rows.
---   tokens_in - Read to make summaries; estimated at 4 bytes each where no model counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the summaries whose price is known.
---   fallbacks - Rows that rules made, because a model did not help.
---   without_vector - Rows, of facts or summaries, that can be found by their words alone.
+--   messages - Messages; they are in the class conversations.
+--   bytes - Bytes of the text of rows and messages, in UTF-8.
+--   characters_in - Characters of the rows' sources; for turns, of the turns themselves.
+--   characters_out - Characters of the rows.
+--   tokens_in - Tokens read to make summaries; estimated at 4 bytes each where no model counted them.
+--   tokens_out - Tokens written, counted or estimated in the same way.
+--   cost_usd - Cost of the summaries with a known price.
+--   fallbacks - Rows made by rules because a model failed.
+--   without_vector - Facts or summaries that have no vector yet and are found only by their words.
 WITH days AS (
     SELECT hours.period AS hour, days.month, days.period, days.ends_on
     FROM stg_periods AS hours
     JOIN stg_periods AS days ON days.grain = 'daily' AND days.period = hours.parent
     WHERE hours.grain = 'working'
 ),
--- Files are many: each is opened once.
+-- MATERIALIZED, so that each of the many files is opened once.
 facts AS MATERIALIZED (
     SELECT id, period, workspace_id, agent_id, kind, kept, characters, bytes, fallback, embed_model
     FROM stg_facts

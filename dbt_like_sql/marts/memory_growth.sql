@@ -5,11 +5,11 @@
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   rows - Facts of working memory, or summaries.
---   characters_in - Of what they were made from: of turns, the turns themselves.
---   characters_out - Of their own.
---   first_period - The first period that is remembered; of working memory, the first day.
---   last_period - The last one.
+--   rows - Facts or summaries.
+--   characters_in - Characters of their sources; for turns, of the turns themselves.
+--   characters_out - Characters of the rows.
+--   first_period - First period with rows; for working memory, the first day.
+--   last_period - Last period with rows; for working memory, the last day.
 SELECT
     workspace_id,
     agent_id,

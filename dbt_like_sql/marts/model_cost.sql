@@ -1,22 +1,22 @@
--- What models were asked for, and what that cost.
--- Row: one day (UTC, on which the requests were sent), workspace, agent, grain, purpose and model.
+-- Requests to models, and their cost.
+-- Row: one day (UTC) on which requests were sent, workspace, agent, grain, purpose and model.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the day, as 2024-01.
+--   month - Month of the day, such as 2024-01.
 --   day - Day on which the requests were sent, in UTC.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
---   grain - Grain of the memory that they were sent for.
---   purpose - extraction, summary, upkeep or embedding.
---   model - Model that was asked.
+--   grain - Grain of the memory.
+--   purpose - extraction, summary, upkeep (consolidation) or embedding.
+--   model - Requested model.
 --   calls - Requests; one that served several agents counts for the first of them.
---   failed - Those without a usable answer.
---   tokens_in - Read, as the provider counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the calls whose price is known.
---   calls_without_price - Those that read something at a price that nobody knows.
---   seconds - Spent waiting.
+--   failed - Requests without a usable answer.
+--   tokens_in - Tokens read, as the provider counted.
+--   tokens_out - Tokens written, as the provider counted.
+--   cost_usd - Cost of the requests with a known price.
+--   calls_without_price - Requests that read tokens at an unknown price.
+--   seconds - Seconds spent waiting for answers.
 SELECT
     month,
     day,

@@ -1,16 +1,16 @@
--- What was made: the ledger, with bytes and cost.
+-- The ledger: computed partitions, with bytes and cost.
 -- Row: one partition of an asset.
 -- Owner: team:memory
 -- Columns:
---   asset - The asset, as in Dagster.
---   period - The period.
---   rows - That it held when it was made.
---   agents - That had rows.
---   unfinished - What waits for a model.
+--   asset - Asset, as in Dagster.
+--   period - Period.
+--   rows - Rows when it was computed.
+--   agents - Agents with rows.
+--   unfinished - Rows that wait for a model.
 --   expired - Rows that have expired since.
---   bytes - Of its files; none where the asset has no files of its own for a period.
---   calls - Requests to models that were sent for it, whenever that was.
---   cost_usd - Of those whose price is known.
+--   bytes - Bytes of its files; null for an asset without files per period.
+--   calls - Requests that were ever sent to models for it.
+--   cost_usd - Cost of the requests with a known price.
 WITH costs AS (
     SELECT
         CASE WHEN grain = 'working' THEN 'working_facts' ELSE grain || '_summaries' END AS asset,

@@ -1,16 +1,16 @@
--- What will expire when, under the retention that is configured now. A period that is held back, because its parent was
--- not made from it yet, goes later.
--- Row: one workspace, class of memory and month in which it expires; one more for what never does.
+-- When memory will expire under the current retention settings. A period that is held back because its parent is not
+-- current expires later.
+-- Row: one workspace, retention class and month of expiry; one more for rows that never expire.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
---   kept - Class of memory: conversations (messages and turns), facts, preferences, daily, …, yearly.
---   duration - For how long it is kept, as configured: 48h, 30d, 6w, 6mo, 4q, 2y or forever.
---   expires_month - Month in which it expires, as 2024-01; none for what is kept forever.
+--   kept - Retention class: conversations (messages and turns), facts, preferences, daily, …, yearly.
+--   duration - Configured duration: 48h, 30d, 6w, 6mo, 4q, 2y or forever.
+--   expires_month - Month of expiry, such as 2024-01; null for rows that never expire.
 --   rows - Facts, messages or summaries.
---   bytes - Of their text, as UTF-8; files hold vectors beside it, and are compressed.
---   first_expires_on - Day on which the first of it expires; of durations in hours, the day in UTC or the next one.
---   last_expires_on - Day on which the last of it does.
+--   bytes - Bytes of their text, in UTF-8; files also hold vectors, and are compressed.
+--   first_expires_on - Day on which the first rows expire; for durations in hours, that day in UTC or the next one.
+--   last_expires_on - Day on which the last rows expire.
 WITH kept AS (
     SELECT workspace_id, kept, ends_on, sum(rows + messages) AS rows, sum(bytes) AS bytes
     FROM memory_by_period
@@ -27,7 +27,7 @@ configured AS (
     LEFT JOIN stg_retention AS own ON own.workspace_id = k.workspace_id AND own.kept = k.kept
     LEFT JOIN stg_retention AS others ON others.workspace_id = '' AND others.kept = k.kept AND own.kept IS NULL
 ),
--- Expired is what ended before the day that lies the duration back: months before the 31st may be the 28th.
+-- A period has expired if it ended before today minus the duration. Months before the 31st may be the 28th.
 forecast AS (
     SELECT
         workspace_id, kept, duration, rows, bytes,

@@ -1,16 +1,16 @@
--- How much of what summaries were made from is still told by them: the share that at least one of their points cites.
+-- How much of their sources the summaries still contain: the share that at least one of their points cites.
 -- Row: one workspace, summary grain and period.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the period's first day, as 2024-01.
+--   month - Month of the period's first day, such as 2024-01.
 --   workspace_id - Workspace.
 --   grain - daily, weekly, monthly, quarterly or yearly.
---   period - The period.
---   agents - Agents that have a summary of it.
---   offered - What it was made from: for a day, facts; else points of finer summaries, as far as these are still kept.
---   cited - Those of offered that a point cites.
---   share_cited - cited by offered, 0 to 1; none where nothing that was offered is kept.
+--   period - Period.
+--   agents - Agents with a summary of it.
+--   offered - Existing sources: for a day, facts; else points of finer summaries.
+--   cited - Sources that a point cites.
+--   share_cited - cited / offered, 0 to 1; null if no source exists any more.
 WITH summaries AS MATERIALIZED (
     SELECT id, workspace_id, agent_id, grain, period, source_ids
     FROM stg_summaries

@@ -1,5 +1,5 @@
--- How far agents' memory has expired: nothing up to and including `through` is kept.
--- Row: one class of an agent's memory of which something has expired.
+-- How far the memory of agents has expired: everything up to and including `through` is deleted.
+-- Row: one agent and retention class with expired rows.
 -- Owner: team:memory
 SELECT workspace_id, agent_id, kept, through, "at" AS expired_at
 FROM expirations

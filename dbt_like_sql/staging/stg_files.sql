@@ -1,9 +1,9 @@
--- Where the bytes of memory lie.
--- Row: one partition of a table that is kept by the period.
+-- Bytes of partitions.
+-- Row: one partition of a table that is partitioned by period.
 -- Owner: team:memory
 -- Columns:
---   asset - The asset that is kept there: messages, working_facts, daily_summaries, ….
---   period - The period.
---   bytes - Of its files.
+--   asset - Asset of the table: messages, working_facts, daily_summaries, ….
+--   period - Period.
+--   bytes - Bytes of its files.
 SELECT asset, period, bytes
 FROM files

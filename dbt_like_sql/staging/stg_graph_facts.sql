@@ -1,5 +1,5 @@
--- What agents know, and knew.
--- Row: one fact of the graph, and the time that it held.
+-- Facts of the knowledge graph, current and past.
+-- Row: one fact, with the time in which it was valid.
 -- Owner: team:memory
 SELECT
     owner, id, workspace_id, agent_id, source_id, source, label, target_id, target, confidence, weight, valid_from,

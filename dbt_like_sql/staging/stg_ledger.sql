@@ -1,4 +1,4 @@
--- What was made, from what, and what came out.
+-- The ledger: computed partitions, with digests of their inputs and outputs.
 -- Row: one partition of an asset.
 -- Owner: team:memory
 SELECT

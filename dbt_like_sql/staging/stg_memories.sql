@@ -1,5 +1,5 @@
--- What agents keep for good.
--- Row: one version of a durable memory; older ones are history.
+-- Durable memories of agents.
+-- Row: one version of a durable memory; all but the newest are history.
 -- Owner: team:memory
 SELECT
     owner, id, memory_id, version, is_newest, workspace_id, agent_id, kind, title, hook, content,

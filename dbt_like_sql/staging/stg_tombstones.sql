@@ -1,5 +1,5 @@
--- What was forgotten; what it was is nowhere written in clear.
--- Row: one way in which something that was forgotten is known again.
+-- Tombstones of erased data. They contain none of it in clear text.
+-- Row: one rule that recognizes erased data.
 -- Owner: team:memory
 SELECT kind, id, workspace_id, forgotten_at, len(hours) AS hours, is_done
 FROM tombstones

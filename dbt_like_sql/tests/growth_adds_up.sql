@@ -1,6 +1,6 @@
--- The growth of memory adds up to what the tables hold. It does not if a part of an incremental mart was not made again:
--- `memory-pipeline sql memory_growth --build --full` makes all parts.
--- Row: one agent and grain for which it does not.
+-- The rows and characters of memory_growth match the tables. They do not if a month of an incremental mart is stale; to
+-- rebuild everything, run `memory-pipeline sql memory_growth --build --full`.
+-- Row: one agent and grain with a difference.
 -- Owner: team:memory
 -- Checks: memory_growth
 -- Severity: error

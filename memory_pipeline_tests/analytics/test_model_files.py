@@ -64,7 +64,7 @@ def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
     [
         ("-- Row: one agent.\n", "", r"growth.sql:1: the header lacks Row"),
         ("-- Row: one agent.\n", "-- Row:\n", r"growth.sql:3: Row is empty"),
-        ("-- Owner: team:memory\n", "", r"does not say Owner"),
+        ("-- Owner: team:memory\n", "", r"lacks Owner"),
         ("team:memory", "nobody", r"growth.sql:4: Owner 'nobody' is not accepted; expected team:NAME or an e-mail"),
         (
             "-- Owner",
@@ -76,8 +76,8 @@ def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
         ("Incremental: month", "Incremental: week", r"'week' is not a column; columns: month, agent_id"),
         ("Incremental: month", "Incremental: a; DROP", r"expected the name of a column"),
         ("agent_id - Agent", "month - Agent", r"growth.sql:8: column month is described twice"),
-        ("month - As 2024-01.", "As 2024-01.", r"growth.sql:7: 'As 2024-01.' is not accepted; expected `name - what"),
-        ("-- How much there is,\n-- of everything.\n", "", r"growth.sql:1: expected a comment that says what"),
+        ("month - As 2024-01.", "As 2024-01.", r"growth.sql:7: 'As 2024-01.' is not accepted; expected `name - desc"),
+        ("-- How much there is,\n-- of everything.\n", "", r"growth.sql:1: the description is missing"),
         (
             "SELECT month, agent_id FROM stg_facts -- not of the header: a comment\n",
             "",
