@@ -1,4 +1,4 @@
-"""What a SQL file says of itself is read, and what it says wrongly is told with file and line."""
+"""Headers of SQL files are parsed; errors name file and line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_header_is_read(tmp_path: Path) -> None:
     assert read.sql == MART
 
 
-def test_a_test_names_what_it_checks_and_how_bad_it_is(tmp_path: Path) -> None:
+def test_the_header_of_a_test_names_asset_and_severity(tmp_path: Path) -> None:
     path = tmp_path / "unique.sql"
     path.write_text(
         "-- Unique.\n-- Row: an id.\n-- Owner: a@b.example\n-- Checks: messages\n-- Severity: warning\nSELECT 1"
@@ -53,7 +53,7 @@ def test_a_test_names_what_it_checks_and_how_bad_it_is(tmp_path: Path) -> None:
     assert (read.asset, read.severity, read.owner) == ("messages", "warning", "a@b.example")
 
 
-def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
+def test_staging_models_need_only_a_description(tmp_path: Path) -> None:
     path = tmp_path / "stg_x.sql"
     path.write_text("-- What there is.\nSELECT 1")
     assert read_model("staging", path).description == "What there is."
@@ -92,13 +92,13 @@ def test_a_wrong_header_names_file_and_line(tmp_path: Path, old: str, new: str, 
 
 
 @pytest.mark.parametrize(("line", "message"), [("-- Severity: bad", "expected error or warning"), ("", "Severity")])
-def test_a_test_must_say_how_bad_it_is(tmp_path: Path, line: str, message: str) -> None:
+def test_a_test_needs_a_severity(tmp_path: Path, line: str, message: str) -> None:
     text = f"-- Unique.\n-- Row: an id.\n-- Owner: team:a\n-- Checks: messages\n{line}\nSELECT 1"
     with pytest.raises(InputError, match=message):
         model(tmp_path, text, "tests")
 
 
 @pytest.mark.parametrize("name", ["Growth", "a-b", "1st", "x y"])
-def test_a_name_is_one_that_sql_takes(tmp_path: Path, name: str) -> None:
+def test_a_file_name_must_be_an_sql_identifier(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="expected a name of lowercase letters"):
         model(tmp_path, MART, name=name)
