@@ -292,7 +292,7 @@ def _listed(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...]
 
 
 def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, LedgerEntry]:
-    """Return the ledger entries of partitions that have lost expired rows but not all."""
+    """Return the ledger entries of partitions with expired rows."""
     listed = list(children)
     entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
     return {key: entry for key, entry in entries.items() if entry.expired and entry.rows}

@@ -293,11 +293,11 @@ def spanning(lake: Lake) -> list[Period]:
 def test_a_conversation_of_many_hours_is_loaded_hour_by_hour(
     lake: Lake, models: Models, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    """Its file stays until the last hour is loaded. The other hours are pending, and readers find them in the journal."""
+    """Its file stays until the last hour is loaded. Until then readers find the other hours in the journal."""
     whole = Lake(str(tmp_path / "whole"))
     spanning(whole)
     run(whole, models)
-    """Its file stays until the last hour is loaded. Until then readers find the other hours in the journal."""
+    own, reader = spanning(lake), MemoryReader(lake, ACME, models.embedder)
     [file] = lake.journal.pending()
     broken = b'{"timestamp": "2024-01-15T09:00:00+00:00", "role": "robot"}\n'
     lake.storage.write(file.path, (lake.storage.read(file.path) or b"") + broken)

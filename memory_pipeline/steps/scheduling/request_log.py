@@ -37,8 +37,8 @@ MOST_PERIODS = 720
 #: Failed periods are split into this many requests, and into that many more after each failure, up to the maximum. This
 #: isolates bad partitions while the others succeed.
 _PIECES, _MOST_PIECES = 8, 40
-#: Maximum number of concurrent requests of one grain, and of small retries in addition. This bounds the size of the
-#: log.
+#: Maximum number of concurrent requests of one grain: the first at :data:`MOST_PERIODS` periods each, in proportion
+#: more of smaller ones, up to the second. This bounds the size of the log.
 _MOST_REQUESTS, _MOST_SMALL_REQUESTS = 8, 64
 
 
