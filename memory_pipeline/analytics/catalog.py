@@ -86,9 +86,7 @@ class Catalog:
     def needed(self, name: str, *, stop_at_marts: bool = False) -> list[str]:
         """Return all direct and indirect dependencies of a model in build order, lake tables first.
 
-        Args:
-            name: of the model.
-            stop_at_marts: treat marts as stored tables and omit their dependencies.
+        With `stop_at_marts`, marts count as stored tables and their dependencies are omitted.
 
         Raises:
             InputError: the model is unknown.
@@ -174,7 +172,6 @@ _MAY_READ = {"staging": ("lake",), "marts": ("staging", "marts"), "tests": ("sta
 
 
 def _check_columns(model: Model, tree: exp.Query) -> None:
-    """Raise if the header describes other columns than the SELECT returns."""
     if not model.columns:
         return
     selected = tree.named_selects
@@ -252,7 +249,6 @@ def _come_from(name: str, direct: Iterable[tuple[str, str]]) -> set[tuple[str, s
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """Return the column types of all models."""
     known = read_catalog()
     connection = connect()
     for name, schema in SOURCES.items():

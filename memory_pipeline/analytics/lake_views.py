@@ -69,11 +69,7 @@ _MONTHS = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 
 
 class LakeViews:
-    """The tables of a lake. Each is opened once, so that many queries see the same version.
-
-    Args:
-        lake: the lake to read.
-    """
+    """The tables of a lake. Each is opened once, so that many queries see the same version."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -89,12 +85,7 @@ class LakeViews:
         return self._versions[name]
 
     def read(self, name: str, months: Collection[str] | None = None) -> ds.Dataset | pa.Table:
-        """Return a table, or some months of it.
-
-        Args:
-            name: one of :data:`SOURCES`.
-            months: such as 2024-01; only for sources in :data:`MONTHLY`.
-        """
+        """Return a table of :data:`SOURCES`, or some months of it, such as 2024-01, if it is in :data:`MONTHLY`."""
         if name == "periods":
             return self._periods(months)
         if name == "files":
@@ -104,11 +95,7 @@ class LakeViews:
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
     def months(self, names: Collection[str]) -> dict[str, str]:
-        """Return a digest of the sources of each month. Reads no rows.
-
-        Args:
-            names: of tables, all in :data:`MONTHLY`.
-        """
+        """Return a digest of the sources of each month of tables in :data:`MONTHLY`. Reads no rows."""
         paths: dict[str, set[str]] = defaultdict(set)
         for name in names:
             if name != "periods":  # derived from the other tables
@@ -169,7 +156,6 @@ class LakeViews:
         return {str(own["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
 
     def _described(self, period: Period) -> dict[str, object]:
-        """Return a row of ``periods``."""
         if period not in self._facts_of:
             calendar = self._lake.calendar
             parent = calendar.parent(period)

@@ -173,9 +173,6 @@ class Warehouse:
     """DuckDB over a lake, with its tables, the staging models, marts and tests. It downloads no extensions.
 
     It reads the state of the lake at the first query, and again when marts are built. Not thread-safe.
-
-    Args:
-        lake: the lake to query.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -189,7 +186,6 @@ class Warehouse:
         self._look()
 
     def _look(self) -> None:
-        """Read the current state of the lake."""
         self._sources = LakeViews(self._lake)
         self._fresh: dict[str, bool] = {}
         self._read = 0
@@ -212,11 +208,7 @@ class Warehouse:
         return self._catalog.model(name)
 
     def build(self, name: str, *, full: bool = False) -> Built:
-        """Build a mart below ``marts/`` of the lake, after the marts it reads. Up-to-date marts are skipped.
-
-        Args:
-            name: of the mart.
-            full: rebuild it and the marts it reads completely; the rows are the same.
+        """Build a mart below ``marts/`` of the lake, after the marts it reads. Skip up-to-date marts unless `full`.
 
         Raises:
             InputError: the mart is unknown.
@@ -225,10 +217,6 @@ class Warehouse:
 
     def build_all(self, names: Collection[str], *, full: bool = False) -> Iterator[tuple[str, Built]]:
         """Build marts from one state of the lake, each after the marts it reads. Yield each when complete.
-
-        Args:
-            names: of the marts.
-            full: rebuild each completely; the rows are the same.
 
         Raises:
             InputError: a mart is unknown.

@@ -118,16 +118,9 @@ def dry_run(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[tuple[Grain, list[Period]]]:
-    """Simulate a run, grain by grain, and yield the periods of each grain.
+    """Simulate a run with `models` that count requests and return placeholders. Yield the periods of each grain.
 
-    Each grain sees the simulated results of the finer one.
-
-    Args:
-        lake: receives no writes.
-        models: count requests and return placeholders.
-        start: first day of the memory.
-        now: time of the simulated run.
-        between: the range to recompute; None for pending periods.
+    Each grain sees the simulated results of the finer one. Covers the pending periods, or all periods in `between`.
     """
     for grain in Grain:
         if between is None:

@@ -143,10 +143,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
 def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
     """Return a mask of the facts whose messages have expired, so that they cannot be extracted again.
 
-    Args:
-        facts: with the columns workspace_id, agent_id, period and message_ids.
-        marks: how far each agent's memory has expired.
-        messages: ids of the existing messages.
+    `facts` needs the columns workspace_id, agent_id, period and message_ids; `messages` are the existing ids.
     """
     lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
     for row in np.flatnonzero(lost):

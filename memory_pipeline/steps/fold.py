@@ -81,18 +81,10 @@ def fold_memories(
     also: Iterable[Scope] = (),
     share: Share = EVERYBODY,
 ) -> list[PartitionResult]:
-    """Update durable memories with the facts of `hours` and with `events`. Return one result per hour.
+    """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
 
-    Removes what has been forgotten since. Safe to repeat and to interrupt: the next run of the hours folds events that
-    were written but not folded.
-
-    Args:
-        lake: its configuration says which facts become memories.
-        embedder: embeds memories that have no vector yet.
-        hours: the partitions.
-        events: from the journal, in these hours.
-        also: agents that had rows in these hours and may have none now.
-        share: the agents that `events` and `also` belong to; only their facts are read.
+    Removes what has been forgotten since. Agents in `also` had rows in these hours and may have none now. Safe to
+    repeat and to interrupt: the next run of the hours folds events that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edits = list(events)
@@ -139,13 +131,8 @@ def refold_memories(
 ) -> frozenset[str]:
     """Refold the memories of agents with changed events or vectors. Return the owners that changed.
 
-    The events of consolidation count too. All agents are written in one commit.
-
-    Args:
-        lake: where the events and memories are.
-        embedder: embeds contents that have no vector by it, of all agents in one batch.
-        scopes: the agents.
-        known: rows with content, vector and embed_model. Their vectors are reused.
+    The events of consolidation count too. All agents are written in one commit and embedded in one batch. Vectors in
+    `known`, rows with content, vector and embed_model, are reused.
     """
     owners = {owner_of(scope): scope for scope in scopes}
     wanted = _memory_digests(lake, owners)
@@ -210,7 +197,6 @@ def _embed(
 
 
 def _memory_digests(lake: Lake, owners: Collection[str]) -> dict[str, str]:
-    """Return the digest of each agent's events. Agents without events are omitted."""
     return _digests_of(
         [lake.tables.read(spec, owners, columns=("owner", "id")) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
     )
@@ -225,7 +211,6 @@ def _digests_of(tables: Sequence[pa.Table]) -> dict[str, str]:
 
 
 def _waiting(lake: Lake, hours: list[Period]) -> set[Scope]:
-    """Return the agents with memories from these hours that have no vector yet."""
     entries = lake.ledger.entries(MEMORIES_ASSET, hours)
     if not any(entry.unfinished for entry in entries.values()):
         return set()
@@ -294,14 +279,9 @@ _COLUMNS = (
 def fold_graph(
     lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
 ) -> list[PartitionResult]:
-    """Update the graph with the facts of `hours` and with `edits`. Return one result per hour.
+    """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
 
-    Args:
-        lake: where the facts, operations and graphs are.
-        hours: the partitions.
-        edits: from the journal, in these hours.
-        also: agents that had rows in these hours and may have none now.
-        share: the agents that `edits` and `also` belong to; only their facts are read.
+    Agents in `also` had rows in these hours and may have none now.
     """
     keys = [hour.key for hour in hours]
     own: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -337,13 +317,8 @@ def fold_graph(
 def refold_graph(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Table) -> frozenset[str]:
     """Refold the graphs of agents whose operations changed. Return the owners whose rows changed.
 
-    Folds only the changes if the stored graph was folded from `before`, else everything.
-
-    Args:
-        lake: where the operations and graphs are.
-        scopes: the agents.
-        before: their operations before the change, rows of ``graph_operations``.
-        after: their operations now.
+    Folds only the changes if the stored graph was folded from `before`, else everything. Both `before` and `after` are
+    rows of ``graph_operations``.
     """
     configuration = lake.configuration()
     vocabularies = {owner_of(scope): configuration.vocabulary(scope) for scope in scopes}
@@ -417,7 +392,6 @@ def _lasting(old: pa.Table, hours: pa.Array, lost: pa.Array | pa.ChunkedArray) -
 
 
 def _joined(kept: pa.Table, new: pa.Table) -> pa.Table:
-    """Return `kept` and the rows of `new` with other ids."""
     return pa.concat_tables([kept, _without(new, kept)])
 
 
@@ -448,7 +422,6 @@ def _made_from(lake: Lake, owners: Iterable[str], operations: pa.Table) -> tuple
 
 
 def _graph_digests(operations: pa.Table, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
-    """Return the source digest of each agent's graph. Agents without operations are omitted."""
     return {owner: _digest(vocabularies[owner], rows) for owner, rows in _by_owner(operations).items()}
 
 
@@ -467,13 +440,8 @@ def _results_of_hours(
 ) -> list[PartitionResult]:
     """Return one result per hour for an asset that is partitioned by agent: graph operations or memory events.
 
-    Args:
-        asset: the asset's name.
-        inputs: the facts of each hour.
-        outputs: the rows that come from each hour, with ``id`` and ``owner``.
-        changed: owners whose rows were written.
-        unfinished: the number of rows that wait for a model, by the hour's key.
-        before: the rows that came from each hour before this run.
+    `inputs` are facts. `outputs` need the columns ``id`` and ``owner``. `unfinished` counts rows that wait for a model,
+    by the hour's key.
     """
     return [
         PartitionResult(

@@ -54,13 +54,8 @@ class Cleaned:
 def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: bool = False) -> Cleaned:
     """Compact small files, and delete files of old versions and of killed processes.
 
-    Safe to repeat, to interrupt and to run beside writers, readers and other calls.
-
-    Args:
-        lake: the lake to clean.
-        now: current time, UTC.
-        age: minimum time since a file was replaced, so that no reader or writer uses it any more.
-        dry_run: count the files that would be deleted; delete and compact nothing.
+    Safe to repeat, to interrupt and to run beside writers, readers and other calls. Only files that were replaced at
+    least `age` ago are deleted, so that no reader or writer uses them any more. A dry run counts them.
 
     Raises:
         InputError: `age` is negative.

@@ -55,16 +55,9 @@ def index_periods(
 ) -> list[PartitionResult]:
     """Sync a grain's index with its table. Return one result per period.
 
-    Only agents whose rows differ are written, with one commit each. A concurrent run may replace rows while they are
-    indexed, and its newer index might be overwritten, so the table is read again afterwards.
-
-    Args:
-        lake: where the table and its index are.
-        grain: of the periods.
-        periods: the partitions.
-        dimension: length of a vector.
-        also: agents that had rows in these periods and may have none now.
-        share: the agents to index; `also` are among them.
+    Only agents whose rows differ are written, with one commit each. Agents in `also` had rows in these periods and may
+    have none now. A concurrent run may replace rows while they are indexed, and its newer index might be overwritten,
+    so the table is read again afterwards.
 
     Raises:
         CommitConflictError: the rows kept changing; the journal files are not acknowledged.
@@ -164,16 +157,10 @@ def _read(
 
 
 def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:
-    """Add a vector to each row, keeping the order.
+    """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
 
-    Embeds all agents in one batch, and only texts that have no vector by this embedder in `rows` or `old`. If embedding
-    fails, the row's vector and embed_model are null.
-
-    Args:
-        rows: of ``facts`` or ``summaries``, with or without vectors.
-        old: the present rows of the partitions.
-        periods: all periods of the rows.
-        embedder: embeds the content of rows.
+    Embeds all agents in one batch, and only texts that have no vector by this embedder in `rows` or in `old`, the
+    present rows. If embedding fails, the row's vector and embed_model are null.
     """
     known = _known(old, embedder) | _known(rows, embedder)
     contents = rows["content"].to_pylist()
@@ -207,7 +194,6 @@ def _lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
 
 
 def _known(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors by `embedder` in these rows, by content."""
     models = rows["embed_model"].to_pylist()
     places = [place for place, model in enumerate(models) if model == embedder.name]
     if not places:

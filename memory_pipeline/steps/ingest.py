@@ -63,18 +63,12 @@ class JournalFileIds(NamedTuple):
 def acknowledge(
     lake: Lake, files: Mapping[JournalFile, JournalFileIds], hours: Collection[Period], share: Share = EVERYBODY
 ) -> None:
-    """Acknowledge hours of journal files that are completely stored.
+    """Acknowledge hours of loaded journal files that are completely stored. Ignore files of agents outside `share`.
 
     A message is stored if it is a row of ``messages`` and, if memorable, a fact cites it. An edit is stored if it is
     among the graph's operations, and a memory event if it is in ``memory_events``. Call this after indexing the facts
     and folding edits and events. Unreadable lines were set aside when their file was loaded. Files that arrived later
     wait for the next run.
-
-    Args:
-        lake: where the journal is.
-        files: the loaded files; those of agents outside `share` are ignored.
-        hours: the completed hours.
-        share: the agents.
     """
     own = {file: held for file, held in files.items() if file.scope in share}
     if not own:
@@ -188,12 +182,6 @@ def load_messages(
     Existing messages are not duplicated. If several have one id, the one received first is kept, whatever the order of
     loading; different content under the same id is set aside with its reason. Forgotten messages are removed. Nothing
     is acknowledged here.
-
-    Args:
-        lake: where the journal and the table are.
-        hours: the partitions.
-        filtered: returns the journal entries of a share's agents.
-        shares: groups of agents, processed one after the other.
     """
     made: dict[Share, list[PartitionResult]] = {}
 
@@ -259,11 +247,6 @@ class JournalBatch:
 
     Attributes:
         held: by file that was read, the ids that must be stored before it is acknowledged.
-
-    Args:
-        lake: where the journal is.
-        hours: the hours of the run.
-        shares: groups of agents, processed one after the other.
     """
 
     def __init__(self, lake: Lake, hours: Collection[Period], shares: Sequence[Share]) -> None:

@@ -56,14 +56,10 @@ _COLUMNS = ("workspace_id", "agent_id", "period", "id")
 
 
 def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Count the memory events of inactive agents in the results of hours.
+    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
 
     The table is read only for hours where the ledger entry differs from what the step found. Only those can have
     inactive agents.
-
-    Args:
-        lake: its ledger must not have the results yet.
-        made: the results of all agents.
     """
     parts = {part.period: part for part in made if part.asset == MEMORIES_ASSET}
     entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
@@ -102,7 +98,7 @@ _ASSETS = {
     for grain in Grain
 }
 #: How often a batch is recomputed because a concurrent run wrote it. After that the results are entered anyway.
-_LOOKS = 5
+_ATTEMPTS = 5
 _AGENT = ("workspace_id", "agent_id")
 
 
@@ -111,12 +107,6 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
 
     Safe to repeat, to interrupt and to run concurrently: partitions are replaced whole, the ledger is written once the
     rows are in the index, and the journal is acknowledged last.
-
-    Args:
-        lake: where the partitions are.
-        models: extract, embed and summarize.
-        grain: of the periods.
-        periods: the partitions, in any order.
 
     Raises:
         ConfigurationError: the embedder differs from the one of the existing vectors.
@@ -134,11 +124,11 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         started = time.perf_counter()
         usage: dict[Period, Usage] = {}
         affected: set[Scope] = set()
-        looks = 0
+        attempts = 0
         while True:
-            looks += 1
+            attempts += 1
             tombstones = lake.tombstones.state()
-            seen = lake.ledger.seen(_ASSETS[grain], batch) if looks <= _LOOKS else None
+            seen = lake.ledger.seen(_ASSETS[grain], batch) if attempts <= _ATTEMPTS else None
             is_entered = True
             try:
                 shares = shares_of(lake, weights, grain, batch)
@@ -232,7 +222,6 @@ def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
-    """Return the agents that have rows in a batch."""
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
         tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]

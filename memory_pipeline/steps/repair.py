@@ -125,12 +125,6 @@ def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> 
     """Rebuild damaged parts as far as possible. Return the remaining damage.
 
     Safe to interrupt and to repeat. Periods that are pending afterwards are left to the next run.
-
-    Args:
-        lake: the lake to repair.
-        models: extract, embed and summarize.
-        start: first day of the memory.
-        found: the result of :func:`find_damage`.
     """
     left = list(found)
     for _ in range(_PASSES):
@@ -170,7 +164,6 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
 
 
 def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
-    """Yield the damage of a table."""
     folder = f"tables/{spec.name}"
     try:
         broken = lake.tables.damaged(spec)
@@ -202,7 +195,6 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
 
 
 def _with_loss(lake: Lake, damage: Damage) -> Damage:
-    """Fill in `loss`."""
     if damage.kind != "file":
         return damage
     loss = ""
@@ -265,7 +257,6 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
 
 
 def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
-    """Return the periods of a grain to recompute."""
     listed = list(found)
     if grain is Grain.WORKING:
         keys = {

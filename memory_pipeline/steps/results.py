@@ -31,11 +31,7 @@ _DUMP = {"ensure_ascii": False, "separators": (",", ":")}
 
 
 class RowDigests:
-    """A collection of row digests that combines to one digest, independent of order.
-
-    Args:
-        digests: texts; a table column is not copied.
-    """
+    """Digests of rows that combine to one digest, independent of order. A table column is not copied."""
 
     def __init__(self, digests: Iterable[str] | pa.Array | pa.ChunkedArray = ()) -> None:
         if not isinstance(digests, pa.Array | pa.ChunkedArray):
@@ -207,11 +203,7 @@ class Expiration:
 
 
 def together(shares: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:
-    """Combine the results of shares of agents into one per partition.
-
-    Args:
-        shares: the same partitions in each, in the same order.
-    """
+    """Combine the results of shares of agents, which have the same partitions in the same order."""
     if len(shares) == 1:
         return list(shares[0])
     return [_together(parts) for parts in zip(*shares, strict=True)]
@@ -246,9 +238,7 @@ def content_digest(rows: pa.Table) -> str:
 def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
     """Return the number of rows that wait for a model: made by rules as a fallback, or without a vector.
 
-    Args:
-        rows: of ``facts`` or ``summaries``.
-        lasting: ids of rows that no model can improve any more; only their missing vectors count.
+    No model can improve the rows with ids in `lasting`; only their missing vectors count.
     """
     stands_in = pc.is_valid(rows["fallback"])
     if lasting:
@@ -263,10 +253,6 @@ def tokens_of(rows: pa.Table) -> tuple[int, int]:
 
 
 def compression_of(tokens: Sequence[tuple[int, int]]) -> float | None:
-    """Return the tokens of summaries per token of their sources, or None without sources.
-
-    Args:
-        tokens: the result of :func:`tokens_of` for each share.
-    """
+    """Return the tokens of summaries per token of their sources, summed over shares; None without sources."""
     read, written = (sum(each) for each in zip(*tokens, strict=True))
     return written / read if read else None

@@ -211,14 +211,8 @@ def expire(
 ) -> Expiration:
     """Delete the rows that have expired as of `now` under the lake's configuration.
 
-    Safe to repeat, to interrupt and to run beside writers, readers and other runs.
-
-    Args:
-        lake: where the rows are.
-        start: first day of the memory.
-        now: an aware time.
-        dry_run: report only.
-        grace: how long replaced files stay, for other programs that read the tables; readers of this package need none.
+    Safe to repeat, to interrupt and to run beside writers, readers and other runs. Replaced files stay for `grace`, for
+    other programs that read the tables; readers of this package need none.
 
     Raises:
         ConfigurationError: the lake's configuration is invalid.
@@ -274,7 +268,6 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
 
 
 def _drop(lake: Lake, spec: TableSpec, inventory: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
-    """Delete the expired rows of a table."""
     name = fixed.get("grain") or ("facts" if spec is FACTS else "")
     keys = inventory.keys(name)
     if not keys:

@@ -173,7 +173,6 @@ def _decide(
     own: pa.Table,
     old: Summary | None,
 ) -> None:
-    """Add an agent's period to the current summaries or to those due."""
     if period.key <= (marks.through(scope, RetentionClass(period.grain)) or ""):
         # An expired period is not recomputed; retention deletes its summary.
         if old is not None:
@@ -327,14 +326,6 @@ def summarize_periods(
     """Recompute the ``summaries`` partitions of `periods`. Return one result per period.
 
     Each summary is computed from the next finer table only: days from facts, weeks from days, and so on.
-
-    Args:
-        lake: where the tables are.
-        summarizer: condenses facts, or points of finer summaries.
-        embedder: embeds summaries without a vector.
-        grain: of the periods.
-        periods: the partitions.
-        shares: groups of agents, processed one after the other.
     """
     made: dict[Share, list[PartitionResult]] = {}
     inputs: dict[Share, dict[Period, dict[Period, RowDigests | str]]] = {}

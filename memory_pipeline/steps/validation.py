@@ -51,13 +51,10 @@ class RowIssue:
 
 
 def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
-    """Refuse invalid rows.
+    """Refuse invalid rows of ``facts`` or ``summaries``.
 
-    Args:
-        grain: of their periods.
-        rows: of ``facts`` or ``summaries``: the complete new content of partitions.
-        old: their present content. Unchanged rows are not checked again, except for duplicate ids: their sources may
-            have expired.
+    `rows` are the complete new content of partitions, `old` their present content. Unchanged rows are not checked
+    again, except for duplicate ids: their sources may have expired.
 
     Raises:
         QualityError: some rows are invalid; the message names the checks, the partitions, the number of rows and the
@@ -96,7 +93,7 @@ def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
 
 def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the valid rows of ``facts`` or ``summaries``. The others must be recomputed."""
-    wrong = _elsewhere(rows)
+    wrong = _in_other_partition(rows)
     for each in _wrong(rows).values():
         wrong |= each
     return ~wrong
@@ -108,15 +105,14 @@ def is_recalled(text: str) -> bool:
 
 
 def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
-    """Return a mask of the failing rows by check."""
-    wrong = {"unique_ids": _twice(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
+    wrong = {"unique_ids": _duplicate(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
     if "key_points" in rows.column_names:
         wrong["empty_summaries"] = _empty(rows)
-        wrong["orphaned_sources"] = _astray(rows)
+        wrong["orphaned_sources"] = _orphaned(rows)
     return wrong
 
 
-def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _duplicate(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
     found = np.zeros(len(ids), np.bool_)
     if pc.count_distinct(ids).as_py() < len(ids):
         encoded = ids.combine_chunks().dictionary_encode().indices.to_numpy()
@@ -124,7 +120,7 @@ def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
     return found
 
 
-def _elsewhere(rows: pa.Table) -> NDArray[np.bool_]:
+def _in_other_partition(rows: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the rows with an id that names another partition."""
     named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
     return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
@@ -144,7 +140,7 @@ def _empty(rows: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(pc.or_(blank, pc.equal(pc.list_value_length(rows["key_points"]), 0)).to_numpy(), np.bool_)
 
 
-def _astray(rows: pa.Table) -> NDArray[np.bool_]:
+def _orphaned(rows: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the summaries with a point that cites nothing, or a source that the summary does not have."""
     found = np.zeros(rows.num_rows, np.bool_)
     points = rows["key_points"].combine_chunks()

@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 #: A batch is complete at this size of its agents' events, or at this number of agents.
 _BATCH_BYTES, _BATCH_AGENTS = 8_000_000, 200
 #: Seconds between progress messages of a long simulation.
-_TELL_AFTER = 10.0
+_PROGRESS_EVERY = 10.0
 #: Increase if consolidation computes different results.
 _VERSION = 1
 _LEVEL = "state/upkeep.json"
@@ -100,7 +100,7 @@ def consolidate(
         done.night(each)
     run = _Run(lake, models, asked, entries, done, dry_run=dry_run, explain=explain or dry_run)
     for batch in run.batches(scopes):
-        _keep_batch(run, batch)
+        _consolidate_batch(run, batch)
     if not dry_run:
         _enter(run, inputs, is_whole=scopes is None)
         run.level.write(lake)
@@ -109,7 +109,7 @@ def consolidate(
     return done
 
 
-class _Level:
+class _UnchangedAgents:
     """A cache of agents that need no consolidation.
 
     Maps a digest of an agent's files and checkpoint to the key of the first later day that already has events, or "" if
@@ -127,7 +127,7 @@ class _Level:
 
     def has(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
         """Return whether an agent with these files and this checkpoint has nothing to consolidate up to `until`."""
-        key = _level_key(files, checkpoint)
+        key = _agent_key(files, checkpoint)
         later = self._known.get(key)
         if later is None or (later and later <= until.key):
             return False
@@ -136,7 +136,7 @@ class _Level:
 
     def put(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
         """Add an agent."""
-        self._found[_level_key(files, checkpoint)] = later.key if later else ""
+        self._found[_agent_key(files, checkpoint)] = later.key if later else ""
 
     def write(self, lake: Lake) -> None:
         """Write the cache if it has changed."""
@@ -144,7 +144,7 @@ class _Level:
             lake.storage.write(_LEVEL, json.dumps(self._found, sort_keys=True).encode())
 
 
-def _level_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
+def _agent_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
     return digest(_VERSION, sorted(files), None if checkpoint is None else checkpoint.to_row())
 
 
@@ -166,7 +166,7 @@ class _Run:
         self.dry_run, self.explain = dry_run, explain
         self.files = lake.tables.states(MEMORY_EVENTS)
         self.checkpoint = read_kept(lake.tables)
-        self.level = _Level(lake)
+        self.level = _UnchangedAgents(lake)
         known = [*self.entries, *(each.through.key for each in self.checkpoint.values())]
         self.until = max([asked[-1], *map(parse_day, known)], key=_key)
         self._configuration = lake.configuration()
@@ -217,7 +217,7 @@ class _Run:
         return not (is_due or checkpoint.troubles or checkpoint.method != self.rules(scope).method)
 
 
-def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
+def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
     """Consolidate a batch of agents. Repeat if data was erased meanwhile."""
     lake, started = run.lake, time.perf_counter()
     is_again = False
@@ -284,16 +284,16 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
 
     def attempted(old: pa.Table) -> pa.Table:
         nonlocal simulations
-        simulations = _courses(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
+        simulations = _simulations(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
         touched = {owner_of(simulation.scope): simulation for simulation in simulations if simulation.first is not None}
         if not touched:
             return old
         vectors = CosineMatrix(run.models.embedder)
         vectors.learn(_vectors(lake, touched, vectors.name))
-        told = time.perf_counter()
+        reported = time.perf_counter()
         for simulation, made in simulate(list(touched.values()), vectors):
-            if time.perf_counter() - told > _TELL_AFTER:
-                told = time.perf_counter()
+            if time.perf_counter() - reported > _PROGRESS_EVERY:
+                reported = time.perf_counter()
                 _log.info("upkeep: day %s of %s agents (%s)", made.day, f"{len(touched):,}", simulation.scope)
         ends = {each.at: each.day for simulation in touched.values() for each in simulation.made}
         events = [event for simulation in touched.values() for each in simulation.made for event in each.events]
@@ -310,7 +310,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
     return simulations
 
 
-def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
+def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
     """Return the simulations of agents, not yet started."""
     calendar = run.lake.calendar
     happened: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
@@ -335,7 +335,6 @@ def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Tabl
 
 
 def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str, NDArray[np.float32]]:
-    """Return the stored vectors of the owners' memories, by content."""
     columns = ("content", "vector", "embed_model")
     rows = lake.tables.read(MEMORIES, owners, columns=columns, where=pc.field("embed_model") == embedder)
     if not rows.num_rows:

@@ -31,11 +31,7 @@ NEAREST = 100
 
 
 class CosineMatrix:
-    """The vectors of contents by one embedder, each computed once.
-
-    Args:
-        embedder: embeds the contents.
-    """
+    """The vectors of contents by one embedder, each computed once."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -52,12 +48,7 @@ class CosineMatrix:
         self._known |= vectors
 
     def prepare(self, contents: Iterable[tuple[str, Scope]], day: Period) -> None:
-        """Embed the unknown contents of many agents in one request.
-
-        Args:
-            contents: texts, each with its agent.
-            day: the day that the requests are accounted to.
-        """
+        """Embed the unknown contents of many agents in one request, accounted to `day`."""
         asked: dict[str, Scope] = {}
         for content, scope in contents:
             if content not in self._known and content not in self._missing:
@@ -85,17 +76,10 @@ class CosineMatrix:
         scope: Scope,
         day: Period,
     ) -> list[tuple[str, str, float]]:
-        """Return similar pairs; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
+        """Return pairs with a cosine of at least `least`; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
         Two memories that are both in `changed` and `others` form one pair. Each of `changed` has at most
-        :data:`NEAREST` neighbours. Memories without a vector have none.
-
-        Args:
-            changed: memories to compare.
-            others: memories to compare them with.
-            least: minimum cosine.
-            scope: the agent.
-            day: the day that embedding requests are accounted to.
+        :data:`NEAREST` neighbours. Memories without a vector have none. Embedding requests are accounted to `day`.
         """
         self.prepare(((memory.content, scope) for memory in (*changed, *others)), day)
         rows, left = self._matrix(changed)

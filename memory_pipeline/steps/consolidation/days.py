@@ -169,11 +169,7 @@ class ConsolidationCheckpoint:
         return min((parse_day(text.partition(" ")[0]) for text in self.troubles), key=_key, default=None)
 
     def first_change(self, happened: Mapping[Period, Collection[str]]) -> Period | None:
-        """Return the first day up to `through` with changed events, or None.
-
-        Args:
-            happened: ids of the current events, by day.
-        """
+        """Return the first day up to `through` with changed events, or None. `happened` has event ids by day."""
         before, after = dict(map(_parted, self.days)), dict(map(_parted, spans(happened, self.through)))
         changed = [span for span in before.keys() | after.keys() if before.get(span) != after.get(span)]
         return min(

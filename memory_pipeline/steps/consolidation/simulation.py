@@ -117,12 +117,7 @@ class AgentSimulation:
             self.memories = fold_events(events, self.memories)
 
     def sleep(self, night: Period, vectors: CosineMatrix) -> Night:
-        """Consolidate the day that the simulation has reached.
-
-        Args:
-            night: the day.
-            vectors: find similar memories.
-        """
+        """Consolidate the day that the simulation has reached."""
         bounds = self.calendar.bounds(night)
         has_cause = night == self._chain
         unlike = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
@@ -160,7 +155,6 @@ class AgentSimulation:
         )
 
     def _first(self) -> Period | None:
-        """Return the first day to simulate."""
         first_day = min((day for day in self.happened if day.key <= self.until.key), key=_key, default=None)
         stray = min((night for night, events in self.old.items() if events), key=_key, default=None)
         if self.checkpoint is None:
@@ -201,7 +195,6 @@ class AgentSimulation:
         self._chain = first if self._is_cause(first) else self._next_cause(first, begins)
 
     def _is_cause(self, night: Period) -> bool:
-        """Return whether a day has a cause other than time."""
         if night in self.happened or (self.checkpoint is not None and night == self.checkpoint.due):
             return True
         return self.checkpoint is not None and night == self.checkpoint.first_trouble
@@ -213,7 +206,6 @@ class AgentSimulation:
         return min((night for night in times if night is not None), key=_key, default=None)
 
     def _due(self, earliest: Period, after: datetime) -> Period | None:
-        """Return the next day on which time alone changes something."""
         at = due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope))
         if at is None:
             return None

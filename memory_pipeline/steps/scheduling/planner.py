@@ -185,12 +185,7 @@ def _is_level(table: LedgerEntry, derived: LedgerEntry | None) -> bool:
 
 
 def _at_odds(present: Iterable[str], entries: Mapping[str, LedgerEntry]) -> set[str]:
-    """Return the partitions that are only in the table or only in the ledger.
-
-    Args:
-        present: the partitions of the table that have rows.
-        entries: of the ledger.
-    """
+    """Return the partitions with rows that are only in the table or only in the ledger."""
     expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
     return (set(present) - entries.keys()) | (expected - set(present))
 

@@ -154,10 +154,7 @@ class Attempts:
     ) -> tuple[list[Request], list[FailureTransition]]:
         """Record the outcomes of requests. Return the successful requests, and the transitions to report.
 
-        Args:
-            outcomes: by request id.
-            now: current time.
-            states: current digests of pending periods. A period whose digest is unchanged was left undone by its run.
+        `states` are current digests of pending periods. A period whose digest is unchanged was left undone by its run.
         """
         done, changes, still = [], [], []
         for request in self.asked:
@@ -205,14 +202,7 @@ class Attempts:
     def ask(
         self, grain: Grain, periods: Iterable[Period], now: datetime, states: Mapping[Period, str] | None = None
     ) -> list[Request]:
-        """Return requests for the periods whose delay is over, and record them.
-
-        Args:
-            grain: of the periods.
-            periods: pending periods that no run is working on.
-            now: current time.
-            states: digests of their sources, compared in :meth:`settle`.
-        """
+        """Return requests for the pending `periods` whose delay is over. Record them with the digests in `states`."""
         known = self.failures[grain]
         fresh: list[Period] = []
         left: list[Period] = []

@@ -48,11 +48,6 @@ SETTLING = timedelta(minutes=5)
 def last_gate(calendar: Calendar, grain: Grain, now: datetime) -> datetime:
     """Return the latest gate of a summary grain at or before `now`, in UTC.
 
-    Args:
-        calendar: defines where days begin.
-        grain: of the summaries.
-        now: an aware time.
-
     Raises:
         InputError: the grain is working; hours are requested as soon as data arrives.
     """
@@ -71,14 +66,7 @@ def settled_at(calendar: Calendar, period: Period) -> datetime:
 
 
 def has_passed(calendar: Calendar, period: Period, last_checked: datetime | None, now: datetime) -> bool:
-    """Return whether a period has closed or a gate has passed since `last_checked`.
-
-    Args:
-        calendar: defines where days begin.
-        period: of a summary grain.
-        last_checked: time of the last check; None if there was none.
-        now: current time.
-    """
+    """Return whether a period of a summary grain has closed or its gate has passed since `last_checked`."""
     settled = settled_at(calendar, period)
     if settled > now:
         return False
@@ -93,21 +81,15 @@ PATIENCE = timedelta(hours=1)
 
 @dataclass
 class Hours:
-    """Requests hours with journal files.
-
-    Attributes:
-        attempts: open requests and failures.
-    """
+    """Requests hours with journal files."""
 
     attempts: Attempts = field(default_factory=Attempts)
 
     def ask(self, states: Mapping[Period, str], busy: Collection[Period], now: datetime) -> list[Request]:
         """Return the requests to start now.
 
-        Args:
-            states: pending hours, each with a digest that changes when a file arrives.
-            busy: hours that other runs are working on.
-            now: current time.
+        `states` has a digest of each pending hour that changes when a file arrives; other runs are working on `busy`
+        hours.
         """
         self.attempts.forget(Grain.WORKING, states)
         making = self.attempts.under_way(Grain.WORKING) | set(busy)
@@ -227,12 +209,7 @@ class RollUps:
     ) -> list[Request]:
         """Return the requests to start now, finest grain first.
 
-        Args:
-            calendar: defines where days begin.
-            statuses: of all grains.
-            hours: hours with journal files, which :class:`Hours` requests.
-            busy: periods that other runs are working on.
-            now: current time.
+        :class:`Hours` requests the hours with journal files, `hours`. Other runs are working on `busy` periods.
         """
         self._list_unfinished(statuses, now)
         for grain, status in statuses.items():
@@ -294,14 +271,8 @@ class RollUps:
     ) -> tuple[list[Request], set[Period]]:
         """Return the requests of a grain, and its periods that are about to change or being computed.
 
-        Args:
-            calendar: defines where days begin.
-            grain: a summary grain.
-            stale: closed periods to compute.
-            waiting: periods with rows that wait for a model.
-            below: periods with finer ones that are about to change.
-            making: periods that runs are working on.
-            now: current time.
+        `stale` periods have closed. `waiting` ones have rows that wait for a model, `below` ones have finer periods
+        that are about to change, and runs are working on `making` ones.
         """
         looked = self.last_checked.get(grain)
         owed = self.due.get(grain, set()) & (stale | below | making)
