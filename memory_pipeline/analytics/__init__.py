@@ -1,4 +1,4 @@
-"""Orders and runs the SQL of ``dbt_like_sql`` over the lake, and makes its marts."""
+"""Run the SQL models of ``dbt_like_sql`` over the lake and build the marts."""
 
 from memory_pipeline.analytics.catalog import Catalog, Column, columns_of, models_of, read_catalog, reads_of
 from memory_pipeline.analytics.lake_views import SOURCES

@@ -1,7 +1,7 @@
-"""The models of ``dbt_like_sql``: which builds on which, in what order, and their columns.
+"""The catalog of SQL models in ``dbt_like_sql``: dependencies, order and columns.
 
-Staging models read tables of the lake, marts read staging models and marts, and tests read all but tests. Nobody
-writes the order down: sqlglot finds the tables in each SELECT.
+Staging models read tables of the lake, marts read staging models and marts, and tests read staging models and marts.
+sqlglot finds the dependencies in each SELECT.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ROOT = Path(__file__).parents[2] / "dbt_like_sql"
 
 @dataclass(frozen=True)
 class Catalog:
-    """All models, and what each reads.
+    """All models and their dependencies.
 
     Attributes:
-        models: by name, in an order in which each follows what it reads.
-        reads: the names of the models, or of tables of the lake, that each model names in its SQL, sorted.
+        models: by name, each after its dependencies.
+        reads: the models and lake tables in each model's SQL, sorted.
     """
 
     models: Mapping[str, Model]
@@ -40,11 +40,11 @@ class Catalog:
 
     @classmethod
     def of(cls, models: Iterable[Model]) -> Catalog:
-        """Order models and check that they fit together.
+        """Validate and sort models.
 
         Raises:
-            InputError: a file is not one SELECT, names what there is not, reads what its folder may not read, or reads
-                itself in the end; or a header describes other columns than there are. The message names the files.
+            InputError: a file is not one SELECT, reads an unknown table or one that its folder may not read, is part of
+                a cycle, or has a header with other columns than its SELECT. The message names the files.
         """
         known: dict[str, Model] = {}
         for model in models:
@@ -62,36 +62,34 @@ class Catalog:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             files = " → ".join(known[name].file for name in reversed(error.args[1]))
-            raise InputError(f"these read each other in a circle: {files}") from None
-        order.sort(key=lambda name: FOLDERS.index(known[name].folder))  # stable: it fits the graph as before
+            raise InputError(f"these models depend on each other in a circle: {files}") from None
+        order.sort(key=lambda name: FOLDERS.index(known[name].folder))  # a stable sort keeps the dependency order
         ordered = cls({name: known[name] for name in order}, reads)
         for model in ordered.among("marts"):
             _check_incremental(model, ordered.needed(model.name), known)
         return ordered
 
     def model(self, name: str) -> Model:
-        """Return a model by its name.
+        """Return a model by name.
 
         Raises:
-            InputError: there is no model of that name.
+            InputError: the model is unknown.
         """
         if name not in self.models:
             raise InputError(f"SQL model {shown(name)} is unknown; there are: {', '.join(sorted(self.models))}")
         return self.models[name]
 
     def among(self, folder: str) -> list[Model]:
-        """Return the models of one folder, each after those that it reads."""
+        """Return the models of one folder, each after its dependencies."""
         return [model for model in self.models.values() if model.folder == folder]
 
     def needed(self, name: str, *, stop_at_marts: bool = False) -> list[str]:
-        """Return all that a model reads, directly or not, each after what it reads itself; tables of the lake first.
+        """Return all direct and indirect dependencies of a model in build order, lake tables first.
 
-        Args:
-            name: of the model, which is not among them.
-            stop_at_marts: whether what a mart reads is left out, since its rows are taken as they are stored.
+        With `stop_at_marts`, marts count as stored tables and their dependencies are omitted.
 
         Raises:
-            InputError: there is no model of that name.
+            InputError: the model is unknown.
         """
         found: set[str] = set()
         waiting = [*self.reads[self.model(name).name]]
@@ -106,7 +104,7 @@ class Catalog:
 
 @cache
 def read_catalog(root: Path = ROOT) -> Catalog:
-    """Read the models below a folder; the files are read once in a process.
+    """Read the models below a folder, once per process.
 
     Raises:
         InputError: see :meth:`Catalog.of` and :func:`memory_pipeline.analytics.model_files.read_model`.
@@ -115,15 +113,15 @@ def read_catalog(root: Path = ROOT) -> Catalog:
 
 
 def models_of(*folders: str) -> list[Model]:
-    """Return the models of the given folders, or of all, each after those that it reads."""
+    """Return the models of the given folders, or of all, each after its dependencies."""
     return [model for folder in folders or FOLDERS for model in read_catalog().among(folder)]
 
 
 def reads_of(name: str) -> tuple[list[str], list[str]]:
-    """Return the marts and the tables of the lake that a model reads, itself or through staging models; both sorted.
+    """Return the marts and the lake tables that a model reads, directly or through staging models; both sorted.
 
     Raises:
-        InputError: there is no model of that name.
+        InputError: the model is unknown.
     """
     known = read_catalog()
     read = known.needed(name, stop_at_marts=True)
@@ -132,10 +130,10 @@ def reads_of(name: str) -> tuple[list[str], list[str]]:
 
 
 def parsed(model: Model) -> exp.Query:
-    """Return a model's SELECT as a tree.
+    """Return the syntax tree of a model's SELECT.
 
     Raises:
-        InputError: the file holds something else.
+        InputError: the file is not one SELECT.
     """
     import sqlglot
     from sqlglot import exp
@@ -144,14 +142,14 @@ def parsed(model: Model) -> exp.Query:
     try:
         statements = sqlglot.parse(model.sql, dialect="duckdb")
     except SqlglotError as error:
-        raise InputError(f"{model.file} cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{model.file} cannot be parsed: {str(error).splitlines()[0]}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        raise InputError(f"{model.file}: expected one SELECT, and nothing else")
+        raise InputError(f"{model.file}: expected exactly one SELECT")
     return statements[0]
 
 
 def _tables(tree: exp.Query) -> set[str]:
-    """Return the names of the tables that a query reads; a name that it gives to a part of itself is none."""
+    """Return the tables that a query reads, without its CTEs and subqueries."""
     from sqlglot import exp
     from sqlglot.optimizer.scope import traverse_scope
 
@@ -174,7 +172,6 @@ _MAY_READ = {"staging": ("lake",), "marts": ("staging", "marts"), "tests": ("sta
 
 
 def _check_columns(model: Model, tree: exp.Query) -> None:
-    """Raise if the header describes other columns than the SELECT has."""
     if not model.columns:
         return
     selected = tree.named_selects
@@ -185,12 +182,12 @@ def _check_columns(model: Model, tree: exp.Query) -> None:
         )
         described = [*model.columns, "nothing"][at]
         raise InputError(
-            f"{model.file}: column {at + 1} is {[*selected, 'none'][at]}, and the header describes {described} there"
+            f"{model.file}: column {at + 1} is {[*selected, 'none'][at]}, but the header describes {described}"
         )
 
 
 def _check_incremental(model: Model, needed: Iterable[str], known: Mapping[str, Model]) -> None:
-    """Raise if a mart that is made by the month reads what cannot be read by the month."""
+    """Raise if an incremental mart reads a source that cannot be read by the month."""
     for read in needed:
         what = f"the mart {read}" if read in known else f"the lake's table {read}"
         is_whole = known[read].folder == "marts" if read in known else read not in MONTHLY
@@ -201,9 +198,7 @@ def _check_incremental(model: Model, needed: Iterable[str], known: Mapping[str, 
             )
 
 
-# What the columns of models are: their types, what they mean, and which columns of the lake they come from.
-#
-# Types are DuckDB's own answer over tables without rows; where columns come from is read out of the SQL by sqlglot.
+# DuckDB derives the types from empty tables. sqlglot traces columns back to the lake.
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +208,9 @@ class Column:
     Attributes:
         name: of the column.
         type: as DuckDB writes it.
-        description: what it means, as the header says; empty where the header says nothing.
-        comes_from: the columns of marts, and of tables of the lake, that decide its values, sorted: pairs of the
-            table's name and the column's. A number of rows comes from none.
+        description: from the header; may be empty.
+        comes_from: (table, column) pairs of the mart and lake columns that determine its values, sorted; empty for a
+            row count.
     """
 
     name: str
@@ -229,7 +224,7 @@ def columns_of(name: str) -> tuple[Column, ...]:
     """Return the columns of a model.
 
     Raises:
-        InputError: there is no model of that name.
+        InputError: the model is unknown.
     """
     model = read_catalog().model(name)
     direct = _direct(name)
@@ -240,7 +235,10 @@ def columns_of(name: str) -> tuple[Column, ...]:
 
 
 def _come_from(name: str, direct: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return what decides a column; what follows from partitions comes from those that the model reads beside it."""
+    """Return the columns that determine a column.
+
+    A column that is derived from partitions is determined by the periods of their tables.
+    """
     tables = reads_of(name)[1]
     found = set()
     for table, column in _resolved(direct):
@@ -251,7 +249,6 @@ def _come_from(name: str, direct: Iterable[tuple[str, str]]) -> set[tuple[str, s
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """Return the types of the columns of all models."""
     known = read_catalog()
     connection = connect()
     for name, schema in SOURCES.items():
@@ -266,7 +263,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
-    """Return, for each column of a model, the columns of what it reads itself."""
+    """Return the columns of direct dependencies that determine each column of a model."""
     from sqlglot import exp
     from sqlglot.lineage import lineage
 
@@ -275,7 +272,7 @@ def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
         read: dict.fromkeys(SOURCES[read].names if read in SOURCES else _types()[read], "text")
         for read in known.reads[name]
     }
-    # Only where a column ends is of use here: SELECTs cut down to each step on the way would take most of the time.
+    # Only the end of each lineage is needed. Trimming the SELECTs of the steps would take most of the time.
     nodes = lineage(None, parsed(known.models[name]), schema=schema, dialect="duckdb", trim_selects=False, copy=False)
     assert isinstance(nodes, dict)  # noqa: S101  # no column was asked for
     return {
@@ -289,7 +286,7 @@ def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
 
 
 def _resolved(columns: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Follow columns through staging models, down to marts and to tables of the lake."""
+    """Resolve columns of staging models to those of marts and lake tables."""
     found: set[tuple[str, str]] = set()
     for table, column in columns:
         if table in SOURCES or read_catalog().models[table].folder == "marts":

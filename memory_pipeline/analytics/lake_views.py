@@ -1,8 +1,8 @@
-"""What SQL reads: the tables of the lake, and small tables of what is known without reading a row of them.
+"""The sources of SQL models: the lake's tables, and small tables that are derived without reading rows.
 
-Tables that are kept by the period can be read in part, by the month. A month of a table is whatever partitions the rows
-of that month are made from: its days with their hours, the summaries of periods that begin in it, and the finer
-summaries that these are made from, wherever they begin.
+Tables that are partitioned by period can be read by the month. A month consists of the partitions that determine its
+rows: its days and their hours, the summaries of periods that begin in it, and the finer summaries that these come from,
+wherever they begin.
 """
 
 from __future__ import annotations
@@ -51,29 +51,25 @@ _RETENTION = pa.schema(
     }
 )
 
-#: The columns of all that staging models may read, by name.
+#: The schemas of all sources, by name.
 SOURCES: Mapping[str, pa.Schema] = {
     **{name: spec.schema for name, spec in TABLES.items()},
     "periods": _PERIODS,
     "files": _FILES,
     "retention": _RETENTION,
 }
-#: What incremental marts may read: it can be read by the month.
+#: The sources that incremental marts may read, since they can be read by the month.
 MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
-#: The tables whose partitions tell which periods there are.
+#: The tables that define which periods exist.
 _OF_PERIODS = (MESSAGES.name, FACTS.name, SUMMARIES.name)
-#: What follows from the names and sizes of partitions of other tables.
+#: Sources that are derived from the names and sizes of other tables' partitions.
 DERIVED: Mapping[str, tuple[str, ...]] = {"periods": _OF_PERIODS, "files": _OF_PERIODS}
 _DAYS = {Unit.DAYS: 1, Unit.WEEKS: 7}
 _MONTHS = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 
 
 class LakeViews:
-    """The tables of a lake as they are when they are first looked at: one look serves many queries.
-
-    Args:
-        lake: where.
-    """
+    """The tables of a lake. Each is opened once, so that many queries see the same version."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -83,18 +79,13 @@ class LakeViews:
         self._facts_of: dict[Period, dict[str, object]] = {}
 
     def version(self, name: str) -> int:
-        """Return a version of a table that is not newer than what is read of it; -1 if it was never written."""
+        """Return a version of a table that is not newer than the rows that are read; -1 if it was never written."""
         if name not in self._versions:
             self._versions[name] = self._lake.tables.version(TABLES[name])
         return self._versions[name]
 
     def read(self, name: str, months: Collection[str] | None = None) -> ds.Dataset | pa.Table:
-        """Return a table to query, whole or the given months of it.
-
-        Args:
-            name: of one of :data:`SOURCES`.
-            months: as 2024-01; only for what :data:`MONTHLY` names.
-        """
+        """Return a table of :data:`SOURCES`, or some months of it, such as 2024-01, if it is in :data:`MONTHLY`."""
         if name == "periods":
             return self._periods(months)
         if name == "files":
@@ -104,20 +95,16 @@ class LakeViews:
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
     def months(self, names: Collection[str]) -> dict[str, str]:
-        """Return a digest of what each month of some tables is made from; reads no rows.
-
-        Args:
-            names: of tables, all of which :data:`MONTHLY` names.
-        """
+        """Return a digest of the sources of each month of tables in :data:`MONTHLY`. Reads no rows."""
         paths: dict[str, set[str]] = defaultdict(set)
         for name in names:
-            if name != "periods":  # it follows from the others
+            if name != "periods":  # derived from the other tables
                 for month, found in self._monthly(name).items():
                     paths[month] |= found
         return {month: digest_of_all(found) for month, found in sorted(paths.items())}
 
     def state(self, name: str) -> str:
-        """Return a digest that changes whenever the rows of a table do; reads none, or few."""
+        """Return a digest that changes whenever the rows of a table change. Reads few rows or none."""
         if name in DERIVED:
             return digest_of_all(path for table in DERIVED[name] for path in self._open(table)[1])
         if name in TABLES:
@@ -127,7 +114,7 @@ class LakeViews:
 
     @cached_property
     def retention(self) -> pa.Table:
-        """For how long memory is kept, by workspace and class."""
+        """The configured retention, by workspace and class."""
         rows = [
             {"workspace_id": workspace_id, "kept": kept.value, **_duration(duration)}
             for workspace_id, retention in self._lake.configuration().retentions().items()
@@ -136,9 +123,9 @@ class LakeViews:
         return pa.Table.from_pylist(rows, schema=_RETENTION)
 
     def _open(self, name: str) -> tuple[ds.Dataset, dict[str, dict[str, str]]]:
-        """Return a table's dataset, and the partition of each of its files, by path."""
+        """Return a table's dataset, and the partition of each file by path."""
         if name not in self._tables:
-            self.version(name)  # before: what is read may be newer, never older
+            self.version(name)  # pinned first: the rows may be newer than this version, never older
             dataset = self._lake.tables.dataset(TABLES[name])
             files = {file.path: ds.get_partition_keys(file.partition_expression) for file in _files(dataset)}
             self._tables[name] = dataset, files
@@ -149,7 +136,7 @@ class LakeViews:
         return {path for month in months for path in monthly.get(month, ())}
 
     def _monthly(self, name: str) -> dict[str, set[str]]:
-        """Return the files of a table by the months that are made from them."""
+        """Return the files of a table by the months that need them."""
         if name not in self._by_month:
             found: dict[str, set[str]] = defaultdict(set)
             for path, keys in self._open(name)[1].items():
@@ -169,7 +156,6 @@ class LakeViews:
         return {str(own["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
 
     def _described(self, period: Period) -> dict[str, object]:
-        """Return a row of ``periods``."""
         if period not in self._facts_of:
             calendar = self._lake.calendar
             parent = calendar.parent(period)
@@ -230,15 +216,15 @@ def _duration(duration: Duration | None) -> dict[str, object]:
 
 
 def _files(dataset: ds.Dataset) -> Iterator[ds.Fragment]:
-    """Yield the files of a dataset; one of a table without rows has none."""
+    """Yield the files of a dataset. An empty table has none."""
     if isinstance(dataset, ds.FileSystemDataset):
         yield from dataset.get_fragments()
 
 
 def _part(dataset: ds.Dataset, paths: Collection[str] | None) -> ds.Dataset:
-    """Return some files of a dataset, or all, as one of its own.
+    """Return a new dataset of some files, or of all.
 
-    A file that is read keeps its footer in memory as long as the dataset that it is of: some 100 KB, which adds up.
+    A dataset keeps the footers of the files that it has read, some 100 KB each. A new one frees them.
     """
     files = [
         dataset.format.make_fragment(file.path, dataset.filesystem, file.partition_expression)

@@ -1,17 +1,17 @@
-"""What a SQL file of ``dbt_like_sql`` says of itself: the block of comments at its top.
+"""Parse the header of a SQL file in ``dbt_like_sql``: the comment block at its top.
 
 ::
 
-    -- How much each agent remembers at each grain.        free text, in sentences
+    -- How much each agent remembers at each grain.        description, in sentences
     -- Row: one agent and grain.                           what a row stands for
     -- Owner: team:memory                                  a team, or an e-mail address
-    -- Incremental: month                                  marts: the column by whose values they are made again
-    -- Columns:                                            each column of the result, in its order
+    -- Incremental: month                                  marts: the column whose values are rebuilt separately
+    -- Columns:                                            the columns of the result, in order
     --   agent_id - Agent.
-    -- Checks: daily_summaries                             tests: the asset that they judge
+    -- Checks: daily_summaries                             tests: the asset under test
     -- Severity: error                                     tests: error or warning
 
-A line that begins with none of these names goes on with what stands before it.
+A line without one of these names continues the entry above it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-#: The folders of models, in the order in which they may build on each other.
+#: The folders of models, in build order.
 FOLDERS = ("staging", "marts", "tests")
 SEVERITIES = ("error", "warning")
 _FIELDS = {
@@ -47,19 +47,19 @@ _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One SQL file: a SELECT, and what its header says.
+    """One SQL file: a SELECT and its header.
 
     Attributes:
         folder: staging, marts or tests.
-        name: of the file, and of what it makes.
-        description: what it is for.
-        sql: the whole text of the file.
+        name: of the file and of its table or view.
+        description: free text.
+        sql: the whole file.
         row: what a row stands for.
-        owner: who answers for it: ``team:NAME`` or an e-mail address.
-        columns: what each column of the result means, in its order; marts say it of all columns.
-        incremental: the column by whose values, months, the mart is made again in parts.
-        asset: the asset that a test judges.
-        severity: of a test that fails: error or warning.
+        owner: ``team:NAME`` or an e-mail address.
+        columns: description of each column, in order; required for marts.
+        incremental: the column of months; each month of the mart is rebuilt separately.
+        asset: of a test: the asset under test.
+        severity: of a test: error or warning.
     """
 
     folder: str
@@ -75,7 +75,7 @@ class Model:
 
     @property
     def file(self) -> str:
-        """The file, below ``dbt_like_sql``."""
+        """The path relative to ``dbt_like_sql``."""
         return f"{self.folder}/{self.name}.sql"
 
 
@@ -83,21 +83,21 @@ def read_model(folder: str, path: Path) -> Model:
     """Read a SQL file.
 
     Raises:
-        InputError: its header is not as it should be; the message names file and line.
+        InputError: the header is invalid; the message names the file and line.
     """
     file = f"{folder}/{path.name}"
     if not _NAME.fullmatch(path.stem):
-        raise InputError(f"{file}: expected a name of small letters, digits and _, which begins with a letter")
+        raise InputError(f"{file}: expected a name of lowercase letters, digits and _ that begins with a letter")
     sql = path.read_text(encoding="utf-8")
     said: dict[str, str] = {}
     lines: dict[str, int] = {}
     columns: dict[str, str] = {}
     for line, name, text in _parts(file, sql):
         if name in said:
-            raise InputError(f"{file}:{line}: {name} is said twice")
+            raise InputError(f"{file}:{line}: {name} is given twice")
         if name not in {"", *_FIELDS[folder]}:
             known = ", ".join(sorted(_FIELDS[folder]))
-            raise InputError(f"{file}:{line}: {shown(name)} is not said in {folder}; accepted: {known}")
+            raise InputError(f"{file}:{line}: {shown(name)} is not accepted in {folder}; accepted: {known}")
         said[name], lines[name] = " ".join(text), line
         if name == "Columns":
             columns = _columns(file, line, text)
@@ -106,13 +106,13 @@ def read_model(folder: str, path: Path) -> Model:
         _check(file, line, name, said[name])
     if "Incremental" in said and columns and said["Incremental"] not in columns:
         raise InputError(
-            f"{file}:{lines['Incremental']}: Incremental {shown(said['Incremental'])} is no column; there are "
+            f"{file}:{lines['Incremental']}: Incremental {shown(said['Incremental'])} is not a column; columns: "
             f"{', '.join(columns)}"
         )
     if not said.get(""):
-        raise InputError(f"{file}:1: expected a comment that says what it is for")
+        raise InputError(f"{file}:1: the description is missing; expected a comment")
     if missing := [name for name in _REQUIRED[folder] if name not in said]:
-        raise InputError(f"{file}:1: the header does not say {', '.join(missing)}; see analytics/model_files.py")
+        raise InputError(f"{file}:1: the header lacks {', '.join(missing)}; see analytics/model_files.py")
     return Model(
         folder=folder,
         name=path.stem,
@@ -140,7 +140,7 @@ def _check(file: str, line: int, name: str, text: str) -> None:
 
 
 def _parts(file: str, sql: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield each part of the header: its line, its name (none for the description), and its lines of text."""
+    """Yield the entries of the header: line number, name ("" for the description), and lines of text."""
     start, name, text = 1, "", list[str]()
     for number, line in enumerate(sql.splitlines(), start=1):
         if not line.startswith("--"):
@@ -152,7 +152,7 @@ def _parts(file: str, sql: str) -> Iterator[tuple[int, str, list[str]]]:
         elif said:
             text.append(said)
     else:
-        raise InputError(f"{file}: there is no SELECT below the header")
+        raise InputError(f"{file}: expected a SELECT below the header")
     yield start, name, text
 
 
@@ -168,5 +168,5 @@ def _columns(file: str, start: int, lines: list[str]) -> dict[str, str]:
         elif last:
             columns[last] += f" {line}"
         else:
-            raise InputError(f"{file}:{number}: {shown(line)} is not accepted; expected `name - what it means`")
+            raise InputError(f"{file}:{number}: {shown(line)} is not accepted; expected `name - description`")
     return columns

@@ -1,7 +1,7 @@
-"""Runs the models of ``dbt_like_sql`` over a lake, and makes its marts.
+"""Run the SQL models of ``dbt_like_sql`` over a lake and build the marts.
 
-A query reads the tables of the lake, or the marts, where these hold what would be made now. A mart that is incremental
-is made by the month: only months whose partitions have changed since are read and replaced.
+A query reads lake tables, and stored marts if they are up to date. Incremental marts are built by the month: only
+months with changed partitions are read and replaced.
 """
 
 from __future__ import annotations
@@ -34,27 +34,26 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-# What marts were made from: remembered beside them, so that only what has changed is made again.
+# The state of a mart, ``state/marts/{name}.json``, records what the mart was built from, so that only changes are
+# rebuilt.
 #
-# The state of a mart is a small file, ``state/marts/{name}.json``. It holds digests alone: of the SQL, of the
-# partitions
-# that each month was made from, and of the files that were written. It is written after the mart; if the mart was
-# written by somebody else since, the two do not fit, and all is made again.
+# It holds digests of the SQL, of the partitions behind each month, and of the mart's files. It is written after the
+# mart. If a concurrent build has written the mart since, the digests differ and the whole mart is rebuilt.
 
 
-#: Changes when marts are written in another way, so that all are made again.
+#: Increase if marts are written differently, to rebuild all.
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class MartState:
-    """What a mart was made from.
+    """What a mart was built from.
 
     Attributes:
-        sql: digest of its SQL, and of the SQL of what it reads.
-        made: digest of the mart's own files; what was made is what stands there.
-        versions: of the tables of the lake that it reads; equal versions, equal rows.
-        inputs: digests of what was read: by table or mart; of an incremental mart, by month.
+        sql: digest of its SQL, and of the staging models it reads.
+        made: digest of the mart's files.
+        versions: of the lake tables it reads; equal versions mean equal rows.
+        inputs: digests of its inputs: by table or mart, or by month if the mart is incremental.
     """
 
     sql: str
@@ -64,7 +63,7 @@ class MartState:
 
     @classmethod
     def read(cls, storage: Storage, name: str) -> MartState | None:
-        """Read the state of a mart; None if there is none, or none that can be read."""
+        """Read the state of a mart; None if it is missing or unreadable."""
         data = storage.read(_path(name))
         try:
             return None if data is None else cls(**json.loads(data))
@@ -72,7 +71,7 @@ class MartState:
             return None
 
     def write(self, storage: Storage, name: str) -> None:
-        """Write it down, unless it is what is written already."""
+        """Write the state if it has changed."""
         data = json.dumps(asdict(self), sort_keys=True).encode()
         if storage.read(_path(name)) != data:
             storage.write(_path(name), data)
@@ -83,36 +82,36 @@ def _path(name: str) -> str:
 
 
 def made_digest(files: Iterable[str]) -> str:
-    """Return a digest of the files that a mart consists of."""
+    """Return a digest of a mart's files."""
     return digest_of_all(files)
 
 
 def sql_digest(catalog: Catalog, name: str) -> str:
-    """Return a digest of a mart's SQL and of the staging models under it; of marts it reads, the rows count."""
+    """Return a digest of the SQL of a mart and its staging models. Marts that it reads count by their rows."""
     read = [each for each in catalog.needed(name, stop_at_marts=True) if each in catalog.models]
     texts = [catalog.models[each].sql for each in read if catalog.models[each].folder != "marts"]
     return digest(_FORMAT, catalog.models[name].sql, *texts)
 
 
 def tables_of(catalog: Catalog, name: str) -> list[str]:
-    """Return the tables that a mart reads through staging models, sorted; not those that other marts read for it."""
+    """Return the lake tables that a mart reads directly or through staging models, sorted."""
     return [each for each in catalog.needed(name, stop_at_marts=True) if each not in catalog.models]
 
 
 def marts_of(catalog: Catalog, name: str) -> list[str]:
-    """Return the marts that a model reads itself."""
+    """Return the marts that a model reads directly."""
     read = (catalog.models.get(each) for each in catalog.reads[name])
     return [model.name for model in read if model is not None and model.folder == "marts"]
 
 
 def versions(sources: LakeViews, tables: Iterable[str]) -> dict[str, int]:
-    """Return the versions of the tables of the lake that decide what is read."""
+    """Return the versions of the lake tables behind these sources."""
     deciding = {each for table in tables for each in (DERIVED.get(table) or (table,))}
     return {name: sources.version(name) for name in sorted(deciding) if name in TABLES}
 
 
 def inputs(catalog: Catalog, sources: LakeViews, marts: Marts, name: str) -> dict[str, str]:
-    """Return digests of all that a mart is made from, as it is now; reads no rows of memory."""
+    """Return digests of the current inputs of a mart. Reads no rows of the lake."""
     tables = tables_of(catalog, name)
     if catalog.models[name].incremental:
         return sources.months(tables)
@@ -123,7 +122,7 @@ def inputs(catalog: Catalog, sources: LakeViews, marts: Marts, name: str) -> dic
 
 
 def is_fresh(catalog: Catalog, sources: LakeViews, storage: Storage, marts: Marts, name: str) -> bool:
-    """Tell whether a mart, and all marts that it reads, hold what would be made of the lake now."""
+    """Return whether a mart, and all marts that it reads, are up to date."""
     if not all(is_fresh(catalog, sources, storage, marts, each) for each in marts_of(catalog, name)):
         return False
     state = MartState.read(storage, name)
@@ -131,7 +130,7 @@ def is_fresh(catalog: Catalog, sources: LakeViews, storage: Storage, marts: Mart
         return False
     tables = tables_of(catalog, name)
     if state.versions == versions(sources, tables):
-        # Then only marts and the configuration can have changed.
+        # With equal table versions, only marts and the configuration can differ.
         others = {mart: made_digest(marts.files(mart)) for mart in marts_of(catalog, name)}
         others |= {table: sources.state(table) for table in tables if table not in TABLES and table not in DERIVED}
         if others.items() <= state.inputs.items():
@@ -141,25 +140,25 @@ def is_fresh(catalog: Catalog, sources: LakeViews, storage: Storage, marts: Mart
 
 _Result = TypeVar("_Result")
 
-#: Months of an incremental mart that are made by one query: what it reads at once.
+#: Maximum number of months per query, to bound memory.
 _MONTHS_AT_ONCE = 3
-#: How often a query is run whose files were removed under it, by retention or by a replacement.
+#: How often a query is repeated if retention or a replacement deletes its files.
 _ATTEMPTS = 4
-#: What file systems, local and S3, say of a file that is gone.
+#: Error texts for a missing file, local and on S3.
 _MISSING = ("No such file", "errno 2]", "NoSuchKey", "NOT_FOUND", "Not Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What making a mart did.
+    """The result of building a mart.
 
     Attributes:
-        rows: that it holds now.
+        rows: of the mart.
         changed: whether anything was written.
-        months: how many of its months were made again; 0 for a mart that is made whole.
-        read: rows of tables of the lake, and of other marts, that were read for it.
+        months: number of rebuilt months; 0 for a mart that is not incremental.
+        read: number of rows read from lake tables and other marts.
         bytes: of its files.
-        seconds: that it took.
+        seconds: duration.
     """
 
     rows: int
@@ -171,12 +170,9 @@ class Built:
 
 
 class Warehouse:
-    """DuckDB over a lake, with its tables, the staging models, marts and tests. It downloads nothing.
+    """DuckDB over a lake, with its tables, the staging models, marts and tests. It downloads no extensions.
 
-    It sees the lake as it is when it is first asked, and again when marts are made. One thread uses it at a time.
-
-    Args:
-        lake: where.
+    It reads the state of the lake at the first query, and again when marts are built. Not thread-safe.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -186,11 +182,10 @@ class Warehouse:
         self._connection = connect()
         self._connection.execute("SET enable_profiling = 'no_output'")
         self._registered: set[str] = set()
-        self._damaged: set[str] = set()  # marts whose files cannot be read
+        self._damaged: set[str] = set()  # marts with unreadable files
         self._look()
 
     def _look(self) -> None:
-        """See the lake as it is now."""
         self._sources = LakeViews(self._lake)
         self._fresh: dict[str, bool] = {}
         self._read = 0
@@ -199,43 +194,33 @@ class Warehouse:
         """Return the rows of a model.
 
         Raises:
-            InputError: there is no model of that name.
+            InputError: the model is unknown.
         """
         model = self.model(name)
         return self._retrying(lambda: self._run(model))
 
     def model(self, name: str) -> Model:
-        """Return a model by its name.
+        """Return a model by name.
 
         Raises:
-            InputError: there is no model of that name.
+            InputError: the model is unknown.
         """
         return self._catalog.model(name)
 
     def build(self, name: str, *, full: bool = False) -> Built:
-        """Make a mart below ``marts/`` of the lake, after those that it reads; what is up to date is not made again.
-
-        Args:
-            name: of the mart.
-            full: make all of it and of those that it reads, whatever has changed; the rows are the same.
+        """Build a mart below ``marts/`` of the lake, after the marts it reads. Skip up-to-date marts unless `full`.
 
         Raises:
-            InputError: there is no mart of that name.
+            InputError: the mart is unknown.
         """
         return dict(self.build_all([name], full=full))[name]
 
     def build_all(self, names: Collection[str], *, full: bool = False) -> Iterator[tuple[str, Built]]:
-        """Make marts, each after those that it reads, which are made too; yield each that is named once it is made.
-
-        All are made of the lake as it is when the first is.
-
-        Args:
-            names: of the marts.
-            full: make all of each, whatever has changed; the rows are the same.
+        """Build marts from one state of the lake, each after the marts it reads. Yield each when complete.
 
         Raises:
-            InputError: there is no mart of such a name.
-            DamagedError: files that some marts are made from cannot be read; all others have been made.
+            InputError: a mart is unknown.
+            DamagedError: some sources cannot be read; all other marts are complete.
         """
         for name in names:
             if self.model(name).folder != "marts":
@@ -254,20 +239,20 @@ class Warehouse:
                 if model.name in names:
                     yield model.name, built
         if failed:
-            raise DamagedError(f"marts {', '.join(failed)} were not made: {next(iter(failed.values()))}")
+            raise DamagedError(f"marts {', '.join(failed)} were not built: {next(iter(failed.values()))}")
 
     def _build(self, model: Model, *, full: bool) -> Built:
-        """Make one mart; those that it reads are up to date."""
+        """Build one mart; those that it reads are up to date."""
         started, read_before = time.perf_counter(), self._read
         name, storage = model.name, self._lake.storage
         full = full or name in self._damaged
         before = MartState.read(storage, name)
         seen = versions(self._sources, tables_of(self._catalog, name))
         if not full and before is not None and self._is_fresh(name):
-            replace(before, versions=seen).write(storage, name)  # so that the next look is a short one
+            replace(before, versions=seen).write(storage, name)  # speeds up the next freshness check
             return self._built(name, Replaced(changed=False, files=frozenset()), 0, 0, started)
         present = self._marts.files(name)
-        # The tables are looked at once, before anything is read.
+        # Read all versions before any rows.
         after = MartState(
             sql_digest(self._catalog, name),
             "",
@@ -282,7 +267,7 @@ class Warehouse:
             rows = self._months_of(model, stale) if model.incremental else self._run(model)
             values = stale if model.incremental and known else None
             replaced = self._marts.replace(name, rows, column=model.incremental, values=values)
-            if replaced.changed:  # what has expired must not stay in files of before; readers look again
+            if replaced.changed:  # expired rows must not stay in old files; readers open the mart again
                 self._lake.tables.purge_path(f"marts/{name}")
         replace(after, made=made_digest(replaced.files)).write(storage, name)
         self._damaged.discard(name)
@@ -295,7 +280,7 @@ class Warehouse:
         return Built(rows, replaced.changed, months, read, size, time.perf_counter() - started)
 
     def _months_of(self, model: Model, months: Sequence[str]) -> pa.Table:
-        """Return the rows of some months of an incremental mart, and read what these are made from, no more."""
+        """Return the rows of some months of an incremental mart, reading only the sources of these months."""
         column = str(model.incremental)
         parts = []
         for start in range(0, max(1, len(months)), _MONTHS_AT_ONCE):
@@ -305,14 +290,14 @@ class Warehouse:
         return pa.concat_tables(parts)
 
     def _run(self, model: Model, months: Collection[str] | None = None) -> pa.Table:
-        """Return the rows of a model; of the tables, only the given months are there if some are given."""
+        """Return the rows of a model, over the whole tables or over the given months."""
         self._provide(model.name, months, set())
         rows = self._connection.sql(model.sql).to_arrow_table()
         self._read += _rows_read(json.loads(self._connection.get_profiling_information(format="json")))
         return rows
 
     def _provide(self, name: str, months: Collection[str] | None, there: set[str]) -> None:
-        """Make all that a model reads known to the session under its name, in place of what had the name before."""
+        """Register all dependencies of a model in the session, replacing earlier ones of the same name."""
         for read in self._catalog.reads[name]:
             if read in there:
                 continue
@@ -333,7 +318,7 @@ class Warehouse:
         self._registered.add(name)
 
     def _stored(self, name: str) -> ds.Dataset | None:
-        """Return a mart as it is stored, if it holds what would be made now."""
+        """Return a stored mart if it is up to date."""
         if self.model(name).folder != "marts":
             return None
         return self._marts.dataset(name) if self._is_fresh(name) else None
@@ -344,9 +329,9 @@ class Warehouse:
         return self._fresh[name] and name not in self._damaged
 
     def _retrying(self, action: Callable[[], _Result]) -> _Result:
-        """Do something again, over the lake as it is then, when files were removed while they were read.
+        """Retry an action over the current lake if files were deleted while they were read.
 
-        Marts that are damaged are not read: what they hold is worked out anew.
+        Damaged marts are not read; their rows are computed instead.
 
         Raises:
             DamagedError: files of the lake's tables cannot be read.
@@ -363,7 +348,7 @@ class Warehouse:
         raise AssertionError("unreachable")
 
     def _note_damage(self, error: Exception) -> None:
-        """Find out which marts are damaged, after a query failed; raise the error if it is for another reason.
+        """Find the damaged marts after a failed query. Raise the error if it has another cause.
 
         Raises:
             DamagedError: files of the lake's tables cannot be read.
@@ -380,18 +365,18 @@ class Warehouse:
 
 
 def stale_marts(lake: Lake) -> list[Model]:
-    """Return the marts that do not hold what would be made of the lake now; reads no rows of memory."""
+    """Return the marts that are not up to date. Reads no rows of the lake."""
     known, sources, marts = read_catalog(), LakeViews(lake), Marts(lake.storage)
     return [model for model in known.among("marts") if not is_fresh(known, sources, lake.storage, marts, model.name)]
 
 
 def _rows_read(profile: dict[str, Any]) -> int:
-    """Return the rows that a query took out of tables, by what DuckDB measured."""
+    """Return the number of rows that a query read, from DuckDB's profile."""
     own = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
     below = [*profile.get("operator", ()), *profile.get("children", ())]
     return int(own) + sum(map(_rows_read, below))
 
 
 def _is_missing_file(error: Exception) -> bool:
-    # DuckDB tells of what failed below it in words alone.
+    # DuckDB reports file system errors only as text.
     return isinstance(error, FileNotFoundError) or any(word in str(error) for word in _MISSING)

@@ -1,5 +1,5 @@
-"""The pipeline as plain functions over a lake. No Dagster in here: :mod:`memory_pipeline.defs` calls these.
+"""The pipeline as plain functions over a lake. Dagster is not imported here; :mod:`memory_pipeline.defs` calls these.
 
-Every step replaces whole partitions, and does nothing where the result is there already. Read
-:mod:`~memory_pipeline.steps.materialize` first; it says in which order the others run.
+Each step replaces whole partitions and skips those that are current. Start with
+:mod:`~memory_pipeline.steps.materialize`, which defines the order of the steps.
 """

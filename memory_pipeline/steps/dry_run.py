@@ -1,4 +1,4 @@
-"""Dry runs: estimate what a run would ask of models, without writing anything."""
+"""Dry runs: estimate the model calls of a run without writing anything."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.results import PartitionResult
 
 
-# A lake to rehearse on: reads are the true lake's, writes stay in memory and are forgotten.
-
-
 class DryRunLake(Lake):
-    """A lake whose tables and journal take no writes. Its index is the true one; steps that write it are left out."""
+    """A lake whose tables and journal discard writes.
+
+    Its index is the real one, so a dry run must skip steps that write the index.
+    """
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         super().__init__(uri, timezone, start)
@@ -44,17 +44,17 @@ class DryRunLake(Lake):
 
     @cached_property
     def tables(self) -> Tables:
-        """The true tables, under what was rehearsed."""
+        """The real tables, overlaid with the results of the dry run."""
         return OverlaidTables(Tables(self.storage))
 
 
 class _ReadOnlyJournal(Journal):
     def set_aside(self, rejections: Iterable[Rejection]) -> None:
-        """Leave what is not accepted where it is."""
+        """Discard the rejections."""
 
 
 class OverlaidTables(Tables):
-    """Tables whose replaced partitions are kept in memory, over those of `base`."""
+    """Tables that keep replaced partitions in memory and read all others from `base`."""
 
     def __init__(self, base: Tables) -> None:
         self._base = base
@@ -79,7 +79,7 @@ class OverlaidTables(Tables):
         return pa.concat_tables(parts)
 
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
-        """Return the bytes of each partition; of those that were replaced here, in memory."""
+        """Return the bytes of each partition: on disk, or in memory if it was replaced here."""
         over = self._replaced(spec, fixed)
         below = {key: size for key, size in self._base.sizes(spec, **fixed).items() if key not in over}
         return below | {key: rows.nbytes for key, rows in over.items() if rows.num_rows}
@@ -90,7 +90,7 @@ class OverlaidTables(Tables):
         return self._base.counts(spec, **fixed) | {key: rows.num_rows for key, rows in over.items()}
 
     def version(self, spec: TableSpec) -> int:
-        """Return the version of the table below."""
+        """Return the version of the table in `base`."""
         return self._base.version(spec)
 
     def transform(
@@ -118,16 +118,9 @@ def dry_run(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[tuple[Grain, list[Period]]]:
-    """Go through all that a run would make, grain by grain, with `models` that count what they are asked.
+    """Simulate a run with `models` that count requests and return placeholders. Yield the periods of each grain.
 
-    Each grain sees what the one below it would have made, as far as stand-ins can tell. Yields the periods of each.
-
-    Args:
-        lake: takes no writes.
-        models: answer without being asked.
-        start: first day of the memory.
-        now: as of when.
-        between: the range to make again; None for what is pending.
+    Each grain sees the simulated results of the finer one. Covers the pending periods, or all periods in `between`.
     """
     for grain in Grain:
         if between is None:
@@ -151,6 +144,6 @@ def _make(lake: DryRunLake, models: Models, grain: Grain, batch: list[Period]) -
     admitted = filter_journal(lake, set(batch))
     landed = load_messages(lake, batch, lambda _: admitted)
     extracted = extract_facts(lake, models.extractor, models.embedder, batch)
-    # The graph asks no model; durable memories are embedded.
+    # The graph needs no model; durable memories need the embedder.
     events = [event for held in admitted.contents.values() for event in held.events]
     return [*landed, *extracted, *fold_memories(lake, models.embedder, batch, events)]

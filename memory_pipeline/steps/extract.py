@@ -1,4 +1,4 @@
-"""Messages to working facts: turns as they were said, and what is found in them."""
+"""Extract working facts from messages: the turns themselves, and the facts stated in them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share
 
-#: How far an agent's earlier operations are read back when a model is to see what the agent knows.
+#: How far back earlier operations of an agent are read to show a model what the agent knows.
 LOOK_BACK = timedelta(days=31)
 
 _Key = tuple[str, str, str, str]
@@ -49,14 +49,14 @@ _Key = tuple[str, str, str, str]
 
 @dataclass
 class Reading:
-    """What hours hold, and what of it is to be extracted.
+    """The messages and facts of some hours, and which passages to extract.
 
     Attributes:
-        messages: all of the hours, in the order of what was said.
-        passages: those with something memorable, each with the digest that its facts will carry.
-        kept: rows of facts that stand, since neither what was said nor the way of extraction has changed.
-        carried: rows that stay since what they were found in has expired, so that nothing can be found again.
-        old: all rows that are there.
+        messages: all messages of the hours, in the order in which they were said.
+        passages: conversation hours with a memorable message, each with the digest that its facts will have.
+        kept: current rows of facts: neither the messages nor the extraction method has changed.
+        carried: rows that are kept because their messages have expired, so they cannot be extracted again.
+        old: all existing rows.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Reading:
 
     @cached_property
     def changed(self) -> list[ConversationHour]:
-        """The passages whose facts are not among the rows that are kept."""
+        """The passages whose facts are not in `kept`."""
         done = set(_keys(self.kept))
         return [passage for passage in self.passages if _key(passage) not in done]
 
@@ -75,9 +75,9 @@ class Reading:
 def read_hours(
     lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, share: Share = EVERYBODY
 ) -> Reading:
-    """Read a share's messages of `hours`, and find out which of the `old` rows of facts need not be made again.
+    """Read the messages of `hours` and find the rows of `old` that are still current.
 
-    A passage that fell back on rules is not kept: the model is asked again.
+    A passage that fell back on rules is never current, so the model is asked again.
     """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
     messages = sorted(rows_to_messages(rows), key=_order)
@@ -89,7 +89,7 @@ def read_hours(
 def _refuse_lost(
     lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
 ) -> None:
-    """Raise if the messages of an hour are lost: its facts are all that is left of them, and are not to go too."""
+    """Raise if messages are missing without having expired: recomputing would delete the facts that came from them."""
     there = {message.hour.key for message in messages}
     expired = marks.latest([RetentionClass.CONVERSATIONS])
     without = {key for key in old["period"].unique().to_pylist() if key > expired} - there
@@ -100,8 +100,8 @@ def _refuse_lost(
     lost = sorted(key for key, entry in entries.items() if entry.rows > entry.expired and key not in forgotten)
     if lost:
         raise DamagedError(
-            f"table messages: {entries[lost[0]].rows:,} messages of {lost[0]} are not there any more; what was found "
-            f"in them stays as it is; {REMEDY}",
+            f"table messages: {entries[lost[0]].rows:,} messages of {lost[0]} are missing; the facts extracted from "
+            f"them are unchanged; {REMEDY}",
             lost,
         )
 
@@ -124,7 +124,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
     ]
     wanted = {(_key(passage), passage.digest) for passage in passages}
     ids = {_key(passage): {message.id for message in passage.messages} for passage in passages}
-    # A passage of which a row is wrong, or rests on something else, is made again as a whole.
+    # If one row of a passage is wrong or cites other messages, the whole passage is extracted again.
     unsound = {
         key
         for key, is_sound, sources in zip(_keys(old), are_sound(old), old["message_ids"].to_pylist(), strict=True)
@@ -141,12 +141,9 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
 
 
 def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
-    """Tell of each fact whether what was said has expired, so that it cannot be found again.
+    """Return a mask of the facts whose messages have expired, so that they cannot be extracted again.
 
-    Args:
-        facts: with the columns workspace_id, agent_id, period and message_ids.
-        marks: what has expired.
-        messages: ids of those that are there.
+    `facts` needs the columns workspace_id, agent_id, period and message_ids; `messages` are the existing ids.
     """
     lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
     for row in np.flatnonzero(lost):
@@ -157,21 +154,15 @@ def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str])
 def extract_facts(
     lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
 ) -> list[PartitionResult]:
-    """Make the ``facts`` partitions of `hours` from their messages; return what each holds.
+    """Recompute the ``facts`` partitions of `hours` from their messages. Return one result per hour.
 
-    Only passages that are new, have changed or fell back before are extracted; only texts without a vector embedded.
-
-    Args:
-        lake: where.
-        extractor: finds facts.
-        embedder: makes vectors.
-        hours: the partitions.
-        shares: the agents, as they are worked on one after the other.
+    Only passages that are new, have changed or fell back on rules are extracted. Only texts without a vector are
+    embedded.
     """
     made: dict[Share, list[PartitionResult]] = {}
 
     def extracted(share: Share, old: pa.Table) -> pa.Table:
-        # Read inside the attempt: whoever commits facts in between makes this start over, with newer messages.
+        # Read inside the attempt: after a concurrent commit of facts the attempt starts over with newer messages.
         reading = read_hours(lake, extractor, hours, old, share)
         asked = reading.changed
         extractions = extractor.extract(asked, lambda: _recall(lake, reading, hours)) if asked else []
@@ -188,7 +179,7 @@ def extract_facts(
         return rows
 
     keys = [hour.key for hour in hours]
-    # Facts whose messages may have expired can be all that is left of them.
+    # Facts whose messages have expired may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
     changed = replace_in_shares(lake, FACTS, keys, shares, extracted, {key for key in keys if key > expired})
     sizes = lake.tables.sizes(FACTS)
@@ -230,7 +221,7 @@ def _made(
 
 
 def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
-    """Return the old rows of passages that wait for a budget: what was known of them stays known."""
+    """Return the old rows of passages that wait for model budget."""
     waiting = {key for key, extraction in found.items() if extraction.is_waiting}
     said = {message.id for message in reading.messages}
     is_left = [
@@ -242,11 +233,11 @@ def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
 
 
 def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope, list[Operation]]:
-    """Return what the agents of changed passages said to know in the weeks before, and in hours that are kept."""
+    """Return the operations of the agents of changed passages: those of the weeks before, and those of current rows."""
     agents = {passage.scope for passage in reading.changed}
     changed = sorted({passage.hour for passage in reading.changed}, key=lambda hour: hour.key)
     since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
-    # Of the hours that are being made the kept rows count, of those before and between them what is in the table.
+    # In hours being recomputed only the kept rows count. In all other hours the table counts.
     asked = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in asked]
     columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]

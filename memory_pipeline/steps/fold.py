@@ -1,9 +1,9 @@
 """Fold the events of hours into durable memories, and their operations into the graph.
 
-Events come from the facts of conversations and from the journal. They are kept by agent (``memory_events``), beside
-those of the nightly upkeep (``upkeep_events``); the fold of both (``memories``) is what readers see. Only agents that
-said or did something in the hours are looked at, and only those whose events have changed are folded again; all of them
-in one commit of each table. Nothing of it expires: what conversations said that have expired stays.
+Events come from facts and from the journal. They are partitioned by agent (``memory_events``), as are the events of
+consolidation (``upkeep_events``); readers see the fold of both (``memories``). A run reads only agents that have
+messages, facts or journal entries in its hours and folds only those whose events changed, with one commit per table.
+Durable memories do not expire, even after the conversations they come from have.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 _AGENT = ("workspace_id", "agent_id")
 _VECTOR = ("content", "vector", "embed_model")
-#: Facts that are kept for good.
+#: Facts that carry durable memories.
 _DURABLE = pc.is_valid(pc.field("durable"))
 #: Memories that could not be embedded.
 _LACKING = pc.field("is_newest") & pc.field("embed_model").is_null()
@@ -81,23 +81,15 @@ def fold_memories(
     also: Iterable[Scope] = (),
     share: Share = EVERYBODY,
 ) -> list[PartitionResult]:
-    """Bring durable memories level with the facts of `hours` and with `events`; return what each hour adds to them.
+    """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
 
-    What was done in the hours and has been forgotten meanwhile goes. Safe to repeat and to interrupt: what has
-    landed and was not folded is folded by the next run that makes the hours.
-
-    Args:
-        lake: where.
-        embedder: makes vectors of what has none yet.
-        hours: the partitions.
-        events: of agents, in these hours.
-        also: agents that said something in them before, and may have said nothing now.
-        share: of whom `events` and `also` are, and whose facts are read.
+    Removes what has been forgotten since. Agents in `also` had rows in these hours and may have none now. Safe to
+    repeat and to interrupt: the next run of the hours folds events that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edits = list(events)
     edited = events_to_rows(edits, are_edits=True)
-    # By messages: what an hour said before may be no fact any more.
+    # From messages, since facts of an earlier run may be gone.
     spoke = lake.tables.read(MESSAGES, keys, columns=(*_AGENT, "id"), where=share.where)
     waiting = share.of(_waiting(lake, hours))
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *scopes_in(edited), *also, *waiting]}
@@ -109,7 +101,7 @@ def fold_memories(
     before = MEMORY_EVENTS.schema.empty_table()
 
     def merged(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: whoever commits events in between makes this start over, with newer facts.
+        # Read inside the attempt: after a concurrent commit of events the attempt starts over with newer facts.
         nonlocal all_facts, facts, before
         before = old
         all_facts = lake.tables.read(
@@ -137,15 +129,10 @@ def fold_memories(
 def refold_memories(
     lake: Lake, embedder: Embedder, scopes: Collection[Scope], known: pa.Table | None = None
 ) -> frozenset[str]:
-    """Bring the memories of agents level with their events, those of the upkeep too; return the owners that changed.
+    """Refold the memories of agents with changed events or vectors. Return the owners that changed.
 
-    All agents are written in one commit, and none whose events and vectors are those that its memories were made from.
-
-    Args:
-        lake: where.
-        embedder: makes vectors of contents that have none by it; texts of all agents in one batch.
-        scopes: the agents.
-        known: rows with content, vector and embed_model, whose vectors need not be made again.
+    The events of consolidation count too. All agents are written in one commit and embedded in one batch. Vectors in
+    `known`, rows with content, vector and embed_model, are reused.
     """
     owners = {owner_of(scope): scope for scope in scopes}
     wanted = _memory_digests(lake, owners)
@@ -161,7 +148,7 @@ def refold_memories(
     vectors: dict[str, NDArray[np.float32]] = {}
 
     def folded(old: pa.Table) -> pa.Table:
-        # Read inside the attempt, as above: of two runs the last one to commit has seen the events of both.
+        # Read inside the attempt: of two concurrent runs, the last to commit has read the events of both.
         events = {spec: lake.tables.read(spec, stale) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)}
         digests = _digests_of([rows.select(("owner", "id")) for rows in events.values()])
         own: dict[Scope, list[MemoryEvent]] = {}
@@ -186,7 +173,7 @@ def _embed(
     embedder: Embedder,
     found: dict[str, NDArray[np.float32]],
 ) -> None:
-    """Add the vectors of all that memories say to those that are `found`, by content; none of what failed."""
+    """Add the vectors of all contents to `found`, by content. Contents that fail are omitted."""
     wanted = {
         memory.content: Use(scope, Calendar().hour(memory.changed_at))
         for scope, kept in memories.items()
@@ -210,7 +197,6 @@ def _embed(
 
 
 def _memory_digests(lake: Lake, owners: Collection[str]) -> dict[str, str]:
-    """Return the digest of the events of each agent that has some."""
     return _digests_of(
         [lake.tables.read(spec, owners, columns=("owner", "id")) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
     )
@@ -225,7 +211,6 @@ def _digests_of(tables: Sequence[pa.Table]) -> dict[str, str]:
 
 
 def _waiting(lake: Lake, hours: list[Period]) -> set[Scope]:
-    """Return the agents of whose memories, made in these hours, some have no vector yet."""
     entries = lake.ledger.entries(MEMORIES_ASSET, hours)
     if not any(entry.unfinished for entry in entries.values()):
         return set()
@@ -233,7 +218,7 @@ def _waiting(lake: Lake, hours: list[Period]) -> set[Scope]:
 
 
 def _unfinished(lake: Lake, owners: Collection[str]) -> dict[str, int]:
-    """Return how many memories of agents have no vector, by the hour in which they last changed."""
+    """Return the number of memories without a vector, by the hour of their last change."""
     found: dict[str, int] = {}
     for at in lake.tables.read(MEMORIES, owners, columns=("changed_at",), where=_LACKING)["changed_at"].to_pylist():
         key = Calendar().hour(at).key
@@ -242,12 +227,12 @@ def _unfinished(lake: Lake, owners: Collection[str]) -> dict[str, int]:
 
 
 def memory_events_in(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
-    """Return what facts say that is to be kept, as their agents' settings have it."""
+    """Return the memory events that facts carry, under the settings of their agents."""
     return events_of(rows_to_facts(facts), configuration.memories)
 
 
 def _without_forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> pa.Table:
-    """Return events without what was forgotten of hours after the journal was read for them."""
+    """Drop events of these hours that were forgotten after the journal was read."""
     forgotten = lake.tombstones.forgotten()
     if not forgotten:
         return events
@@ -258,12 +243,12 @@ def _without_forgotten(lake: Lake, events: pa.Table, hours: pa.Array) -> pa.Tabl
         return events
     own = [one for event in made if (one := taken[event.id]) is not None and one != event]
     kept = events.filter(pc.invert(pc.is_in(events["id"], changed)))
-    noteless = events_to_rows(own, are_edits=True)  # what is derived has no note
+    noteless = events_to_rows(own, are_edits=True)  # derived events have no note
     return _joined(kept, noteless)
 
 
 def _has_lost_events(events: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.Array:
-    """Tell of each event whether what it rests on has expired, so that it cannot be derived again."""
+    """Return a mask of the events whose messages have expired, so that they cannot be derived again."""
     lost = np.zeros(events.num_rows, np.bool_)
     for kept in WORKING_CLASSES:
         lost |= marks.mask(events, kept)
@@ -275,15 +260,14 @@ def _has_lost_events(events: pa.Table, marks: ExpirationMarks, messages: pa.Chun
 
 
 def _has_none(memories: pa.Table, embedder: Embedder) -> pa.ChunkedArray:
-    """Tell of each memory whether it has no vector by this embedder."""
+    """Return a mask of the memories that have no vector by this embedder."""
     return pc.fill_null(pc.not_equal(memories["embed_model"], embedder.name), fill_value=True)
 
 
-# Operations to the graph: what hours say of an agent's world, folded with all that was said before.
+# Graph.
 #
-# Operations come from the facts of conversations and from edits. They are kept by agent (``graph_operations``), so that
-# the fold of one (``graph_facts``) never reads hours. Only agents that said something in the hours are looked at, and
-# only those whose operations have changed are folded again; all of them in one commit of each table.
+# Operations come from facts and from edits. They are partitioned by agent (``graph_operations``), so folding a graph
+# (``graph_facts``) never reads hours. As with memories, only agents with changes are folded.
 
 
 _COLUMNS = (
@@ -295,14 +279,9 @@ _COLUMNS = (
 def fold_graph(
     lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
 ) -> list[PartitionResult]:
-    """Bring the graph level with the facts of `hours` and with `edits`; return what each hour adds to it.
+    """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
 
-    Args:
-        lake: where.
-        hours: the partitions.
-        edits: of agents, in these hours.
-        also: agents that said something in them before, and may have said nothing now.
-        share: of whom `edits` and `also` are, and whose facts are read.
+    Agents in `also` had rows in these hours and may have none now.
     """
     keys = [hour.key for hour in hours]
     own: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -311,7 +290,7 @@ def fold_graph(
     edited = operations_to_rows(own, are_edits=True)
     made_in = pa.array(keys, pa.string())
     facts = FACTS.schema.empty_table().select(_COLUMNS)
-    # By messages: what an hour said before may be no fact any more.
+    # From messages, since facts of an earlier run may be gone.
     spoke = lake.tables.read(MESSAGES, keys, columns=("workspace_id", "agent_id", "id"), where=share.where)
     marks = ExpirationMarks.of(lake.tables)
     scopes = {owner_of(scope): scope for scope in [*scopes_in(spoke), *own, *also]}
@@ -319,7 +298,7 @@ def fold_graph(
     before = GRAPH_OPERATIONS.schema.empty_table()
 
     def merged(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: whoever commits operations in between makes this start over, with newer facts.
+        # Read inside the attempt: after a concurrent commit of operations the attempt starts over with newer facts.
         nonlocal facts, before
         before = old
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, where=share.where)
@@ -336,15 +315,10 @@ def fold_graph(
 
 
 def refold_graph(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: pa.Table) -> frozenset[str]:
-    """Bring the graphs of agents level with their operations; return whose rows changed.
+    """Refold the graphs of agents whose operations changed. Return the owners whose rows changed.
 
-    Where a graph was made from the operations before, what has changed is folded again, else everything.
-
-    Args:
-        lake: where.
-        scopes: the agents.
-        before: their operations as they were, rows of ``graph_operations``.
-        after: their operations as they are.
+    Folds only the changes if the stored graph was folded from `before`, else everything. Both `before` and `after` are
+    rows of ``graph_operations``.
     """
     configuration = lake.configuration()
     vocabularies = {owner_of(scope): configuration.vocabulary(scope) for scope in scopes}
@@ -362,7 +336,7 @@ def refold_graph(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: p
     came_from = _graph_digests(before, vocabularies)
 
     def folded(old: pa.Table) -> pa.Table:
-        # Read inside the attempt, as above: of two runs the last one to commit has seen the operations of both.
+        # Read inside the attempt: of two concurrent runs, the last to commit has read the operations of both.
         present = _by_owner(lake.tables.read(GRAPH_OPERATIONS, stale))
         graphs = _by_owner(old)
         digests = {owner: _digest(vocabularies[owner], rows) for owner, rows in present.items()}
@@ -383,7 +357,7 @@ def refold_graph(lake: Lake, scopes: Sequence[Scope], before: pa.Table, after: p
 
 
 def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before: pa.Table, after: pa.Table) -> pa.Table:
-    """Return a graph that was made from the operations before as it is made from those after."""
+    """Update a graph that was folded from `before` to `after`."""
     changed = pa.concat_tables([_without(after, before), _without(before, after)])
 
     def stored(where: pc.Expression) -> list[Operation]:
@@ -402,7 +376,7 @@ def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before:
 
 
 def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Tell of each operation whether what was said has expired, or the fact that was found in it."""
+    """Return a mask of the operations whose messages or facts have expired."""
     lost = np.zeros(operations.num_rows, np.bool_)
     for kept in RetentionClass:
         if kept.grain is Grain.WORKING:
@@ -412,13 +386,12 @@ def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages:
 
 
 def _lasting(old: pa.Table, hours: pa.Array, lost: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Return the rows that a run of `hours` does not replace: edits, other hours, and what cannot be derived again."""
+    """Return the rows that a run of `hours` keeps: edits, other hours, and rows that cannot be derived again."""
     stays = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["period"], hours)))
     return old.filter(pc.or_(stays, lost))
 
 
 def _joined(kept: pa.Table, new: pa.Table) -> pa.Table:
-    """Return rows that are kept, and the new ones with other ids."""
     return pa.concat_tables([kept, _without(new, kept)])
 
 
@@ -431,7 +404,7 @@ def _by_owner(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
-    """Return the operations that facts carry, of each agent."""
+    """Return the operations in facts, by agent."""
     said: defaultdict[Scope, list[Operation]] = defaultdict(list)
     for row in facts.filter(pc.list_value_length(pc.field("operations")) > 0).to_pylist():
         said[Scope(row["workspace_id"], row["agent_id"])] += row_operations(row)
@@ -439,13 +412,7 @@ def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
 
 
 def _made_from(lake: Lake, owners: Iterable[str], operations: pa.Table) -> tuple[dict[str, str], set[str]]:
-    """Return the source digest of each agent that has a graph, and the agents whose graph rests on something else too.
-
-    Args:
-        lake: where.
-        owners: the agents.
-        operations: that their graphs are to be made from.
-    """
+    """Return the source digest of each stored graph, and the agents whose graph cites evidence outside `operations`."""
     columns = ("owner", "source_digest", "evidence")
     rows = lake.tables.read_sound(GRAPH_FACTS, list(owners), columns=columns)
     is_known = pc.is_in(pc.list_flatten(rows["evidence"]), operations["evidence_id"].combine_chunks())
@@ -455,7 +422,6 @@ def _made_from(lake: Lake, owners: Iterable[str], operations: pa.Table) -> tuple
 
 
 def _graph_digests(operations: pa.Table, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
-    """Return the digest of what each agent's graph is made from; none for an agent without operations."""
     return {owner: _digest(vocabularies[owner], rows) for owner, rows in _by_owner(operations).items()}
 
 
@@ -472,15 +438,10 @@ def _results_of_hours(
     unfinished: Mapping[str, int] | None = None,
     before: Mapping[Period, pa.Table] | None = None,
 ) -> list[PartitionResult]:
-    """Return what hours add to rows that are kept by agent, as the graph's operations and the events of memories are.
+    """Return one result per hour for an asset that is partitioned by agent: graph operations or memory events.
 
-    Args:
-        asset: the asset's name.
-        inputs: the facts of each hour.
-        outputs: the rows that come from each hour, with ``id`` and ``owner``.
-        changed: owners whose rows were written.
-        unfinished: how many rows of an hour wait for a model, by the hour's key.
-        before: the rows that came from each hour until now.
+    `inputs` are facts. `outputs` need the columns ``id`` and ``owner``. `unfinished` counts rows that wait for a model,
+    by the hour's key.
     """
     return [
         PartitionResult(

@@ -1,8 +1,8 @@
-"""Housekeeping of the lake's files: small files are merged, and files that nothing needs any more are deleted.
+"""Housekeeping of the lake's files: compact small files and delete files that are no longer referenced.
 
-It depends on no configuration and deletes no row: :mod:`~memory_pipeline.steps.retention` and
-:mod:`memory_pipeline.erasure` do that. A partition of a Delta table is one file already, so only Lance tables are
-compacted, and of these only the ones whose files pile up.
+It needs no configuration and deletes no rows; :mod:`~memory_pipeline.steps.retention` and
+:mod:`memory_pipeline.erasure` do. Each partition of a Delta table is one file already, so only Lance tables with many
+files are compacted.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake import Lake
 
-#: How often `memory-pipeline run` deletes what nothing needs.
+#: How often `memory-pipeline run` deletes unreferenced files.
 _EVERY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What housekeeping did.
+    """The result of housekeeping.
 
     Attributes:
-        compacted: Lance tables whose small files were put together.
-        bytes_written: of their rows.
-        old_versions: what was replaced and is old enough, by kind; see :mod:`memory_pipeline.lake.orphans`.
-        left_behind: what killed processes left, by kind.
-        seconds: how long it took.
+        compacted: Lance tables whose small files were merged.
+        bytes_written: by compaction.
+        old_versions: replaced files that were old enough to delete, by kind; see :mod:`memory_pipeline.lake.orphans`.
+        left_behind: files of killed processes, by kind.
+        seconds: duration.
     """
 
     compacted: int
@@ -47,20 +47,15 @@ class Cleaned:
 
     @property
     def gone(self) -> Purged:
-        """All that left the disk."""
+        """All deleted files."""
         return sum((*self.old_versions.values(), *self.left_behind.values()), Purged())
 
 
 def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: bool = False) -> Cleaned:
-    """Put small files together, and delete files of old versions and of killed processes.
+    """Compact small files, and delete files of old versions and of killed processes.
 
-    Safe to repeat, to interrupt and to run beside writers, readers and other calls.
-
-    Args:
-        lake: where.
-        now: the clock's time, UTC.
-        age: how long ago a file was replaced at least, so that no reader or writer uses it any more.
-        dry_run: only count what would be deleted; compact nothing.
+    Safe to repeat, to interrupt and to run beside writers, readers and other calls. Only files that were replaced at
+    least `age` ago are deleted, so that no reader or writer uses them any more. A dry run counts them.
 
     Raises:
         InputError: `age` is negative.
@@ -82,6 +77,6 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
 
 
 def is_due(lake: Lake, now: datetime) -> bool:
-    """Tell whether a day has passed since the last housekeeping, or there was none."""
+    """Return whether the last housekeeping is more than a day ago, or there was none."""
     last = last_vacuum(lake.storage)
     return last is None or now - last >= _EVERY

@@ -1,4 +1,4 @@
-"""Write facts and summaries to the search index, with their vectors."""
+"""Write facts and summaries, with their vectors, to the search index."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Index tables that a run opens, to see whether it can.
+#: Number of index tables that a run opens to check that they can be read.
 _OPENED = 500
-#: Agents whose rows are read at once, and held in memory, to restore their index tables.
+#: Number of agents whose rows are held in memory at once to restore their index tables.
 _RESTORED = 100
-#: The columns that tell whether rows have changed.
+#: The columns that show whether a row has changed.
 _MARKS = ("digest", "embed_model")
 #: How often the index is written again because the table changed meanwhile.
 _ATTEMPTS = 5
@@ -53,22 +53,14 @@ def index_periods(
     also: Iterable[Scope] = (),
     share: Share = EVERYBODY,
 ) -> list[PartitionResult]:
-    """Bring a grain's index, of vectors of `dimension` numbers, level with its table; return what each period holds.
+    """Sync a grain's index with its table. Return one result per period.
 
-    Only agents whose rows differ are written, one commit each; those in `also` even if they have none left. Another run
-    may replace the rows while they are indexed, and its newer index might be overwritten; so the table is looked at
-    again afterwards.
-
-    Args:
-        lake: where.
-        grain: of the periods.
-        periods: the partitions.
-        dimension: numbers in a vector.
-        also: agents that had rows in them before, and may have none now.
-        share: of whom `also` are, and whose tables are brought level.
+    Only agents whose rows differ are written, with one commit each. Agents in `also` had rows in these periods and may
+    have none now. A concurrent run may replace rows while they are indexed, and its newer index might be overwritten,
+    so the table is read again afterwards.
 
     Raises:
-        CommitConflictError: the rows changed again and again; what is in the journal stays there.
+        CommitConflictError: the rows kept changing; the journal files are not acknowledged.
     """
     written: set[str] = set()
     seen = set(also)
@@ -76,7 +68,7 @@ def index_periods(
         rows = _read(lake, grain, periods, share)
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
         of_agents = by_scope(rows)
-        # One whose rows vanished since the last attempt is written, too.
+        # Write agents whose rows vanished since the last attempt, too.
         seen |= of_agents.keys()
         parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in seen}
         agents = {scope: projected(part, dimension) for scope, part in parts.items()}
@@ -94,7 +86,7 @@ def index_periods(
             asset=index_asset(grain),
             period=period,
             input_digest=marks.combined,
-            output_digest=marks.combined,  # a projection holds what its table holds
+            output_digest=marks.combined,  # a projection holds the same rows as its table
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
@@ -107,9 +99,9 @@ def index_periods(
 
 
 def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scope, Grain]]:
-    """Make index tables that are lost or cannot be opened again; return which.
+    """Restore index tables that are missing or cannot be opened. Return them.
 
-    All that are lost are found by their names. To open one takes a millisecond, so of many tables every n-th is opened,
+    Missing tables are found by name. Opening a table takes a millisecond, so of many tables every n-th is opened, and
     another n-th each day.
     """
     tables = sorted(lake.index.tables(), key=str)
@@ -131,18 +123,13 @@ def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scop
 
 
 def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension: int) -> None:
-    """Make the index tables of agents again, from all of their rows.
+    """Rebuild the index tables of agents from all of their rows.
 
-    Vectors of another embedder than the index's are left out with their rows, until their periods are made again.
-
-    Args:
-        lake: where.
-        tables: which.
-        dimension: numbers in a vector.
+    Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
     by_grain: dict[Grain, list[Scope]] = {}
     for scope, grain in tables:
-        _log.warning("index: the %s table of %s/%s is damaged or lost, it is made again", grain, *astuple(scope))
+        _log.warning("index: the %s table of %s/%s is missing or damaged; rebuilding it", grain, *astuple(scope))
         by_grain.setdefault(grain, []).append(scope)
     comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
     for grain, scopes in by_grain.items():
@@ -166,20 +153,14 @@ def _read(
     return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=grain.value)
 
 
-# Rows to vectors: only what has none yet is embedded, all agents in one batch.
+# Vectors.
 
 
 def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:
-    """Return `rows` with a vector each, in their order.
+    """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
 
-    A text whose vector by this embedder stands in `rows` or in `old`, the rows that they take the place of, is not
-    embedded again. Rows whose embedding failed have neither vector nor embedder.
-
-    Args:
-        rows: of ``facts`` or ``summaries``, with or without vectors.
-        old: likewise; the partitions' present rows.
-        periods: all periods that the rows lie in.
-        embedder: what makes vectors.
+    Embeds all agents in one batch, and only texts that have no vector by this embedder in `rows` or in `old`, the
+    present rows. If embedding fails, the row's vector and embed_model are null.
     """
     known = _known(old, embedder) | _known(rows, embedder)
     contents = rows["content"].to_pylist()
@@ -213,7 +194,6 @@ def _lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
 
 
 def _known(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors that `embedder` made of the rows' texts."""
     models = rows["embed_model"].to_pylist()
     places = [place for place, model in enumerate(models) if model == embedder.name]
     if not places:

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.shares import Share
 
 
-# The journal's last step: an hour of a file is acknowledged once all its messages can be found in the index.
-
-
 class JournalFileIds(NamedTuple):
-    """What a file holds of some hours that memory is to hold, by ids.
+    """The ids of a journal file's entries, in the hours of a run and without filtered ones.
 
     Attributes:
-        messages: all of them.
-        memorable: those on which a fact is to rest.
+        messages: all messages.
+        memorable: messages that must get a fact.
         edits: of the graph.
         events: of durable memories.
     """
@@ -54,7 +51,7 @@ class JournalFileIds(NamedTuple):
 
     @classmethod
     def of(cls, contents: Contents) -> Self:
-        """Return the ids of what stands in a file."""
+        """Return the ids of filtered contents."""
         return cls(
             tuple(message.id for message in contents.messages),
             tuple(message.id for message in contents.messages if message.role.is_memorable),
@@ -66,18 +63,12 @@ class JournalFileIds(NamedTuple):
 def acknowledge(
     lake: Lake, files: Mapping[JournalFile, JournalFileIds], hours: Collection[Period], share: Share = EVERYBODY
 ) -> None:
-    """Acknowledge hours of files, which have landed, where memory holds all that a file has of them.
+    """Acknowledge hours of loaded journal files that are completely stored. Ignore files of agents outside `share`.
 
-    A message counts as held if it is a row of ``messages`` and, where it is memorable, a fact rests on it; an edit if
-    it is among the operations of the graph, and what was done to a durable memory if it is among its events. The caller
-    has indexed the facts, and folded the rest. Lines that cannot be read were set aside when their file landed. A file
-    that came later has not landed, and waits for the next run.
-
-    Args:
-        lake: where.
-        files: what they hold of the hours; those of others than the share's agents are left alone.
-        hours: those that were made.
-        share: whose.
+    A message is stored if it is a row of ``messages`` and, if memorable, a fact cites it. An edit is stored if it is
+    among the graph's operations, and a memory event if it is in ``memory_events``. Call this after indexing the facts
+    and folding edits and events. Unreadable lines were set aside when their file was loaded. Files that arrived later
+    wait for the next run.
     """
     own = {file: held for file, held in files.items() if file.scope in share}
     if not own:
@@ -102,21 +93,18 @@ def acknowledge(
     lake.journal.acknowledge(done, hours)
 
 
-# Journal files to what of them may become memory: not what was forgotten, nor what came when its day had expired.
-
-
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 
 @dataclass(frozen=True, slots=True)
 class FilteredJournal:
-    """What pending files hold that may become memory.
+    """The entries of pending files that may become memory.
 
     Attributes:
-        contents: of each file; of one that holds nothing else, nothing.
-        expired: messages and edits of each hour that came too late: their agent's day has expired. What is done to
-            durable memories never does.
-        forgotten: those that were forgotten before they were taken.
+        contents: by file; empty for a file without such entries.
+        expired: number of messages and edits per hour that came after their agent's day had expired. Memory events do
+            not expire.
+        forgotten: number of entries per hour that were forgotten before they were loaded.
     """
 
     contents: dict[JournalFile, Contents]
@@ -127,10 +115,10 @@ class FilteredJournal:
 def filter_journal(
     lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None
 ) -> FilteredJournal:
-    """Read what pending files, or `files` alone, hold of `hours`, and leave out what memory is not to take.
+    """Read `hours` of pending files, or of `files` only, without forgotten and expired entries.
 
-    A message whose hour has expired is taken as long as its day has not: the day is made again with it. Later it could
-    not become memory any more, so it is dropped, and counted.
+    A message of an expired hour is accepted until its day expires, since the day is recomputed with it. Later messages
+    are dropped and counted.
     """
     wanted = set(hours)
     contents = {
@@ -181,7 +169,7 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
     if isinstance(record, Edit):
         return record.hour.key <= (marks.through(record.scope, RetentionClass.GRAPH) or "")
     day = lake.calendar.ancestor(record.hour, Grain.DAILY)
-    # What is said may be kept for longer than its day: then it is an archive.
+    # Messages may be configured to outlive their daily summary. Then they are accepted as an archive.
     own = marks.through(record.scope, RetentionClass.CONVERSATIONS)
     return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (own or "")
 
@@ -189,17 +177,11 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
 def load_messages(
     lake: Lake, hours: list[Period], filtered: Callable[[Share], FilteredJournal], shares: Sequence[Share] = WHOLE
 ) -> list[PartitionResult]:
-    """Bring the messages of journal files of `hours` into the ``messages`` table; return what each hour then holds.
+    """Load the messages of journal files into the ``messages`` partitions of `hours`. Return one result per hour.
 
-    A message that is there already is not doubled. Of several with one id, the one received first stays, in whatever
-    order they land; one that says something else is set aside with its reason. What was forgotten goes. Nothing is
-    acknowledged here.
-
-    Args:
-        lake: where.
-        hours: the partitions.
-        filtered: returns what has come of a share's agents.
-        shares: the agents, as they are worked on one after the other.
+    Existing messages are not duplicated. If several have one id, the one received first is kept, whatever the order of
+    loading; different content under the same id is set aside with its reason. Forgotten messages are removed. Nothing
+    is acknowledged here.
     """
     made: dict[Share, list[PartitionResult]] = {}
 
@@ -210,7 +192,7 @@ def load_messages(
             lake.journal.set_aside(held.rejected)
             incoming += held.messages
         kept, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
-        # Before the commit, which may drop the row of one of them; doing it twice does no harm.
+        # Set aside before the commit, which may drop the row of one of them. Repeating it is harmless.
         lake.journal.set_aside(contradictions)
         rows = messages_to_rows(kept)
         made[share] = _made(hours, rows, taken)
@@ -247,7 +229,7 @@ def _made(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> lis
 
 
 def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]:
-    """Keep one message of each id; return those that contradict the kept one as rejections."""
+    """Keep one message per id. Return the others with different content as rejections."""
     kept: dict[str, Message] = {}
     contradictions = []
     for message in sorted(messages, key=lambda m: (m.received_at, m.turn, json.dumps(m.to_record(), sort_keys=True))):
@@ -258,19 +240,13 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
     return list(kept.values()), contradictions
 
 
-# What the journal has for hours, share by share: of one share it stays in memory, of several their ids alone.
-
-
 class JournalBatch:
-    """Reads the pending files of hours, and knows what of them is to be found before they are acknowledged.
+    """The pending journal files of some hours, read share by share.
+
+    With one share the contents stay in memory, with several only their ids.
 
     Attributes:
-        held: of each file that was read, the ids of what memory is to take.
-
-    Args:
-        lake: where.
-        hours: which.
-        shares: in which the messages land.
+        held: by file that was read, the ids that must be stored before it is acknowledged.
     """
 
     def __init__(self, lake: Lake, hours: Collection[Period], shares: Sequence[Share]) -> None:
@@ -285,15 +261,15 @@ class JournalBatch:
             self._files = [file for file in lake.journal.pending() if not self._hours.isdisjoint(file.pending_hours)]
 
     def of(self, share: Share) -> FilteredJournal:
-        """Return what has come of a share's agents, to land it."""
+        """Return the entries of a share's agents."""
         if self._whole is not None:
             return self._whole
         return self._read([file for file in self._files if file.scope in share])
 
     def done_by(self, share: Share) -> tuple[list[Edit], list[MemoryEvent]]:
-        """Return what the agents of a share did themselves, once all has landed.
+        """Return the edits and memory events of a share's agents, after all messages are loaded.
 
-        A file that another run has acknowledged meanwhile holds nothing: that run has folded it.
+        A file that a concurrent run has acknowledged returns nothing: that run has folded it.
         """
         filtered = self._whole
         if filtered is None:

@@ -1,4 +1,4 @@
-"""Makes partitions: which step follows which, in batches that fit in memory."""
+"""Materialize partitions: run the steps of a grain in order, in batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -46,25 +46,20 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.shares import Share
 
 
-# Bystanders: agents that noted something in an hour once, and say and do nothing when the hour is made again.
+# Inactive agents have memory events in an hour but no journal entries and no messages in it when it is recomputed.
 #
-# What they noted is in the table, and no longer in the journal, so that the step, which looks at whom an hour concerns,
-# passes over them. The ledger counts them all the same, however often an hour was made: nights follow from what it
-# says.
+# The fold step does not read them, but the ledger must count them however often an hour is recomputed, since its
+# entries decide which days of consolidation are due.
 
 
 _COLUMNS = ("workspace_id", "agent_id", "period", "id")
 
 
 def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Return what was made of hours, of durable memories with what agents noted that the step has not looked at.
+    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
 
-    The table is read only where the ledger says of an hour something else than the step has found there: only then may
-    there be such agents.
-
-    Args:
-        lake: where; its ledger is as it was before the hours were made.
-        made: what all agents' steps have made.
+    The table is read only for hours where the ledger entry differs from what the step found. Only those can have
+    inactive agents.
     """
     parts = {part.period: part for part in made if part.asset == MEMORIES_ASSET}
     entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
@@ -93,7 +88,7 @@ def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[Pa
 
 _log = logging.getLogger(__name__)
 
-#: What a run enters into the ledger.
+#: The assets that a run enters into the ledger.
 _ASSETS = {
     grain: (
         *((MESSAGES_ASSET, GRAPH_ASSET, MEMORIES_ASSET) if grain is Grain.WORKING else ()),
@@ -102,27 +97,21 @@ _ASSETS = {
     )
     for grain in Grain
 }
-#: How often a batch is made again because another run has made it meanwhile, before what was made is entered anyway.
-_LOOKS = 5
+#: How often a batch is recomputed because a concurrent run wrote it. After that the results are entered anyway.
+_ATTEMPTS = 5
 _AGENT = ("workspace_id", "agent_id")
 
 
 def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[PartitionResult]:
-    """Make partitions of one grain, and yield what each asset of each holds once the batch is complete.
+    """Materialize partitions of one grain. Yield one result per asset and period after each batch.
 
-    Safe to repeat, to interrupt and to run twice at a time: partitions are replaced whole, the ledger is written when
-    their rows can be found in the index, and the journal is acknowledged last.
-
-    Args:
-        lake: where.
-        models: what extracts, embeds and summarizes.
-        grain: of the periods.
-        periods: the partitions to make, in any order.
+    Safe to repeat, to interrupt and to run concurrently: partitions are replaced whole, the ledger is written once the
+    rows are in the index, and the journal is acknowledged last.
 
     Raises:
-        ConfigurationError: the embedder is not the one that made the vectors which are there.
-        QualityError: what was made of some partitions is wrong; all others have been made.
-        DamagedError: some partitions, or what they are made from, cannot be read; all others have been made.
+        ConfigurationError: the embedder differs from the one of the existing vectors.
+        QualityError: some partitions failed validation; all others are complete.
+        DamagedError: some partitions or their sources cannot be read; all others are complete.
     """
     lake.index.adopt(models.embedder)
     asked = sorted(set(periods), key=lambda period: period.key)
@@ -135,17 +124,17 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         started = time.perf_counter()
         usage: dict[Period, Usage] = {}
         affected: set[Scope] = set()
-        looks = 0
+        attempts = 0
         while True:
-            looks += 1
+            attempts += 1
             tombstones = lake.tombstones.state()
-            seen = lake.ledger.seen(_ASSETS[grain], batch) if looks <= _LOOKS else None
+            seen = lake.ledger.seen(_ASSETS[grain], batch) if attempts <= _ATTEMPTS else None
             is_entered = True
             try:
                 shares = shares_of(lake, weights, grain, batch)
                 made, spent, is_entered = _made(lake, models, grain, batch, affected, shares, seen)
             except (QualityError, DamagedError) as error:
-                # What is wrong keeps nothing else from being made: the batch is halved until it stands alone.
+                # Halve the batch until the faulty partition is alone, so that all others succeed.
                 made, spent = [], {}
                 if len(batch) == 1:
                     refused.append(error)
@@ -155,24 +144,24 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
                     waiting += [batch[half:], batch[:half]]
             for period, own in spent.items():
                 usage[period] = usage.get(period, Usage()) + own
-            # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
-            # before the one and written after the other, it removes itself.
+            # Erasure writes its tombstone first and then deletes. This run may have read before the tombstone and
+            # written after the deletion, so it removes such rows itself.
             if lake.tombstones.state() != tombstones:
-                _log.info("%s: something was forgotten meanwhile, %s are made again", grain, _span(batch))
+                _log.info("%s: data was erased during the run, recomputing %s", grain, _span(batch))
                 affected |= _agents_of(lake, grain, batch)
             elif is_entered:
                 break
             else:
-                _log.info("%s: another run has made %s meanwhile, it is looked at again", grain, _span(batch))
+                _log.info("%s: a concurrent run wrote %s, checking again", grain, _span(batch))
         if affected:
             _purge(lake, grain, affected)
         seconds = time.perf_counter() - started
-        _log.info("%s: made %s in %.1f s", grain, _span(batch), seconds)
+        _log.info("%s: materialized %s in %.1f s", grain, _span(batch), seconds)
         for part in made:
             own = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
             yield replace(part, seconds=seconds / len(batch), usage=own)
     if refused:
-        others = f" ({len(refused) - 1:,} more partitions were not made)" if len(refused) > 1 else ""
+        others = f" ({len(refused) - 1:,} more partitions failed)" if len(refused) > 1 else ""
         raise type(refused[0])(f"{refused[0]}{others}", not_made) from refused[0]
 
 
@@ -185,12 +174,11 @@ def _made(
     shares: Sequence[Share],
     seen: Seen | None,
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
-    """Make a batch; return what each asset of each period holds, and what models were asked for each period.
+    """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
-    Beside it, whether that is entered: not where the ledger no longer says of the batch what was `seen` there before.
-
-    The agents in `also` had rows in it, and may have none any more. Rows of periods are made of one of `shares` after
-    the other and committed together; what each agent has tables of its own for is brought level some agents at a time.
+    The ledger is not written if its entries of the batch are no longer those of `seen`. Agents in `also` had rows in
+    the batch and may have none now. Tables by period are computed one of `shares` after the other and committed
+    together; tables of single agents are written some agents at a time.
     """
     intake: JournalBatch | None = None
     if grain is Grain.WORKING:
@@ -215,7 +203,7 @@ def _made(
         ]
     )
     made = [*_as_indexed(made, indexed), *indexed]
-    # Hours without messages are not entered: there are thousands, and the journal tells when one ends.
+    # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
     entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
     own_entries = (part.entry for part in made if part.period in entered or _is_entered(part) or _is_due(part))
     is_entered = lake.ledger.record(own_entries, seen)
@@ -226,7 +214,7 @@ def _made(
 
 
 def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
-    """Yield shares; where there are several, the memory that one took is given back before the next."""
+    """Yield shares. If there are several, release memory after each."""
     for share in shares:
         yield share
         if len(shares) > 1:
@@ -234,11 +222,10 @@ def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
-    """Return the agents that have rows in a batch."""
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
         tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
-        # What agents did themselves lies with the agents.
+        # These tables are partitioned by agent.
         tables.append(lake.tables.read(MEMORY_EVENTS, columns=_AGENT, where=pc.field("period").isin(keys)))
     else:
         tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
@@ -246,7 +233,7 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
 
 
 def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
-    """Take off the disk what a run had written before it knew that it was forgotten."""
+    """Vacuum rows that this run wrote before it saw their tombstone."""
     working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES)
     for spec in working if grain is Grain.WORKING else (SUMMARIES,):
         lake.tables.purge(spec)
@@ -254,20 +241,20 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
 
 
 def _is_due(part: PartitionResult) -> bool:
-    """Tell whether a part is entered though there is nothing in it: it may know more than is left of the facts."""
+    """Return whether to enter a part even if it is empty: its input may hold more than what is left of the facts."""
     return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
 
 
 def _is_entered(part: PartitionResult) -> bool:
-    """Tell whether a part is entered: it holds something, or was made from messages in which no fact was found."""
+    """Return whether to enter a part: it has rows, or came from messages in which no fact was found."""
     if part.asset == GRAPH_ASSET:
-        return False  # an hour in which somebody edited it, and nobody said anything, is not one of the memory
+        return False  # an hour with edits but no messages is not part of the memory
     is_silent = not (part.rows or part.changed or part.unfinished or part.messages)
     return not is_silent or part.period.grain is not Grain.WORKING
 
 
 def _as_indexed(made: list[PartitionResult], indexed: list[PartitionResult]) -> list[PartitionResult]:
-    """Return what tables hold as the index last found it: another run may have replaced rows since they were made."""
+    """Use the digests and counts of the index step: a concurrent run may have replaced rows since they were written."""
     found = {part.period: part for part in indexed}
     return [
         replace(

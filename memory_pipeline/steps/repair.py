@@ -1,15 +1,15 @@
-"""Finds what is damaged in a lake, and makes again what can be made from the records that are left.
+"""Find damage in a lake, and rebuild what can be derived from the remaining records.
 
 ========================  ===========================================================================================
-what is damaged           what becomes of it
+damaged                   repair
 ========================  ===========================================================================================
-facts, summaries          made again from messages, facts or finer summaries, unless these may have expired
-graph, memories, upkeep   folded or kept again from their operations and events
-ledger                    entered again with the partitions that it does not know
-index, marts              made again from the tables
-operations, events        made again from facts, if an agent added nothing itself
-logs of tables            of records: written anew from the files that are there; of all else: the table is made again
-messages, model calls,    cannot be made again: they are named and left as they are, so that the file can be restored
+facts, summaries          recomputed from messages, facts or finer summaries, unless these may have expired
+graph, memories, upkeep   refolded from their operations and events
+ledger                    the partitions it lacks are entered again
+index, marts              rebuilt from the tables
+operations, events        derived again from facts, unless the agent added some itself
+logs of tables            of records: rewritten from the existing files; of other tables: the table is recomputed
+messages, model calls,    none: reported and left unchanged, so that the file can be restored
 tombstones, expirations
 ========================  ===========================================================================================
 """
@@ -65,27 +65,27 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
-#: How often a lake is gone through.
+#: Maximum number of passes: rows that an agent added itself can be identified only after a pass has restored its facts.
 _PASSES = 3
-#: Tables of which nothing can be made again.
+#: Tables that cannot be derived from others.
 _RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
-#: Tables that hold what agents did themselves beside what was derived.
+#: Tables with both derived rows and rows that agents added themselves.
 _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something in a lake that is lost or cannot be read.
+    """A part of a lake that is lost or cannot be read.
 
     Attributes:
-        kind: "file" of a table, "log" of one, "partition" that a log has lost, "index" or "mart".
+        kind: "file" or "log" of a table, "partition" missing from the log, "index" or "mart".
         name: of the table, the index table or the mart.
-        path: of the file or folder, below the root.
-        why: what is wrong with it.
+        path: of the file or folder, relative to the root.
+        why: the reason.
         key: the partition, or the grain of an index table.
         grain: of summaries.
-        rows: how many rows it held, where that is known.
-        loss: what is lost for good; empty where all of it can be made again.
+        rows: number of rows it held, 0 if unknown.
+        loss: the data that cannot be recovered; empty if everything can.
     """
 
     kind: str
@@ -99,7 +99,7 @@ class Damage:
 
 
 def find_damage(lake: Lake) -> list[Damage]:
-    """Read all that a lake holds, and return what of it is damaged; nothing is written."""
+    """Read the whole lake and return the damage. Writes nothing."""
     found: list[Damage] = []
     for spec in TABLES.values():
         found += _of_table(lake, spec)
@@ -110,34 +110,28 @@ def find_damage(lake: Lake) -> list[Damage]:
             "index",
             f"{scope.workspace_id}~{scope.agent_id}",
             f"vectordb/{scope.workspace_id}/{scope.agent_id}__{grain}.lance",
-            "it is lost or cannot be read",
+            "the index table is missing or cannot be read",
             grain.value,
         )
         for scope, grain in sorted(lake.index.tables(), key=str)
         if lake.index.is_damaged(scope, grain)
     ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
-    found += [Damage("mart", name, f"marts/{name}", "it cannot be read") for name in sorted(damaged)]
+    found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
     return found
 
 
 def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
-    """Make again what was found damaged, as far as that can be done; return what is still damaged.
+    """Rebuild damaged parts as far as possible. Return the remaining damage.
 
-    Safe to interrupt and to repeat. What is pending afterwards is left to a run.
-
-    Args:
-        lake: where.
-        models: what extracts, embeds and summarizes.
-        start: first day of the memory.
-        found: what is damaged.
+    Safe to interrupt and to repeat. Periods that are pending afterwards are left to the next run.
     """
     left = list(found)
     for _ in range(_PASSES):
         if all(damage.loss for damage in left):
             break
         _rebuild(lake, models, start, left)
-        # What an agent added itself can be told only once its facts are there again.
+        # Rows that an agent added itself can be told from derived ones only after its facts are restored.
         before, left = left, find_damage(lake)
         if left == before:
             break
@@ -163,14 +157,13 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     restore_tables(lake, tables, models.embedder.dimension)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
-        with suppress(DamagedError):  # others are made, and what is lost is found again
+        with suppress(DamagedError):  # the others are recomputed, and the next pass reports the loss
             for _ in materialize(lake, models, grain, periods):
                 pass
     _refold(lake, models, start, found)
 
 
 def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
-    """Yield what is damaged of a table."""
     folder = f"tables/{spec.name}"
     try:
         broken = lake.tables.damaged(spec)
@@ -179,7 +172,7 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
         yield Damage("log", spec.name, f"{folder}/_delta_log", str(error).partition("; `")[0])
         return
     if not is_there and files_below(lake.storage, spec).num_rows:
-        yield Damage("log", spec.name, f"{folder}/_delta_log", "it is not there any more")
+        yield Damage("log", spec.name, f"{folder}/_delta_log", "the table's log is missing")
         return
     if broken.num_rows:
         grains = broken["partition.grain"].to_pylist() if "grain" in spec.partition_by else [""] * broken.num_rows
@@ -189,7 +182,7 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
     if spec is MESSAGES:
         try:
             entries = lake.ledger.entries(MESSAGES_ASSET)
-        except DamagedError:  # it is found, too, and nobody can tell what the log should name
+        except DamagedError:  # reported for the ledger; without it, the expected partitions are unknown
             return
         expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
         forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
@@ -198,11 +191,10 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
             rows = entries[key].rows
             loss = "" if key in below else f"{rows:,} messages of {key}"
             path = f"{folder}/{spec.partition_by[-1]}={key}"
-            yield Damage("partition", spec.name, path, "the table's log does not name it any more", key, "", rows, loss)
+            yield Damage("partition", spec.name, path, "it is missing from the table's log", key, "", rows, loss)
 
 
 def _with_loss(lake: Lake, damage: Damage) -> Damage:
-    """Return a damage with what is lost by it."""
     if damage.kind != "file":
         return damage
     loss = ""
@@ -210,12 +202,12 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
     if damage.name in _names(_RECORDS):
         loss = f"{damage.rows:,} rows of {damage.name}, {damage.key}"
     elif damage.name == FACTS.name and damage.key <= marks.latest(WORKING_CLASSES):
-        loss = f"{damage.rows:,} facts of {damage.key}: the messages that they were found in may have expired"
+        loss = f"{damage.rows:,} facts of {damage.key}: their messages may have expired"
     elif damage.name == SUMMARIES.name:
         grain = Grain(damage.grain)
         first = lake.calendar.children(Period(grain, damage.key))[0].key
         if first <= marks.latest(kept for kept in RetentionClass if kept.grain is grain.finer):
-            loss = f"the {grain} summaries of {damage.key}: what they were made from may have expired"
+            loss = f"the {grain} summaries of {damage.key}: their sources may have expired"
     elif damage.name in _names(_MIXED):
         facts = _facts_of(lake, damage.key)
         if damage.name == GRAPH_OPERATIONS.name:
@@ -223,12 +215,12 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
         else:
             derived = events_to_rows(fold.memory_events_in(facts, lake.configuration()), are_edits=False).num_rows
         if derived < damage.rows:
-            loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, which the agent added itself"
+            loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, added by the agent itself"
     return replace(damage, loss=loss)
 
 
 def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
-    """Write the logs of records anew, and drop the tables of all else: their partitions are pending then."""
+    """Rewrite the logs of record tables. Drop other tables with a damaged log: their partitions become pending."""
     lost = [damage for damage in found if damage.kind == "partition"]
     if lost:
         recover(lake.storage, lake.tables, MESSAGES, [damage.key for damage in lost])
@@ -242,7 +234,7 @@ def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
 
 
 def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
-    """Fold graphs and memories again, and keep agents again whose nights are lost."""
+    """Refold graphs and memories, and consolidate agents with lost days again."""
     names = {damage.name for damage in found if not damage.loss}
     is_lost = {damage.name for damage in found if damage.kind == "log"}
     unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
@@ -265,7 +257,6 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
 
 
 def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
-    """Return the periods of a grain whose rows are to be made again."""
     listed = list(found)
     if grain is Grain.WORKING:
         keys = {
@@ -286,7 +277,7 @@ def _facts_of(lake: Lake, owner: str) -> pa.Table:
 
 
 def _scope(owner: str) -> Scope:
-    return Scope(*owner.split("~"))  # no id holds a tilde
+    return Scope(*owner.split("~"))  # ids never contain a tilde
 
 
 def _hour(key: str) -> Period:

@@ -1,4 +1,4 @@
-"""Results of steps: what a partition holds, and what a run did or deleted."""
+"""Results of steps: partitions, runs and expirations."""
 
 from __future__ import annotations
 
@@ -21,21 +21,17 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.retention import Expiry
 
 
-# Digests over many rows, which are gathered share by share: of a row some forty bytes stay in memory, no more.
+# Row digests take some forty bytes per row, so that shares of agents can be combined without keeping their rows.
 
 
-#: Digests that are turned into text at a time.
+#: Number of digests that are decoded at a time.
 _AT_ONCE = 10_000
-#: How :func:`~memory_pipeline.domain.identity.digest` writes a list of texts.
+#: The JSON format of lists in :func:`~memory_pipeline.domain.identity.digest`.
 _DUMP = {"ensure_ascii": False, "separators": (",", ":")}
 
 
 class RowDigests:
-    """Digests on the way to one over all of them, whatever their order.
-
-    Args:
-        digests: texts; a column of a table is taken as it is.
-    """
+    """Digests of rows that combine to one digest, independent of order. A table column is not copied."""
 
     def __init__(self, digests: Iterable[str] | pa.Array | pa.ChunkedArray = ()) -> None:
         if not isinstance(digests, pa.Array | pa.ChunkedArray):
@@ -43,18 +39,18 @@ class RowDigests:
         self._chunks: list[pa.Array] = _chunks(digests)
 
     def __add__(self, other: RowDigests) -> RowDigests:
-        """Return both together; nothing is copied."""
+        """Concatenate without copying."""
         both = RowDigests()
         both._chunks = [*self._chunks, *other._chunks]
         return both
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of digests."""
         return sum(map(len, self._chunks))
 
     @cached_property
     def combined(self) -> str:
-        """What :func:`~memory_pipeline.domain.identity.digest_of_all` makes of them."""
+        """The digest by :func:`~memory_pipeline.domain.identity.digest_of_all`."""
         digests = pa.chunked_array(self._chunks, pa.large_string()).combine_chunks()
         digests = digests.take(pc.array_sort_indices(digests))
         whole = blake2b(b"[[", digest_size=16)
@@ -66,7 +62,7 @@ class RowDigests:
 
 
 def marks_of(rows: pa.Table) -> RowDigests:
-    """Return what tells rows of ``facts`` or ``summaries`` apart; vectors count by their model."""
+    """Return the digests of rows of ``facts`` or ``summaries``. Vectors count by the name of their model."""
     models = pc.fill_null(rows["embed_model"], "None")
     return RowDigests(pc.binary_join_element_wise(rows["digest"], models, "/"))
 
@@ -78,26 +74,26 @@ def _chunks(digests: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """One partition of one asset, as it stands after the step.
+    """One partition of one asset, after the step.
 
     Attributes:
         asset: the asset's name, as in Dagster.
         period: the partition.
         input_digest, output_digest: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
-        rows, agents: how much it holds.
-        messages: messages read for it (working memory only).
+        rows, agents: number of rows and of agents.
+        messages: number of messages read (working memory only).
         bytes: size of its files.
-        changed: whether anything had to be written.
-        seconds: its share of the time that its batch took.
-        fallbacks: rows that rules made because the model did not help.
+        changed: whether it was written.
+        seconds: its share of the duration of the batch.
+        fallbacks: rows made by rules because the model failed.
         unfinished: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
-        refused: parts of models' answers that were not taken.
-        expired: messages that came when their day had expired, and were dropped.
-        forgotten: messages that had been forgotten before they were taken, and were dropped.
-        usage: what models were asked for it this time, and what that cost.
-        compression: tokens of summaries for each token that they were made from; None where there are none.
-        inputs, outputs: what the digests are of, where shares of the agents are put together; see :func:`together`.
-        before: what `outputs` of the agents that the step looked at were before it; see
+        refused: rejected parts of model answers.
+        expired: messages dropped because their day had expired.
+        forgotten: messages dropped because they had been forgotten.
+        usage: model requests of this run, with their cost.
+        compression: tokens of summaries per token of their sources; None without sources.
+        inputs, outputs: row digests, needed to combine shares of agents; see :func:`together`.
+        before: `outputs` before the step, of the agents that it read; see
             :func:`~memory_pipeline.steps.materialize.with_inactive_agents`.
     """
 
@@ -124,7 +120,7 @@ class PartitionResult:
 
     @property
     def entry(self) -> LedgerEntry:
-        """The line that the ledger keeps of it."""
+        """The ledger entry."""
         return LedgerEntry(
             self.asset,
             self.period.key,
@@ -138,17 +134,17 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What the run of one grain did.
+    """The result of a run of one grain.
 
     Attributes:
-        grain: which.
-        periods: those it was asked for.
-        changed: partitions, of its tables and its index, that had to be written.
+        grain: of the run.
+        periods: the requested periods.
+        changed: number of partitions, of its tables and its index, that were written.
         rows: facts or summaries in those periods.
-        calls, tokens_in, tokens_out, cost_usd: what models were asked for, and what that cost as far as it is known.
-        fallbacks: rows that rules made because a model did not help.
-        unfinished: what waits for a model; the next run tries again.
-        refused: parts of models' answers that were not taken.
+        calls, tokens_in, tokens_out, cost_usd: model usage; the cost as far as known.
+        fallbacks: rows made by rules because a model failed.
+        unfinished: rows that wait for a model; the next run tries again.
+        refused: rejected parts of model answers.
     """
 
     grain: Grain
@@ -166,14 +162,14 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What of a workspace and class expires, or has expired.
+    """The expired rows of one workspace and retention class.
 
     Attributes:
-        expiry: up to where, and why.
-        rows: of tables: messages and facts, summaries, or operations of the graph.
-        partitions: of how many periods.
-        agents: of how many agents.
-        first: the first period of which something goes; None where nothing is there to go.
+        expiry: the boundary and its reason.
+        rows: number of messages and facts, summaries, or graph operations.
+        partitions: number of periods.
+        agents: number of agents.
+        first: the first period that loses rows; None if there is none.
     """
 
     expiry: Expiry
@@ -185,13 +181,13 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
-    """What a run of retention did, or, if it was only to be shown, would do.
+    """The result of a retention run, or of its dry run.
 
     Attributes:
-        expired: for each workspace and class, coarse to fine.
-        periods: by asset, the partitions that lost rows, with how many.
-        files, bytes: how much left the disk; of those that are shown alone, none.
-        seconds: how long it took.
+        expired: per workspace and class, coarse to fine.
+        periods: by asset, the partitions that lost rows, and how many.
+        files, bytes: deleted from disk; 0 in a dry run.
+        seconds: duration.
     """
 
     expired: list[Expired]
@@ -202,16 +198,12 @@ class Expiration:
 
     @property
     def rows(self) -> int:
-        """Rows of tables that go."""
+        """Number of expired rows."""
         return sum(each.rows for each in self.expired)
 
 
 def together(shares: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:
-    """Return what partitions hold, each of whose shares tells a part of it.
-
-    Args:
-        shares: the same partitions in each, in the same order.
-    """
+    """Combine the results of shares of agents, which have the same partitions in the same order."""
     if len(shares) == 1:
         return list(shares[0])
     return [_together(parts) for parts in zip(*shares, strict=True)]
@@ -239,16 +231,14 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
 
 
 def content_digest(rows: pa.Table) -> str:
-    """Return a digest of rows of ``facts`` or ``summaries``, whatever their order; vectors count by their model."""
+    """Return an order-independent digest of ``facts`` or ``summaries``. Vectors count by the name of their model."""
     return marks_of(rows).combined
 
 
 def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
-    """Return how many rows wait for a model: made by a stand-in, or without a vector.
+    """Return the number of rows that wait for a model: made by rules as a fallback, or without a vector.
 
-    Args:
-        rows: of ``facts`` or ``summaries``.
-        lasting: ids of rows that no model can make any more; of these only vectors count.
+    No model can improve the rows with ids in `lasting`; only their missing vectors count.
     """
     stands_in = pc.is_valid(rows["fallback"])
     if lasting:
@@ -257,16 +247,12 @@ def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
 
 
 def tokens_of(rows: pa.Table) -> tuple[int, int]:
-    """Return how many tokens rows of ``summaries`` were made from, and how many they have."""
+    """Return the tokens of the sources of ``summaries`` rows, and of the rows themselves."""
     read, written = (int(pc.sum(rows[name]).as_py() or 0) for name in ("tokens_in", "tokens_out"))
     return read, written
 
 
 def compression_of(tokens: Sequence[tuple[int, int]]) -> float | None:
-    """Return how many tokens summaries have for each that they were made from; None where there are none.
-
-    Args:
-        tokens: of each share of them, as :func:`tokens_of` tells.
-    """
+    """Return the tokens of summaries per token of their sources, summed over shares; None without sources."""
     read, written = (sum(each) for each in zip(*tokens, strict=True))
     return written / read if read else None

@@ -1,8 +1,8 @@
-"""Retention: plan what has expired, mark it, then delete it, so that its bytes leave the disk.
+"""Retention: plan which rows have expired, mark them, delete them and vacuum their files.
 
-Nothing expires before its parent was made from it (:func:`held_back`). The mark comes before the deletion, so that an
-interrupted run is repeated and never mistaken for memory that was not made; the index before its table, since the table
-tells a repeated run what is left to do. Each table is changed in one or two commits, whatever the number of agents.
+Nothing expires before its parent was computed from it (:func:`held_back`). The mark is written before the deletion, so
+that rows deleted by an interrupted run are not taken for pending ones. The index is changed before its table, since the
+table shows a repeated run what is left to do. Each table takes one or two commits, whatever the number of agents.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-# What there is of each class of memory, counted by agent and period, and what of it has expired.
-
-
-#: The kinds of facts of each class of working memory.
+#: The kinds of facts in each retention class of working memory.
 _KINDS = {
     RetentionClass.CONVERSATIONS: frozenset([FactKind.TURN]),
     RetentionClass.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
@@ -61,12 +58,12 @@ _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
 class Inventory:
-    """What is in the tables, counted by agent, period and class, and what of it goes."""
+    """The rows of all tables, counted by agent, period and class, and which of them have expired."""
 
     def __init__(self, lake: Lake, held: Mapping[Grain, Period], now: datetime) -> None:
         self._lake = lake
         configuration = lake.configuration()
-        # Whose memory there is, is known once it is read; as far as any workspace's retention reaches.
+        # Which workspaces exist is known only after reading, so read up to the farthest boundary of any workspace.
         reach: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
             reach[expiry.kept] = max(reach.get(expiry.kept, ""), expiry.through.key)
@@ -75,7 +72,8 @@ class Inventory:
             self._counted[grain] = _count_summaries(lake, reach, grain)
         self._counted["graph"] = _count_operations(lake, reach)
         workspaces = {name for counted in self._counted.values() for name in counted["workspace_id"].unique()}
-        # Those that are configured too, and "" for all others: what is held back is told even if nothing else goes.
+        # Include all configured workspaces, and "" for the others: held-back periods are reported even if nothing
+        # expires.
         retentions = configuration.retentions()
         retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
         before: dict[str, dict[RetentionClass, Period]] = defaultdict(dict)
@@ -96,7 +94,7 @@ class Inventory:
         }
 
     def of(self, expiry: Expiry) -> Expired:
-        """Return what goes of a workspace and class."""
+        """Return the expired rows of a workspace and class."""
         rows = pl.concat(self._going.values()).filter(
             (pl.col("workspace_id") == expiry.workspace_id) & (pl.col("kept") == expiry.kept.value)
         )
@@ -106,14 +104,14 @@ class Inventory:
         return Expired(expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first)
 
     def marks(self) -> dict[tuple[str, str, RetentionClass], str]:
-        """Return how far each agent's classes expire, of those of which something goes."""
+        """Return the expiry boundary of each agent and class with expired rows."""
         gone = pl.concat(self._going.values()).select("workspace_id", "agent_id", "kept", "through").unique()
         return {
             (workspace, agent, RetentionClass(kept)): through for workspace, agent, kept, through in gone.iter_rows()
         }
 
     def cuts(self, grain: Grain) -> dict[Scope, list[DeleteFilter]]:
-        """Return what each agent's index table of a grain loses."""
+        """Return the filters to delete from each agent's index table of a grain."""
         going = self._going["facts" if grain is Grain.WORKING else grain]
         cuts: dict[Scope, list[DeleteFilter]] = defaultdict(list)
         for workspace, agent, name, through in (
@@ -124,7 +122,7 @@ class Inventory:
         return cuts
 
     def periods(self) -> dict[str, dict[Period, int]]:
-        """Return by asset which partitions lose rows, and how many."""
+        """Return by asset the partitions that lose rows, and how many."""
         found = {}
         for name, asset, grain in self._assets():
             lost = self._going[name].group_by("period").agg(pl.col("rows").sum()).sort("period")
@@ -141,7 +139,7 @@ class Inventory:
         return {Scope(workspace, agent): through for workspace, agent, through in gone.iter_rows()}
 
     def note_in_ledger(self) -> None:
-        """Say in the ledger of which partitions rows have expired, so that what is left is not taken for all."""
+        """Record in the ledger how many rows have expired, so that partial partitions are not taken for complete."""
         remaining: dict[tuple[str, str], int] = {}
         for name, asset, _ in self._assets():
             total = self._counted[name].group_by("period").agg(pl.col("rows").sum().alias("total"))
@@ -157,7 +155,7 @@ class Inventory:
             yield grain, table_asset(grain), grain
 
     def is_gone(self, rows: pa.Table, kept: pa.Array) -> pa.Array:
-        """Tell of rows whether they go, given the class of each."""
+        """Return a mask of the expired rows, given the class of each."""
         limits = pa.array(
             [
                 self.through.get((workspace, RetentionClass(name)), "")
@@ -211,26 +209,21 @@ def _count_operations(lake: Lake, reach: Mapping[RetentionClass, str]) -> pl.Dat
 def expire(
     lake: Lake, start: date, now: datetime, *, dry_run: bool = False, grace: timedelta = timedelta()
 ) -> Expiration:
-    """Delete what has expired as of `now` under the lake's configuration.
+    """Delete the rows that have expired as of `now` under the lake's configuration.
 
-    Safe to repeat, to interrupt and to run beside writers, readers and other runs.
-
-    Args:
-        lake: where.
-        start: first day of the memory.
-        now: an aware time.
-        dry_run: only say what would go.
-        grace: how long files stay that were replaced, for other programs that read the tables; readers of this package
-            need none.
+    Safe to repeat, to interrupt and to run beside writers, readers and other runs. Replaced files stay for `grace`, for
+    other programs that read the tables; readers of this package need none.
 
     Raises:
-        ConfigurationError: the lake's configuration is not accepted.
+        ConfigurationError: the lake's configuration is invalid.
     """
     started = time.perf_counter()
     held = held_back(lake, start, now)
     inventory = Inventory(lake, held, now)
     expired = [inventory.of(expiry) for expiry in inventory.plan]
-    marks = ExpirationMarks.of(lake.tables)  # an earlier run may have been interrupted, or have left files for a while
+    marks = ExpirationMarks.of(
+        lake.tables
+    )  # marks of an earlier run that was interrupted or kept files for its grace period
     if dry_run or not (marks or any(each.rows for each in expired)):
         return Expiration(expired, seconds=time.perf_counter() - started)
     raise_marks(lake.tables, inventory.marks(), now)
@@ -255,9 +248,9 @@ def expire(
 
 
 def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
-    """Return of each grain the first period that may not expire yet: its parent was not made from it as it is.
+    """Return, by grain, the first period that may not expire yet because its parent is not current.
 
-    What is pending itself is held, too: its parent is made from it once it is made.
+    Pending periods are held back too, until their parent is computed from them.
     """
     waiting: dict[Grain, list[Period]] = {}
     for grain in Grain:
@@ -275,7 +268,6 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
 
 
 def _drop(lake: Lake, spec: TableSpec, inventory: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
-    """Delete the rows of a table that have expired."""
     name = fixed.get("grain") or ("facts" if spec is FACTS else "")
     keys = inventory.keys(name)
     if not keys:
@@ -289,7 +281,7 @@ def _drop(lake: Lake, spec: TableSpec, inventory: Inventory, classes: tuple[Rete
 
 
 def _drop_answers(lake: Lake, inventory: Inventory) -> None:
-    """Delete what models answered about periods that have expired; what was spent on it stays known."""
+    """Delete the stored model answers of expired periods. Their cost stays on record."""
     for grain in Grain:
         kept = RetentionClass.FACTS if grain is Grain.WORKING else RetentionClass(grain.value)
         reach = max((through for (_, each), through in inventory.through.items() if each is kept), default="")
@@ -305,7 +297,7 @@ def _drop_answers(lake: Lake, inventory: Inventory) -> None:
 
 
 def _forget_operations(lake: Lake, inventory: Inventory, marks: ExpirationMarks) -> None:
-    """Delete expired operations of the graph, and fold what is left."""
+    """Delete expired operations of the graph, and refold the rest."""
     owners = {scope: through for scope, kept, through in marks if kept == RetentionClass.GRAPH} | inventory.owners()
     if not owners:
         return

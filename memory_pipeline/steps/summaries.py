@@ -1,7 +1,7 @@
-"""Summaries: what they are made from, which of them stay, and how the others are made.
+"""Summarize periods: read the sources, keep summaries that are current, and recompute the others.
 
-A summary whose sources have expired cannot be made again: what it says is all that is left of them. It stays as it is,
-until late data brings something new; then it is made from its own points and from that.
+A summary with expired sources cannot be recomputed: it is all that is left of them. It is kept until late data arrives.
+Then its own points and the new data are summarized.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One agent's period whose summary is missing, or no longer fits what it is made from.
+    """One agent's period whose summary is missing or stale.
 
     Attributes:
-        assignment: what is to be summarized.
-        source_ids: of all that the summary will rest on, sorted.
+        assignment: the material to summarize.
+        source_ids: of all sources, sorted.
         source_digests: see :class:`~memory_pipeline.domain.summaries.Summary`.
-        source_digest: likewise.
-        old: the summary that is there.
-        continues: whether `old`, whose sources have expired, is among the material.
+        source_digest: see :class:`~memory_pipeline.domain.summaries.Summary`.
+        old: the existing summary.
+        continues: whether `old`, with expired sources, is part of the material.
     """
 
     assignment: Assignment
@@ -74,16 +74,16 @@ class Due:
 
 @dataclass
 class SummarySources:
-    """What periods are made from.
+    """The sources of periods, and which summaries are due.
 
     Attributes:
-        present: the rows of ``summaries`` that the periods hold now.
-        inputs: of each period, by finer partition that it is made from: the digests of its rows, or, where rows of
-            it have expired, its digest as it was made.
-        kept: summaries that stand: same sources, same method, or sources that have expired.
-        lasting: ids of those among them that can never be made better, since their sources have expired.
-        unsound: ids of those in `present` that are wrong, and are made again whatever they were made from.
-        due: those to be made.
+        present: the existing rows of ``summaries``.
+        inputs: by period and finer partition: the digests of its rows or, if rows have expired, its digest in the
+            ledger.
+        kept: current summaries: same sources and method, or expired sources.
+        lasting: ids of kept summaries that can never be improved, since their sources have expired.
+        unsound: ids of `present` that fail validation and are recomputed even if their sources are unchanged.
+        due: summaries to compute.
     """
 
     present: pa.Table
@@ -102,14 +102,14 @@ def read_sources(
     present: pa.Table,
     share: Share = EVERYBODY,
 ) -> SummarySources:
-    """Read what a share's `periods` are made from, and find out which summaries, in `present`, need not be made again.
+    """Read the sources of `periods` and find the summaries in `present` that are still current.
 
-    An agent whose sources and method are those of the summary that is there keeps it, unless it fell back on rules.
-    Dagster's own mapping may ask for a month because of a week that another month owns; :meth:`Calendar.children`
-    decides, and the month then finds its sources unchanged.
+    A summary is current if its sources and method are unchanged and it did not fall back on rules. Dagster's own
+    mapping may request a month because of a week that belongs to another month; :meth:`Calendar.children` decides, and
+    the month then finds its sources unchanged.
     """
     parents = {child: period for period in periods for child in lake.calendar.children(period)}
-    # The ledger first: of what has expired it alone knows the digests, and rows read later are no older than it says.
+    # Read the ledger first: it alone knows the digests of expired rows, and rows read later are no older than it.
     marks = ExpirationMarks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
     rows = _read(lake, grain, [child.key for child in parents], share)
@@ -138,9 +138,9 @@ def read_sources(
 
 
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: Share) -> None:
-    """Raise if facts rest on messages that are not there and have not expired: no day is made from them.
+    """Raise if facts cite messages that are missing but have not expired, so that no summary is computed from them.
 
-    Of hours whose messages cannot be read nobody can tell; their facts are all that is left.
+    Facts of hours with unreadable messages pass: they may be the only copy.
     """
     hours = set(facts["period"].unique().to_pylist())
     said = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
@@ -159,7 +159,7 @@ def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: 
         wrong = sorted(orphans["period"].unique().to_pylist())
         raise QualityError(
             f"working {', '.join(wrong[:3])} fails orphaned_sources ({orphans.num_rows:,} rows, such as "
-            f"{orphans['id'][0].as_py()}): facts rest on messages that are not there; make these hours again with "
+            f"{orphans['id'][0].as_py()}): facts cite missing messages; recompute these hours with "
             f"`memory-pipeline run --from {wrong[0][:10]} --to {wrong[-1][:10]}`"
         )
 
@@ -173,9 +173,8 @@ def _decide(
     own: pa.Table,
     old: Summary | None,
 ) -> None:
-    """Enter an agent's period among what stands or among what is to be made."""
     if period.key <= (marks.through(scope, RetentionClass(period.grain)) or ""):
-        # It has expired, and is not made again. What is there of it is about to be deleted.
+        # An expired period is not recomputed; retention deletes its summary.
         if old is not None:
             sources.kept.append(old)
         return
@@ -196,14 +195,14 @@ def _decide(
 
 
 def _stands(sources: SummarySources, old: Summary, own: pa.Table, source_digest: str) -> bool:
-    """Tell whether a summary is what would be made: of these sources, in this way, and resting on nothing else."""
+    """Return whether a summary is current: same sources and method, and no source outside `own`."""
     if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
         return False
     return old.id == summary_id(old.scope, old.period) and set(own["id"].to_pylist()).issuperset(old.source_ids)
 
 
 def _has_lost(old: Summary, own: pa.Table, marks: ExpirationMarks) -> bool:
-    """Tell whether something that a summary was made from is not there any more because it has expired."""
+    """Return whether a source of a summary is missing because it has expired."""
     through = _reach(old, marks)
     if through is None:
         return False
@@ -212,7 +211,7 @@ def _has_lost(old: Summary, own: pa.Table, marks: ExpirationMarks) -> bool:
 
 
 def _reach(old: Summary, marks: ExpirationMarks) -> str | None:
-    """Return the last period of what a summary is made from that has expired; None where nothing has."""
+    """Return the last expired period of the finer grain, or None if nothing has expired."""
     finer = old.period.grain.finer
     assert finer is not None  # noqa: S101 - hours have no summaries
     reaches = [marks.through(old.scope, kept) for kept in RetentionClass if kept.grain is finer]
@@ -220,7 +219,7 @@ def _reach(old: Summary, marks: ExpirationMarks) -> str | None:
 
 
 def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
-    """Return what a summary with expired sources is to be made from; None if there is nothing that it does not know."""
+    """Combine a summary that has expired sources with its new ones. Return None if nothing is new or forgotten."""
     _, digests = _material(old.period, own)
     known = dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
     asserts = _asserted(own) if old.period.grain is Grain.DAILY else digests
@@ -230,7 +229,8 @@ def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
         if source in asserts and (source not in known or known[source] not in (None, its_digest))
     }
     there = set(own["id"].to_pylist())
-    gone = {source for source in known if source not in there and _partition(source) > through}  # forgotten, say
+    # Sources that are missing but have not expired: forgotten, for example.
+    gone = {source for source in known if source not in there and _partition(source) > through}
     if not new and not gone:
         return None
     rows = own.filter(pc.is_in(own["id"], pa.array(sorted(new), pa.string())))
@@ -247,7 +247,7 @@ def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
 
 
 def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
-    """Return the points of a new summary: one that rests on a point of the summary before rests on what that did."""
+    """Return the points of a new summary. Citations of points of the old summary become citations of their sources."""
     if due.old is None or not due.continues:
         return tuple(points)
     before = {f"{due.old.id}#{place}": point.source_ids for place, point in enumerate(due.old.key_points)}
@@ -263,13 +263,13 @@ def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
 
 
 def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[str, str]]:
-    """Return what a summary is made from, and the rows that it comes from: their ids and digests."""
+    """Return the material of a summary, and the digests of its source rows by id."""
     if period.grain is not Grain.DAILY:
         summaries = rows_to_summaries(sources)
         digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
         return [item for summary in summaries for item in summary.material()], digests
     facts = rows_to_facts(sources)
-    # A day on which nothing was asserted is remembered by what was said.
+    # A day without assertions is summarized from its turns.
     facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
     material = [
         Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
@@ -279,19 +279,19 @@ def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[s
 
 
 def _asserted(facts: pa.Table) -> Collection[str]:
-    """Return the ids of facts that assert something: small talk does not reopen a day whose facts have expired."""
+    """Return the ids of facts that assert something. Turns alone do not reopen a day with expired facts."""
     ids: list[str] = facts.filter(pc.not_equal(facts["kind"], FactKind.TURN.value))["id"].to_pylist()
     return set(ids)
 
 
 def _listed(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return ids, sorted, and their digests in that order: those of summaries; the ids of facts change with them."""
+    """Return sorted source ids, and their digests in that order. Facts need none: their ids change with the content."""
     ids = tuple(sorted(digests))
     return ids, () if period.grain is Grain.DAILY else tuple(digests[source] for source in ids)
 
 
 def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, LedgerEntry]:
-    """Return the ledger's entries of partitions of which rows have expired since they were made."""
+    """Return the ledger entries of partitions with expired rows."""
     listed = list(children)
     entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
     return {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
@@ -302,7 +302,7 @@ def _base(source_id: str) -> str:
 
 
 def _partition(source_id: str) -> str:
-    """Return the name of the partition that an id's row lies in; see :mod:`memory_pipeline.domain.identity`."""
+    """Return the partition that an id names; see :mod:`memory_pipeline.domain.identity`."""
     return source_id.partition(":")[2].rpartition(":")[0]
 
 
@@ -315,9 +315,6 @@ def _read(lake: Lake, grain: Grain, keys: list[str], share: Share) -> pa.Table:
     return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=finer.value)
 
 
-# Facts to days, days to weeks, … to years: each summary is made from the next finer table alone.
-
-
 def summarize_periods(
     lake: Lake,
     summarizer: Summarizer,
@@ -326,22 +323,16 @@ def summarize_periods(
     periods: list[Period],
     shares: Sequence[Share] = WHOLE,
 ) -> list[PartitionResult]:
-    """Make the ``summaries`` partitions of `periods`; return what each holds.
+    """Recompute the ``summaries`` partitions of `periods`. Return one result per period.
 
-    Args:
-        lake: where.
-        summarizer: condenses.
-        embedder: makes vectors.
-        grain: of the periods.
-        periods: the partitions.
-        shares: the agents, as they are worked on one after the other.
+    Each summary is computed from the next finer table only: days from facts, weeks from days, and so on.
     """
     made: dict[Share, list[PartitionResult]] = {}
     inputs: dict[Share, dict[Period, dict[Period, RowDigests | str]]] = {}
     tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
 
     def summarized(share: Share, old: pa.Table) -> pa.Table:
-        # Read inside the attempt: whoever commits summaries in between makes this start over, with newer ones.
+        # Read inside the attempt: after a concurrent commit of summaries the attempt starts over with newer sources.
         sources = read_sources(lake, summarizer, grain, periods, old, share)
         condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
         refused: dict[Period, int] = defaultdict(int)
@@ -374,7 +365,7 @@ def summarize_periods(
         return rows
 
     keys = [period.key for period in periods]
-    # Summaries whose sources may have expired can be all that is left of them.
+    # Summaries with expired sources may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
     remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
     changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
@@ -393,7 +384,7 @@ def summarize_periods(
 
 
 def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
-    """Return the digest of the digests of finer partitions, of each of which every share knows its rows."""
+    """Combine the digests of finer partitions; each share knows those of its own rows."""
     of_rows: dict[Period, RowDigests] = {}
     expired: dict[Period, str] = {}
     for share in shares:
@@ -408,7 +399,7 @@ def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
 def _summaries(
     calendar: Calendar, dues: Sequence[Due], condensations: Sequence[Condensation | None]
 ) -> Iterator[Summary]:
-    """Yield what was made; what waits is as it was before."""
+    """Yield the new summaries, and the unchanged old ones of those that wait."""
     code_version = version("memory-pipeline")
     for due, condensation in zip(dues, condensations, strict=True):
         if condensation is not None and not _waits(due, condensation):
@@ -418,9 +409,9 @@ def _summaries(
 
 
 def _waits(due: Due, condensation: Condensation | None) -> bool:
-    """Tell whether a summary is left for later: the budget is spent, or a stand-in would take the place of a model's.
+    """Return whether to postpone a summary: the budget is spent, or a fallback would replace a model's summary.
 
-    What continues a summary whose sources have expired cannot be made better afterwards.
+    A continued summary cannot be improved later, since its sources have expired.
     """
     if condensation is None:
         return True

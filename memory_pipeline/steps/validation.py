@@ -1,8 +1,8 @@
-"""Validate rows before they are written: a wrong partition is refused, and the old one stays.
+"""Validate rows before they are written. An invalid partition is refused and its old rows stay.
 
-It is neither written nor indexed nor entered in the ledger, so nothing is made from it and the journal keeps its files.
-Only the rows themselves are looked at, so this costs next to nothing. What takes more of the lake to see,
-:mod:`memory_pipeline.checks` looks at.
+It is not written, indexed or entered in the ledger, so nothing is computed from it and the journal keeps its files.
+Only the rows themselves are read, which is cheap. Checks that need more of the lake are in
+:mod:`memory_pipeline.checks`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Grain
 
-#: What every block of recalled memory has in its delimiters.
+#: The name that all delimiters of recalled blocks contain.
 RECALLED_NAME = mark("").partition(" ")[0].removeprefix("<")
-#: How many partitions a message names.
+#: Maximum number of partitions in a message.
 _NAMED = 3
-#: What to do, by the check.
+#: The remedy of each check.
 _REMEDIES = {
-    "unique_ids": "whatever made them gives two things one id",
-    "fed_back_recall": "whatever made them repeats what memory gave to a prompt",
-    "empty_summaries": "whatever made them says nothing of the material that it was given",
-    "orphaned_sources": "whatever made them cites what it was not given",
+    "unique_ids": "the same id was given to different rows",
+    "fed_back_recall": "the content repeats memory that was recalled into a prompt",
+    "empty_summaries": "the summary of existing sources is empty",
+    "orphaned_sources": "the points cite sources that were not provided",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RowIssue:
-    """What is wrong with rows of a partition.
+    """Rows of a partition that fail a check.
 
     Attributes:
-        check: the check that they would fail; see :mod:`memory_pipeline.checks`.
-        period: the partition's name.
+        check: name of the check; see :mod:`memory_pipeline.checks`.
+        period: the partition.
         ids: of the rows.
     """
 
@@ -51,16 +51,14 @@ class RowIssue:
 
 
 def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
-    """Refuse rows that would make memory wrong.
+    """Refuse invalid rows of ``facts`` or ``summaries``.
 
-    Args:
-        grain: of their periods.
-        rows: of ``facts`` or ``summaries``: all that partitions are to hold.
-        old: what they hold now. A row that stands unchanged is not judged again: it may be all that is left of what has
-            expired.
+    `rows` are the complete new content of partitions, `old` their present content. Unchanged rows are not checked
+    again, except for duplicate ids: their sources may have expired.
 
     Raises:
-        QualityError: some are wrong; the message names the checks, the partitions, how many rows, and what to do.
+        QualityError: some rows are invalid; the message names the checks, the partitions, the number of rows and the
+            remedy.
     """
     found = faults(rows, old)
     if not found:
@@ -72,13 +70,13 @@ def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
     more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
     reasons = "; ".join(dict.fromkeys(_REMEDIES[fault.check] for fault in found))
     raise QualityError(
-        f"{named}{more}. Nothing of it was written, and what was there before stays; {reasons}: correct the model or "
-        "its prompt in config/workspaces.yaml, and run it again"
+        f"{named}{more}. Nothing was written, existing rows are unchanged; {reasons}: correct the model or its prompt "
+        "in config/workspaces.yaml, and run again"
     )
 
 
 def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
-    """Return what is wrong with rows, by check and partition; see :func:`validate_rows`."""
+    """Return the issues of rows, by check and partition; see :func:`validate_rows`."""
     changed = pc.invert(pc.and_(_among(rows["id"], old["id"]), _among(rows["digest"], old["digest"])))
     judged = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
     found = []
@@ -94,28 +92,27 @@ def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
 
 
 def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
-    """Tell of each row of ``facts`` or ``summaries`` whether it may stay; one that may not is made again."""
-    wrong = _elsewhere(rows)
+    """Return a mask of the valid rows of ``facts`` or ``summaries``. The others must be recomputed."""
+    wrong = _in_other_partition(rows)
     for each in _wrong(rows).values():
         wrong |= each
     return ~wrong
 
 
 def is_recalled(text: str) -> bool:
-    """Tell whether a block of recalled memory, or a part of one, stands in a text."""
+    """Return whether a text contains a block of recalled memory, or part of one."""
     return without_recalled(text) is not text
 
 
 def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
-    """Return by check which rows fail it."""
-    wrong = {"unique_ids": _twice(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
+    wrong = {"unique_ids": _duplicate(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
     if "key_points" in rows.column_names:
         wrong["empty_summaries"] = _empty(rows)
-        wrong["orphaned_sources"] = _astray(rows)
+        wrong["orphaned_sources"] = _orphaned(rows)
     return wrong
 
 
-def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _duplicate(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
     found = np.zeros(len(ids), np.bool_)
     if pc.count_distinct(ids).as_py() < len(ids):
         encoded = ids.combine_chunks().dictionary_encode().indices.to_numpy()
@@ -123,15 +120,15 @@ def _twice(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
     return found
 
 
-def _elsewhere(rows: pa.Table) -> NDArray[np.bool_]:
-    """Tell which ids name another partition than the one that their rows are in."""
+def _in_other_partition(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return a mask of the rows with an id that names another partition."""
     named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
     return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _recalled(contents: pa.ChunkedArray) -> NDArray[np.bool_]:
     found = np.zeros(len(contents), np.bool_)
-    # Few texts have the name; only those are searched for blocks.
+    # Few texts contain the name, and parsing blocks is slow.
     suspects = pc.match_substring(contents, RECALLED_NAME, ignore_case=True).to_numpy()
     for row in np.flatnonzero(suspects):
         found[row] = is_recalled(contents[row].as_py())
@@ -143,8 +140,8 @@ def _empty(rows: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(pc.or_(blank, pc.equal(pc.list_value_length(rows["key_points"]), 0)).to_numpy(), np.bool_)
 
 
-def _astray(rows: pa.Table) -> NDArray[np.bool_]:
-    """Tell which summaries have a point that rests on nothing, or on what the summary was not made from."""
+def _orphaned(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return a mask of the summaries with a point that cites nothing, or a source that the summary does not have."""
     found = np.zeros(rows.num_rows, np.bool_)
     points = rows["key_points"].combine_chunks()
     cited = pc.list_flatten(points).field("source_ids")
@@ -152,7 +149,7 @@ def _astray(rows: pa.Table) -> NDArray[np.bool_]:
     found[of_point.filter(pc.equal(pc.list_value_length(cited), 0)).to_numpy()] = True
     of_citation = of_point.take(pc.list_parent_indices(cited))
     sources = rows["source_ids"].combine_chunks()
-    # Names of rows and ids together, so that one look-up tells for all rows.
+    # Prefix ids with the row number, so that one lookup serves all rows.
     known = _numbered(pc.list_parent_indices(sources), pc.list_flatten(sources))
     used = _numbered(of_citation, pc.replace_substring_regex(pc.list_flatten(cited), "#[0-9]+$", ""))
     found[of_citation.filter(pc.invert(pc.is_in(used, known))).to_numpy()] = True

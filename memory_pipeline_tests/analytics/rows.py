@@ -1,4 +1,4 @@
-"""Rows of a lake's tables, written without a pipeline: small, and exactly as a test wants them."""
+"""Write rows of a lake's tables directly, without the pipeline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def message(hour: str, agent: str = "a", text: str = "Hello, Bruno.", workspace: str = "acme") -> Row:
-    """Return a message of an hour; an agent says one an hour."""
+    """Return an agent's only message of an hour."""
     at = datetime.fromisoformat(f"{hour}:30:00+00:00")
     return {
         "period": hour, "id": f"message:{hour}:{workspace}-{agent}", "workspace_id": workspace, "agent_id": agent,
@@ -47,7 +47,7 @@ def fact(
     kind: str = "turn",
     entities: Sequence[str] = ("Bruno",),
 ) -> Row:
-    """Return a fact that rests on the agent's message of the hour."""
+    """Return a fact that cites the agent's message of the hour."""
     said = message(hour, agent, text, workspace)
     return {
         "period": hour, "id": f"working:{hour}:{workspace}-{agent}-{kind}", "workspace_id": workspace,
@@ -68,7 +68,7 @@ def summary(
     workspace: str = "acme",
     text: str = "Anna said hello.",
 ) -> Row:
-    """Return a summary made from `sources`; each of `cited` is what one of its points cites."""
+    """Return a summary of `sources`; each of `cited` has the citations of one point."""
     start, end = lake.calendar.bounds(period)
     points = [
         {"sentence": text, "source_ids": list(ids), "event_at": start, "importance": 0.5, "entities": []}
@@ -93,7 +93,7 @@ def call(
     period: str = "2024-01-15",
     outcome: str = "ok",
 ) -> Row:
-    """Return one line of a request to a model."""
+    """Return one row of a model request."""
     return {
         "hour": hour, "id": f"{hour}-{number}", "request_id": f"{hour}-{number if request is None else request}",
         "key": "k", "called_at": datetime.fromisoformat(f"{hour}:00:00+00:00"), "workspace_id": "acme",
@@ -117,7 +117,7 @@ def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool 
 
 
 def event(number: int, verb: str, *, night: str | None = None, agent: str = "a", **own: Any) -> Row:
-    """Return what somebody did to a durable memory: in a night, the upkeep."""
+    """Return an event of a durable memory; with `night`, one of consolidation."""
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
     when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"night": night}
     return {
@@ -133,21 +133,21 @@ def put_memories(lake: Lake, *rows: Row) -> None:
 
 
 def put_events(lake: Lake, *rows: Row) -> None:
-    """Write events of durable memories, and of nights."""
+    """Write events of durable memories and of consolidation."""
     for spec, name in ((MEMORY_EVENTS, "period"), (UPKEEP_EVENTS, "night")):
         if own := [row for row in rows if name in row]:
             put(lake, spec, own)
 
 
 def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:
-    """Make rows all that their partitions hold."""
+    """Replace the rows of their partitions."""
     key = spec.partition_by[-1]
     keys = {row[key] for row in rows}
     lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows), schema=spec.schema), **fixed)
 
 
 def put_hours(lake: Lake, *facts: Row) -> None:
-    """Write facts, and the message that each rests on."""
+    """Write facts and the messages that they cite."""
     said = {row["id"]: row for fact in facts for row in [_message_of(fact)]}
     put(lake, MESSAGES, list(said.values()))
     put(lake, FACTS, facts)
@@ -165,12 +165,12 @@ def put_summaries(lake: Lake, *rows: Row) -> None:
 
 
 def put_calls(lake: Lake, *rows: Row) -> None:
-    """Write lines of requests."""
+    """Write rows of model requests."""
     put(lake, MODEL_CALLS, rows)
 
 
 def put_mark(lake: Lake, kept: str, through: str, *, agent: str = "a", workspace: str = "acme") -> None:
-    """Write that something has expired."""
+    """Write an expiration mark."""
     at = datetime.fromisoformat("2024-06-01T00:00:00+00:00")
     put(
         lake,

@@ -1,4 +1,4 @@
-"""The order of models comes from their SQL; what does not fit together is told with the files."""
+"""The order of models follows from their SQL; invalid models are refused with their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mart(name: str, sql: str, incremental: str | None = None, **columns: str) ->
     return Model("marts", name, "d", sql, columns=columns, incremental=incremental)
 
 
-def test_what_is_read_comes_first_whatever_the_names() -> None:
+def test_models_follow_their_dependencies() -> None:
     known = Catalog.of(
         [
             Model("tests", "a_test", "d", "SELECT x FROM a"),
@@ -32,7 +32,7 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
         ]
     )
     assert list(known.models) == ["stg_facts", "z", "a", "b", "a_test"]
-    # A name that a query gives to a part of itself is not the mart of that name.
+    # A CTE is not the mart of the same name.
     assert known.reads["z"] == ("stg_facts",)
     assert known.needed("b") == ["facts", "stg_facts", "z", "a"]
     assert known.needed("b", stop_at_marts=True) == ["z", "a"]
@@ -58,12 +58,12 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
         ([mart("a", "SELECT 1 FROM a")], r"circle: marts/a.sql"),
         ([staging("facts")], r"staging/facts.sql: a table of the lake has the same name"),
         ([staging("s"), mart("s", "SELECT 1 AS x")], r"marts/s.sql: staging/s.sql has the same name"),
-        ([mart("a", "SELECT FROM WHERE")], r"marts/a.sql cannot be read"),
-        ([mart("a", "SELECT 1; SELECT 2")], r"marts/a.sql: expected one SELECT"),
-        ([mart("a", "DELETE FROM facts")], r"marts/a.sql: expected one SELECT"),
-        ([mart("a", "SELECT 1 AS x, 2 AS y", x="", z="")], r"a.sql: column 2 is y, and the header describes z there"),
-        ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, and the header describes nothing there"),
-        ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, and the header describes y there"),
+        ([mart("a", "SELECT FROM WHERE")], r"marts/a.sql cannot be parsed"),
+        ([mart("a", "SELECT 1; SELECT 2")], r"marts/a.sql: expected exactly one SELECT"),
+        ([mart("a", "DELETE FROM facts")], r"marts/a.sql: expected exactly one SELECT"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="", z="")], r"a.sql: column 2 is y, but the header describes z"),
+        ([mart("a", "SELECT 1 AS x, 2 AS y", x="")], r"column 2 is y, but the header describes nothing"),
+        ([mart("a", "SELECT 1 AS x", x="", y="")], r"column 2 is none, but the header describes y"),
         (
             [staging("stg_ledger", "SELECT period FROM ledger"), mart("a", "SELECT period FROM stg_ledger", "period")],
             r"incremental and reads the lake's table ledger, which cannot be read by the month; accepted: facts",
@@ -74,7 +74,7 @@ def test_what_is_read_comes_first_whatever_the_names() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_file(models: list[Model], message: str) -> None:
+def test_an_invalid_model_is_refused_with_its_file(models: list[Model], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Catalog.of(models)
 
@@ -107,12 +107,12 @@ def test_lineage_follows_columns_through_staging_joins_and_lists() -> None:
     growth = {column.name: column.comes_from for column in columns_of("memory_by_period")}
     assert growth["characters_out"] == (("facts", "content"), ("summaries", "content"))
     assert growth["characters_in"] == (("facts", "content"), ("facts", "kind"), ("summaries", "content"))
-    # Periods are named by partitions; a count comes from no column.
+    # Periods come from partitions; a row count comes from no column.
     assert growth["month"] == (("facts", "period"), ("messages", "period"), ("summaries", "period"))
     assert growth["rows"] == ()
     entities = {column.name: column.comes_from for column in columns_of("entities_over_time")}
     assert (entities["entity"], entities["month"]) == ((("facts", "entities"),), (("facts", "period"),))
-    # Of another mart, the lineage ends there: it has its own.
+    # Lineage stops at another mart, which has its own.
     assert {column.name: column.comes_from for column in columns_of("compression")}["ratio"] == (
         ("memory_by_period", "characters_in"),
         ("memory_by_period", "characters_out"),

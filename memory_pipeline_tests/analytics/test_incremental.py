@@ -1,4 +1,4 @@
-"""Marts that are made by the month hold what they would hold made whole, and are made from no more than they must."""
+"""A mart built by the month equals a full build, and reads no more than necessary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MARTS = [model.name for model in models_of("marts")]
 MONTHLY = [model.name for model in models_of("marts") if model.incremental]
-#: Around the ends of months, quarters and a year; in Berlin, an hour before midnight UTC is the next day.
+#: Around the ends of months, quarters and a year; an hour before midnight UTC is the next day in Berlin.
 HOURS = [
     "2023-12-31T22", "2023-12-31T23", "2024-01-15T08", "2024-01-31T22", "2024-01-31T23", "2024-02-01T10",
     "2024-02-29T23", "2024-03-31T12", "2024-12-30T09", "2024-12-31T23",
@@ -47,7 +47,7 @@ def stored(lake: Lake, name: str) -> pa.Table:
 
 
 def change(lake: Lake, source: random.Random) -> None:
-    """Let something happen: hours that are written, changed or gone, and summaries of what is above some of them."""
+    """Write, change or delete random hours, and summaries of some periods above them."""
     agents = ["a", "b"]
     for hour in source.sample(HOURS, 3):
         if source.random() < 0.2:
@@ -71,7 +71,7 @@ def change(lake: Lake, source: random.Random) -> None:
         put_calls(lake, *(call(source.choice(HOURS), number, source.random()) for number in range(3)))
 
 
-def test_what_is_made_in_parts_is_what_is_made_whole(tmp_path: Path) -> None:
+def test_a_mart_built_by_month_equals_a_full_build(tmp_path: Path) -> None:
     lake, source = Lake(str(tmp_path), "Europe/Berlin"), random.Random(0)
     lake.ensure()
     for _ in range(examples(3)):
@@ -99,11 +99,11 @@ def two_months_once(shared_folder: SharedFolder) -> Path:
 
 @pytest.fixture
 def unbuilt(two_months_once: Path, root: str) -> Lake:
-    """A lake of two months without marts, the test's own."""
+    """A copy of a lake of two months without marts."""
     return Lake(shutil.copytree(two_months_once, root))
 
 
-def test_what_has_not_changed_is_neither_read_nor_written(unbuilt: Lake) -> None:
+def test_unchanged_months_are_neither_read_nor_written(unbuilt: Lake) -> None:
     lake = unbuilt
     assert {model.name for model in stale_marts(lake)} == set(MARTS)
     first = build(lake)
@@ -124,7 +124,7 @@ def test_only_the_month_that_changed_is_read(unbuilt: Lake) -> None:
     assert "model_cost" not in {model.name for model in stale_marts(lake)}
     built = build(lake)
     assert built["memory_by_period"][:3] == (4, True, 1)
-    # Two facts and two messages, and the calendar's few rows; not the facts of January.
+    # Two facts, two messages and the calendar, but not the facts of January.
     sources = LakeViews(lake)
     calendar = sources.read("periods", ["2024-03"]).num_rows
     assert built["memory_by_period"][3] <= 4 + 3 * calendar
@@ -132,7 +132,7 @@ def test_only_the_month_that_changed_is_read(unbuilt: Lake) -> None:
     assert lake.storage.list("marts/memory_by_period/month=2024-01") == untouched
 
 
-def test_a_month_that_is_gone_leaves_the_marts(unbuilt: Lake) -> None:
+def test_a_deleted_month_is_removed_from_the_marts(unbuilt: Lake) -> None:
     lake = unbuilt
     build(lake, "memory_by_period")
     for table in (FACTS, MESSAGES):
@@ -141,7 +141,7 @@ def test_a_month_that_is_gone_leaves_the_marts(unbuilt: Lake) -> None:
     assert set(stored(lake, "memory_by_period")["month"].to_pylist()) == {"2024-03"}
 
 
-def test_a_change_of_the_sql_makes_all_of_it_again(unbuilt: Lake) -> None:
+def test_a_change_of_the_sql_rebuilds_the_whole_mart(unbuilt: Lake) -> None:
     lake = unbuilt
     build(lake, "memory_by_period")
     state = MartState.read(lake.storage, "memory_by_period")
@@ -151,7 +151,7 @@ def test_a_change_of_the_sql_makes_all_of_it_again(unbuilt: Lake) -> None:
     assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2)
 
 
-def test_a_state_that_cannot_be_read_is_none(unbuilt: Lake) -> None:
+def test_an_unreadable_state_is_ignored(unbuilt: Lake) -> None:
     lake = unbuilt
     build(lake, "memory_by_period")
     for text in (b"{", b"[]", b'{"sql": 1}', b"\xff"):
@@ -160,7 +160,7 @@ def test_a_state_that_cannot_be_read_is_none(unbuilt: Lake) -> None:
         assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, False, 2), text
 
 
-def test_a_mart_that_somebody_else_wrote_is_made_again(unbuilt: Lake) -> None:
+def test_a_mart_written_by_another_process_is_rebuilt(unbuilt: Lake) -> None:
     from memory_pipeline.lake.tables.marts import Marts
 
     lake = unbuilt
@@ -172,7 +172,7 @@ def test_a_mart_that_somebody_else_wrote_is_made_again(unbuilt: Lake) -> None:
     assert build(lake, "memory_by_period")["memory_by_period"][:3] == (3, True, 2)
 
 
-def test_new_retention_makes_its_forecast_stale_and_no_other(unbuilt: Lake, tmp_path: Path) -> None:
+def test_new_retention_makes_only_the_forecast_stale(unbuilt: Lake, tmp_path: Path) -> None:
     lake = unbuilt
     build(lake, "retention_forecast", "coverage")
     file = tmp_path / "config.yaml"
@@ -182,7 +182,7 @@ def test_new_retention_makes_its_forecast_stale_and_no_other(unbuilt: Lake, tmp_
     assert stale & {"coverage", "memory_by_period", "retention_forecast"} == {"retention_forecast"}
 
 
-def test_a_mark_makes_coverage_stale_and_no_other(unbuilt: Lake) -> None:
+def test_an_expiration_mark_makes_only_coverage_stale(unbuilt: Lake) -> None:
     lake = unbuilt
     build(lake, "retention_forecast", "coverage")
     put_mark(lake, "daily", "2024-01-15")
@@ -190,13 +190,13 @@ def test_a_mark_makes_coverage_stale_and_no_other(unbuilt: Lake) -> None:
     assert stale & {"coverage", "memory_by_period", "retention_forecast"} == {"coverage"}
 
 
-def test_a_month_of_a_table_is_all_that_its_rows_are_made_from(root: str) -> None:
+def test_a_month_of_a_table_includes_the_sources_of_its_rows(root: str) -> None:
     lake = Lake(root)
     lake.ensure()
     year, quarter = Period(Grain.YEARLY, "2024"), Period(Grain.QUARTERLY, "2024-Q4")
     put_summaries(lake, summary(lake, year, [], []), summary(lake, quarter, [], []))
     sources = LakeViews(lake)
-    # The year begins in January and is made from quarters, of which one begins in October.
+    # The year begins in January and is computed from quarters, one of which begins in October.
     assert set(sources.months(["summaries"])) == {"2024-01", "2024-10"}
     found = {month: sources.read("summaries", [month]).to_table() for month in ("2024-01", "2024-10")}
     assert set(found["2024-01"]["period"].to_pylist()) == {"2024", "2024-Q4"}
@@ -210,17 +210,17 @@ def test_a_mart_brings_those_that_it_reads_up_to_date(unbuilt: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["stg_facts", "growth_adds_up"])
-def test_only_marts_are_made(lake: Lake, name: str) -> None:
+def test_only_marts_can_be_built(lake: Lake, name: str) -> None:
     with pytest.raises(InputError, match=f"SQL model '{name}' is no mart; there are: .*memory_growth"):
         Warehouse(lake).build(name)
 
 
-def test_files_that_vanish_are_looked_up_again(unbuilt: Lake) -> None:
+def test_a_query_is_repeated_when_files_vanish(unbuilt: Lake) -> None:
     lake = unbuilt
     warehouse = Warehouse(lake)
     before = warehouse.query("stg_facts").num_rows
     put_hours(lake, fact("2024-03-05T08"), fact("2024-03-05T08", "c"))
-    # What was replaced leaves the disk while the warehouse still looks at it.
+    # Replaced files are deleted while the warehouse still reads them.
     present = {path for _, paths in [(0, lake.tables.dataset(FACTS).files)] for path in paths}
     for entry in lake.storage.list("tables/facts"):
         if entry.path.endswith(".parquet") and not any(path.endswith(entry.path) for path in present):
@@ -228,7 +228,7 @@ def test_files_that_vanish_are_looked_up_again(unbuilt: Lake) -> None:
     assert warehouse.query("stg_facts").num_rows == before + 1
 
 
-def test_incremental_marts_say_by_what() -> None:
+def test_incremental_marts_name_their_column() -> None:
     known = read_catalog()
     assert {known.models[name].incremental for name in MONTHLY} == {"month"}
     assert {"memory_by_period", "survival", "entities_over_time", "model_cost"} <= set(MONTHLY)

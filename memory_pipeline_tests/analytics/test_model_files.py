@@ -1,4 +1,4 @@
-"""What a SQL file says of itself is read, and what it says wrongly is told with file and line."""
+"""Headers of SQL files are parsed; errors name file and line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_header_is_read(tmp_path: Path) -> None:
     assert read.sql == MART
 
 
-def test_a_test_names_what_it_checks_and_how_bad_it_is(tmp_path: Path) -> None:
+def test_the_header_of_a_test_names_asset_and_severity(tmp_path: Path) -> None:
     path = tmp_path / "unique.sql"
     path.write_text(
         "-- Unique.\n-- Row: an id.\n-- Owner: a@b.example\n-- Checks: messages\n-- Severity: warning\nSELECT 1"
@@ -53,7 +53,7 @@ def test_a_test_names_what_it_checks_and_how_bad_it_is(tmp_path: Path) -> None:
     assert (read.asset, read.severity, read.owner) == ("messages", "warning", "a@b.example")
 
 
-def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
+def test_staging_models_need_only_a_description(tmp_path: Path) -> None:
     path = tmp_path / "stg_x.sql"
     path.write_text("-- What there is.\nSELECT 1")
     assert read_model("staging", path).description == "What there is."
@@ -62,19 +62,27 @@ def test_staging_needs_a_description_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("-- Row: one agent.\n", "", r"growth.sql:1: the header does not say Row"),
+        ("-- Row: one agent.\n", "", r"growth.sql:1: the header lacks Row"),
         ("-- Row: one agent.\n", "-- Row:\n", r"growth.sql:3: Row is empty"),
-        ("-- Owner: team:memory\n", "", r"does not say Owner"),
+        ("-- Owner: team:memory\n", "", r"lacks Owner"),
         ("team:memory", "nobody", r"growth.sql:4: Owner 'nobody' is not accepted; expected team:NAME or an e-mail"),
-        ("-- Owner", "-- Ovner", r"growth.sql:4: 'Ovner' is not said in marts; accepted: Columns, Incremental, Owner"),
-        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Owner: team:b\n", r"growth.sql:5: Owner is said twice"),
-        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Checks: facts\n", r":5: 'Checks' is not said in marts"),
-        ("Incremental: month", "Incremental: week", r"'week' is no column; there are month, agent_id"),
+        (
+            "-- Owner",
+            "-- Ovner",
+            r"growth.sql:4: 'Ovner' is not accepted in marts; accepted: Columns, Incremental, Owner",
+        ),
+        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Owner: team:b\n", r"growth.sql:5: Owner is given twice"),
+        ("-- Owner: team:memory\n", "-- Owner: team:a\n-- Checks: facts\n", r":5: 'Checks' is not accepted in marts"),
+        ("Incremental: month", "Incremental: week", r"'week' is not a column; columns: month, agent_id"),
         ("Incremental: month", "Incremental: a; DROP", r"expected the name of a column"),
         ("agent_id - Agent", "month - Agent", r"growth.sql:8: column month is described twice"),
-        ("month - As 2024-01.", "As 2024-01.", r"growth.sql:7: 'As 2024-01.' is not accepted; expected `name - what"),
-        ("-- How much there is,\n-- of everything.\n", "", r"growth.sql:1: expected a comment that says what"),
-        ("SELECT month, agent_id FROM stg_facts -- not of the header: a comment\n", "", r"no SELECT below the header"),
+        ("month - As 2024-01.", "As 2024-01.", r"growth.sql:7: 'As 2024-01.' is not accepted; expected `name - desc"),
+        ("-- How much there is,\n-- of everything.\n", "", r"growth.sql:1: the description is missing"),
+        (
+            "SELECT month, agent_id FROM stg_facts -- not of the header: a comment\n",
+            "",
+            r"expected a SELECT below the header",
+        ),
     ],
 )
 def test_a_wrong_header_names_file_and_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -84,13 +92,13 @@ def test_a_wrong_header_names_file_and_line(tmp_path: Path, old: str, new: str, 
 
 
 @pytest.mark.parametrize(("line", "message"), [("-- Severity: bad", "expected error or warning"), ("", "Severity")])
-def test_a_test_must_say_how_bad_it_is(tmp_path: Path, line: str, message: str) -> None:
+def test_a_test_needs_a_severity(tmp_path: Path, line: str, message: str) -> None:
     text = f"-- Unique.\n-- Row: an id.\n-- Owner: team:a\n-- Checks: messages\n{line}\nSELECT 1"
     with pytest.raises(InputError, match=message):
         model(tmp_path, text, "tests")
 
 
 @pytest.mark.parametrize("name", ["Growth", "a-b", "1st", "x y"])
-def test_a_name_is_one_that_sql_takes(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="expected a name of small letters"):
+def test_a_file_name_must_be_an_sql_identifier(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="expected a name of lowercase letters"):
         model(tmp_path, MART, name=name)

@@ -1,4 +1,4 @@
-"""dbt_like_sql: its marts say what they promise, and its tests find what should not be."""
+"""The marts of dbt_like_sql match their descriptions, and its tests find invalid rows."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def rows_of(lake: Lake, name: str) -> list[dict[str, Any]]:
 def test_every_model_runs_over_an_empty_lake(lake: Lake) -> None:
     warehouse = Warehouse(lake)
     found = {model.name: warehouse.query(model.name).num_rows for model in models_of()}
-    # The configuration is there without any memory.
+    # The configuration exists without any memory.
     assert {name: rows for name, rows in found.items() if rows} == {"stg_retention": len(RetentionClass)}
 
 
-def test_a_lake_that_the_pipeline_made_passes_all_tests_and_adds_up(lake: Lake, models: Models) -> None:
+def test_a_lake_built_by_the_pipeline_passes_all_tests(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto.", "My dog is called Bruno."))
     run(lake, models)
     warehouse = Warehouse(lake)
     assert {name: warehouse.query(name).num_rows for name in TESTS} == dict.fromkeys(TESTS, 0)
     rows = {row["grain"]: row for row in warehouse.query("memory_growth").to_pylist()}
     assert list(rows) == ["working", "daily", "weekly", "monthly", "quarterly", "yearly"]
-    # Two turns and two statements; "Anna: " stands before each.
+    # Two turns and two statements, each with the prefix "Anna: ".
     assert rows["working"]["rows"] == 4
     assert rows["working"]["characters_in"] == len("Anna: I moved to Porto.") + len("Anna: My dog is called Bruno.")
     assert rows["working"]["characters_out"] == 2 * rows["working"]["characters_in"]
@@ -95,16 +95,16 @@ def test_memory_counts_with_the_day_that_its_hours_roll_up_into(root: str) -> No
     assert (said["month"], said["period"], said["material_for"]) == ("2024-01", "2024-01-31", "2024-01-31")
     assert said["ends_on"] == date(2024, 2, 1)
     assert (said["rows"], said["messages"], said["characters_in"], said["characters_out"]) == (1, 1, 1, 1)
-    # The turn has two bytes; the message of the hour is that of the last fact.
+    # The turn has two bytes; the message of the hour belongs to the last fact.
     assert said["bytes"] == 2 + 3
     assert (rows["a", "preferences"]["rows"], rows["a", "preferences"]["characters_in"]) == (1, 0)
     assert (rows["b", "conversations"]["month"], rows["b", "conversations"]["period"]) == ("2024-02", "2024-02-01")
     assert (rows["c", "conversations"]["rows"], rows["c", "conversations"]["messages"]) == (0, 1)
-    # Who was only told by a tool remembers nothing.
+    # An agent with only tool messages remembers nothing.
     assert {row["agent_id"] for row in rows_of(lake, "memory_growth")} == {"a", "b"}
 
 
-def test_compression_compares_what_went_in_with_what_came_out(empty: Lake) -> None:
+def test_compression_compares_rows_with_their_sources(empty: Lake) -> None:
     put_hours(empty, fact("2024-01-15T08", text="x" * 40, kind="event"), fact("2024-01-15T08", text="y" * 100))
     source = "working:2024-01-15T08:acme-a-event"
     put_summaries(empty, summary(empty, DAY, [source], [[source]], text="z" * 10))
@@ -118,7 +118,7 @@ def test_compression_compares_what_went_in_with_what_came_out(empty: Lake) -> No
     assert (found["daily"]["agents"], found["daily"]["tokens_in"], found["daily"]["tokens_out"]) == (1, 7, 3)
 
 
-def test_survival_is_the_share_that_is_cited(empty: Lake) -> None:
+def test_survival_is_the_share_of_cited_sources(empty: Lake) -> None:
     day = summary(empty, DAY, ["f1", "f2", "f3", "f4"], [["f1", "f2"], ["f2"], ["f3"]])
     tuesday = Period(Grain.DAILY, "2024-01-16")
     gone = "daily:2024-01-17:acme-a"
@@ -128,7 +128,7 @@ def test_survival_is_the_share_that_is_cited(empty: Lake) -> None:
     found = {(row["grain"], row["period"]): row for row in rows_of(empty, "survival")}
     monday = found["daily", "2024-01-15"]
     assert (monday["offered"], monday["cited"], monday["share_cited"]) == (4, 3, 0.75)
-    # Three points of Monday and one of Tuesday are kept; of a day that is not, nothing is known.
+    # Three points of Monday and one of Tuesday exist; the other days have none.
     assert (found["weekly", "2024-W03"]["offered"], found["weekly", "2024-W03"]["cited"]) == (4, 1)
     assert found["weekly", "2024-W03"]["month"] == "2024-01"
 
@@ -158,8 +158,8 @@ def test_entities_are_counted_by_message_and_month(empty: Lake) -> None:
     assert set(found) == {("2024-01", "Bruno"), ("2024-01", "Porto"), ("2024-02", "Bruno")}
 
 
-def test_cost_is_told_by_the_day_of_asking_and_by_the_period_asked_for(empty: Lake) -> None:
-    # One request for two agents; the price of the second is not known, the third failed.
+def test_cost_is_reported_by_day_of_request_and_by_period(empty: Lake) -> None:
+    # One request for two agents; the price of the second is unknown, and the third failed.
     put_calls(
         empty, call("2024-01-20T08", 1), call("2024-01-20T08", 2, agent="b", request=1), call("2024-01-20T08", 3, None)
     )
@@ -177,7 +177,7 @@ def test_cost_is_told_by_the_day_of_asking_and_by_the_period_asked_for(empty: La
     assert (made["calls"], made["cost_usd"]) == (3, 1.25)
 
 
-def test_durable_memories_are_counted_as_they_stand(empty: Lake) -> None:
+def test_durable_memories_are_counted_by_kind_status_and_temperature(empty: Lake) -> None:
     day = datetime(2024, 1, 15, 8, 30, tzinfo=UTC)
     later, accessed = day + timedelta(days=2), day + timedelta(days=4)
     put_memories(
@@ -204,12 +204,12 @@ def test_durable_memories_are_counted_as_they_stand(empty: Lake) -> None:
         0.6,
         1,
     )
-    # Ages are as of what last happened to the agent: two days of the one, four of the other.
+    # Ages count until the last event of the agent: two days for one, four for the other.
     assert (warm["as_of"], warm["mean_age_days"]) == (accessed, 3.0)
     assert rows["b", "fact", "active", "warm"]["mean_age_days"] == 0
 
 
-def test_changes_of_durable_memories_are_told_by_month_maker_and_verb(empty: Lake) -> None:
+def test_changes_of_durable_memories_are_counted_by_month_maker_and_verb(empty: Lake) -> None:
     put_events(
         empty,
         event(1, "REMEMBER"),
@@ -232,7 +232,7 @@ def test_changes_of_durable_memories_are_told_by_month_maker_and_verb(empty: Lak
     ("duration", "zone"),
     [("1mo", "UTC"), *((each, "Europe/Berlin") for each in ("48h", "30d", "6w", "6mo", "4q", "2y", FOREVER))],
 )
-def test_the_forecast_is_when_retention_lets_go(root: str, duration: str, zone: str) -> None:
+def test_the_forecast_agrees_with_retention(root: str, duration: str, zone: str) -> None:
     lake = Lake(root, zone)
     lake.ensure()
     ends = ["2024-01-31", "2024-02-28", "2024-02-29", "2024-08-30", "2024-08-31", "2024-12-31"]
@@ -254,7 +254,7 @@ def test_the_forecast_is_when_retention_lets_go(root: str, duration: str, zone: 
 
 
 def _expires_on(day: Period, duration: str, calendar: Calendar) -> date:
-    """Return the first date on which a day has expired, as retention itself finds it."""
+    """Return the first date on which a day has expired, according to retention."""
     retention = Retention(**{kept.value: parse_duration(duration) for kept in RetentionClass})
     end, today = calendar.bounds(day)[1], day.first_day
     while True:
@@ -266,7 +266,7 @@ def _expires_on(day: Period, duration: str, calendar: Calendar) -> date:
         today += timedelta(days=1)
 
 
-def test_a_workspace_of_its_own_is_forecast_by_its_own_plan(empty: Lake) -> None:
+def test_a_configured_workspace_is_forecast_by_its_own_plan(empty: Lake) -> None:
     for workspace in ("mine", "yours"):
         put_summaries(
             empty, summary(empty, Period(Grain.DAILY, f"2024-01-{15 + len(workspace)}"), [], [], workspace=workspace)
@@ -284,7 +284,7 @@ def doubled(lake: Lake, spec: TableSpec, rows: list[dict[str, Any]], **fixed: st
 
 
 def plant_stale_growth(lake: Lake) -> None:
-    """Let the stored growth be of other rows, and say that it is not."""
+    """Store growth of other rows, with a state that says it is up to date."""
     from memory_pipeline.analytics.warehouse import MartState, made_digest
     from memory_pipeline.lake.tables.marts import Marts
 
@@ -310,12 +310,12 @@ OFFENCES: dict[str, Callable[[Lake], object]] = {
 }
 
 
-def test_each_test_has_an_offence() -> None:
+def test_each_sql_test_has_a_violation_here() -> None:
     assert set(OFFENCES) == set(TESTS)
 
 
 @pytest.mark.parametrize("name", OFFENCES)
-def test_a_test_finds_the_one_offender(empty: Lake, name: str) -> None:
+def test_a_sql_test_finds_the_violation(empty: Lake, name: str) -> None:
     OFFENCES[name](empty)
     [offender] = rows_of(empty, name)
     if name == "growth_adds_up":

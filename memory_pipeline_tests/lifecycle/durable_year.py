@@ -1,6 +1,6 @@
-"""A year in the life of one agent, as it is written into the journal, with everything planted that upkeep is for.
+"""The journal of a simulated year of one agent, with a case for each task of consolidation.
 
-Conversations give instructions and observations; what the agent notes itself gives the rest. Days begin in Lisbon.
+Conversations give instructions and observations; the agent's own notes give the rest. Days begin in Lisbon.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 ZONE = "Europe/Lisbon"
 FIRST, LAST = date(2024, 1, 3), date(2024, 12, 31)
 
-#: Standing instructions: day of the year, text; none of them is ever revoked.
+#: Standing instructions by day of the year; none is revoked.
 INSTRUCTIONS = {
     date(2024, 1, 3): "Please always answer in English.",
     date(2024, 1, 4): "Never send an invoice without a purchase order.",
     date(2024, 6, 30): "Always greet the night shift by name.",
 }
-#: What is told with other words: pairs that come out as one, each with a sentence that only the older one has.
+#: Paraphrased duplicates: pairs that are merged, each with a sentence that only the older one has.
 DOUBLES = [
     (
         "The printer on the second floor beside the stairs jams quite often on rainy mornings when the paper is damp.",
@@ -46,7 +46,7 @@ DOUBLES = [
         "The north gate of the old yard closes at dusk in the winter when the last tram has left the depot. Ask!",
     ),
 ]
-#: Values of what has one: the last one holds.
+#: Values of single-valued predicates: the last one is valid.
 CITIES = ["Porto", "Lisbon", "Coimbra", "Faro"]
 SNAPSHOT = "The queue holds {} tickets at the moment."
 OBSERVED = "It seems that Ruben usually takes the early tram."
@@ -63,7 +63,7 @@ REVOKED = "Call the help desk before every restart."
 def noted(
     at: datetime, verb: MemoryVerb = MemoryVerb.REMEMBER, scope: Scope = ACME, memory_id: str | None = None, **said: Any
 ) -> MemoryEvent:
-    """Return what an agent notes."""
+    """Return an event by the agent itself."""
     return MemoryEvent.of(scope, verb, at, Changes.of(said), memory_id=memory_id, received_at=at)
 
 
@@ -72,7 +72,7 @@ def at(day: date, hour: int = 9, minute: int = 0) -> datetime:
 
 
 def year_of(seed: int = 7, scope: Scope = ACME) -> list[MemoryEvent]:
-    """Return what the agent notes in the year."""
+    """Return the agent's events of the year."""
     rng = random.Random(seed)
     events = [
         noted(at(day, 10), scope=scope, kind="instruction", content=text)
@@ -87,7 +87,7 @@ def year_of(seed: int = 7, scope: Scope = ACME) -> list[MemoryEvent]:
         day = date(2024, 1 + 3 * number, 20)
         triple: dict[str, Any] = {"subject": "Anna", "predicate": "lives_in", "object": city}
         events.append(noted(at(day), scope=scope, content=f"Anna lives in {city}.", **triple))
-    # A fact is surer than an observation, however new that is.
+    # A fact is more certain than an observation, however new the observation is.
     rumour: dict[str, Any] = {"subject": "anna", "predicate": "lives_in", "object": "Madeira", "kind": "observation"}
     events.append(noted(at(date(2024, 11, 5)), scope=scope, content="Anna seems to live in Madeira.", **rumour))
     for month in range(1, 13):
@@ -119,7 +119,7 @@ def year_of(seed: int = 7, scope: Scope = ACME) -> list[MemoryEvent]:
 
 
 def fill(lake: Lake, events: list[MemoryEvent], scope: Scope = ACME) -> None:
-    """Write a year into the journal: what is noted, and conversations."""
+    """Write a year of events and conversations into the journal."""
     lake.ensure()
     lake.journal.append(events)
     said = {"Please always answer in English.": ["2024-01-03T09:00"]}
@@ -140,7 +140,7 @@ def nights(lake: Lake, first: date, last: date) -> list[Period]:
 
 
 def keep_until_killed(root: str, commits: int) -> None:
-    """Make all nights, one agent a batch; the kernel kills the process after so many commits and files."""
+    """Consolidate all days with one agent per batch, and die by SIGKILL after a number of commits and files."""
     left = commits
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:

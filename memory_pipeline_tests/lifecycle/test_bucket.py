@@ -1,4 +1,4 @@
-"""The whole chain on S3, by commands: written, made, found, checked, expired, forgotten, and gone from every key."""
+"""The whole command-line workflow on S3: ingest, run, search, check, expire and erase, down to every key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def keys_with(root: str, word: bytes) -> list[str]:
 
 
 def ingested(s3_root: str, tmp_path: Path) -> Lake:
-    """Return a lake with two conversations in the journal and a record set aside, all by the command."""
+    """Return a lake with two conversations in the journal and a rejected record, written by the command line."""
     lines = tmp_path / "said.jsonl"
     said = [
         conversation("I prefer tea to coffee.", "My dog is called Rex.", at="2024-01-15T09:05"),
@@ -51,9 +51,7 @@ def ingested(s3_root: str, tmp_path: Path) -> Lake:
     return lake
 
 
-def test_what_was_written_is_made_found_and_forgotten_in_every_key(
-    s3_root: str, tmp_path: Path, models: Models
-) -> None:
+def test_erased_data_is_gone_from_every_key_of_a_bucket(s3_root: str, tmp_path: Path, models: Models) -> None:
     lake = ingested(s3_root, tmp_path)
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T09")))
     assert lake.journal.pending() == []
@@ -91,7 +89,7 @@ def test_a_lake_on_s3_is_summarized_checked_analysed_and_expires(s3_root: str, t
     assert call("check", "--now", NOW, *where).exit_code == 0
 
 
-def test_of_a_bucket_that_keeps_old_versions_it_is_said(s3_server: S3Server, s3_root: str, tmp_path: Path) -> None:
+def test_a_bucket_with_versioning_is_reported(s3_server: S3Server, s3_root: str, tmp_path: Path) -> None:
     bucket = "with-versions"
     client = botocore.session.Session().create_client("s3", region_name="us-east-1", endpoint_url=s3_server.url)
     client.create_bucket(Bucket=bucket)

@@ -1,4 +1,4 @@
-"""A simulated year of upkeep: what stands in the end, and that it does not depend on how its nights were made."""
+"""A simulated year of consolidation: its result, which does not depend on how the days were requested."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")
-#: A contradiction that the agent notes months after it was true.
+#: A contradiction that the agent notes months after it was valid.
 LATE: dict[str, Any] = {
     "content": "Anna lives in Braga.",
     "subject": "Anna",
@@ -71,7 +71,7 @@ def rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def landed(shared_folder: SharedFolder, models: Models) -> Path:
-    """A lake that holds the year of two agents, of which no night was made."""
+    """A lake with the year of two agents, not consolidated."""
 
     def fill_and_land(path: Path) -> None:
         lake = Lake(str(path), ZONE)
@@ -83,7 +83,7 @@ def landed(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> Lake:
-    """The lake after one backfill of all nights."""
+    """The lake after consolidating all days in one backfill."""
 
     def keep(path: Path) -> None:
         lake = Lake(str(shutil.copytree(landed, path)))
@@ -106,14 +106,14 @@ def fresh(landed: Path, tmp_path: Path) -> Lake:
 
 @pytest.fixture(scope="module")
 def kept(whole: Lake) -> dict[str, DurableMemory]:
-    """What the agent remembers at the end of the year."""
+    """The agent's memories at the end of the year."""
     return rows_to_memories(whole.tables.read(MEMORIES, ["acme~support"])).newest
 
 
-# --- what stands in the end ------------------------------------------------------------------------------------------
+# --- the result ------------------------------------------------------------------------------------------------------
 
 
-def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: dict[str, DurableMemory]) -> None:
+def test_standing_instructions_are_active_and_revoked_ones_are_not(kept: dict[str, DurableMemory]) -> None:
     active = {memory.content: memory for memory in kept.values() if memory.is_recalled}
     for text in INSTRUCTIONS.values():
         found = [memory for content, memory in active.items() if text in content]
@@ -122,12 +122,12 @@ def test_every_standing_instruction_is_there_and_what_was_revoked_is_not(kept: d
     assert (revoked.status, revoked.temperature) == (Status.DEPRECATED, Temperature.COLD)
 
 
-def test_no_two_active_memories_say_the_same_and_nothing_that_was_said_is_lost(kept: dict[str, DurableMemory]) -> None:
+def test_duplicates_are_merged_without_losing_content(kept: dict[str, DurableMemory]) -> None:
     active = [memory for memory in kept.values() if memory.is_recalled]
     keys = Counter(match_key(memory.kind, memory.content) for memory in active)
     assert set(keys.values()) == {1}
     for newer, older in DOUBLES:
-        # By the end of the year what nobody uses has faded, and is archived.
+        # By the end of the year unused memories have decayed and are archived.
         found = [memory for memory in kept.values() if newer in memory.content and memory.superseded_by is None]
         assert len(found) == 1, newer
         only_old = older.partition(". ")[2]
@@ -148,7 +148,7 @@ def test_no_contradicted_memory_is_active(kept: dict[str, DurableMemory]) -> Non
             assert loser.superseded_by in kept
 
 
-def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, DurableMemory]) -> None:
+def test_snapshots_are_cold_and_repeated_observations_become_facts(kept: dict[str, DurableMemory]) -> None:
     snapshots = [memory for memory in kept.values() if memory.is_point_in_time]
     assert len(snapshots) == 12
     old = [memory for memory in snapshots if memory.updated_at.month < 12]
@@ -156,10 +156,10 @@ def test_snapshots_are_cold_and_what_was_seen_thrice_is_a_fact(kept: dict[str, D
     assert not any(memory.is_recalled for memory in old)
     observed = [memory for memory in kept.values() if OBSERVED in memory.content]
     assert [memory.kind for memory in observed] == [MemoryKind.FACT]
-    assert observed[0].id.startswith("memory:2024-05-02T09:")  # it keeps its identity
+    assert observed[0].id.startswith("memory:2024-05-02T09:")  # it keeps its id
 
 
-def test_the_hot_index_holds_its_caps_and_every_instruction(kept: dict[str, DurableMemory]) -> None:
+def test_the_hot_index_keeps_its_limits_and_every_instruction(kept: dict[str, DurableMemory]) -> None:
     hot = [memory for memory in kept.values() if memory.temperature is Temperature.HOT]
     assert 0 < len(hot) <= 20
     assert sum(count_tokens(f"{line}\n") for line in hot_lines(kept.values())) <= 3_000
@@ -188,22 +188,22 @@ def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(
     assert {"PROMOTE", "MERGE", "SUPERSEDE", "COOL", "ARCHIVE", "HEAT"} <= verbs.keys(), verbs
 
 
-# --- however it is made ----------------------------------------------------------------------------------------------
+# --- independence of the order ---------------------------------------------------------------------------------------
 
 
-def test_the_year_night_by_night_is_the_year_in_one_backfill(
+def test_consolidation_day_by_day_equals_one_backfill(
     fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]], models: Models
 ) -> None:
     all_of_it = nights(fresh, FIRST, LAST)
     steps = [[night] for night in all_of_it]
-    if not IS_THOROUGH:  # the busiest nights one by one, the rest by months
+    if not IS_THOROUGH:  # the busiest days one by one, the rest by months
         steps = [all_of_it[:30], *steps[30:42], *(all_of_it[start : start + 36] for start in range(42, 366, 36))]
     for step in steps:
         consolidate(fresh, models, step, START)
     assert rows(fresh) == whole_rows
 
 
-def test_the_year_in_any_order_is_the_year_in_one_backfill(
+def test_consolidation_in_any_order_equals_one_backfill(
     fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]], models: Models
 ) -> None:
     rng = random.Random(3)
@@ -220,7 +220,7 @@ def test_the_year_in_any_order_is_the_year_in_one_backfill(
     assert {spec.name: fresh.tables.version(spec) for spec in TABLES} == before
 
 
-def test_what_comes_late_makes_its_night_and_those_after_it_again(
+def test_a_late_event_recomputes_its_day_and_the_following_ones(
     fresh: Lake, tmp_path: Path, models: Models, landed: Path
 ) -> None:
     late = [noted(at(date(2024, 3, 5)), **LATE), noted(at(date(2024, 10, 2)), scope=OTHER, content="Rui keeps bees.")]
@@ -243,7 +243,7 @@ def test_what_comes_late_makes_its_night_and_those_after_it_again(
 # --- killed ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(
+def test_consolidation_killed_after_each_commit_gives_the_same_result(
     fresh: Lake, whole_rows: dict[str, list[dict[str, Any]]]
 ) -> None:
     def run(commits: int) -> int | None:
@@ -252,19 +252,17 @@ def test_an_upkeep_killed_after_each_commit_ends_as_one_that_was_not(
         process.join()
         return process.exitcode
 
-    # Two agents with three commits each, the ledger and the file of states; each run goes on where the last was killed.
+    # Two agents with three commits each, the ledger and the cache; each run continues where the last was killed.
     killed = [run(commits) for commits in (1, 1, 2, 2, 1)]
     assert killed.count(-signal.SIGKILL) >= 4, killed
     assert run(0) == 0
     assert rows(fresh) == whole_rows
 
 
-# --- and costs nothing where nothing happened ------------------------------------------------------------------------
+# --- no cost without changes -----------------------------------------------------------------------------------------
 
 
-def test_an_agent_of_which_nothing_has_changed_is_not_read(
-    fresh: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_agents_are_not_read(fresh: Lake, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     consolidate(fresh, models, nights(fresh, FIRST, date(2024, 12, 30)), START)
     fresh.journal.append([noted(at(LAST), scope=OTHER, content="The lift is grey.")])
     land(fresh, models)

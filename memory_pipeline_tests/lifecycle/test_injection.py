@@ -1,4 +1,4 @@
-"""What memory gives to a prompt does not come back as memory: many rounds of it leave what was said, and no more."""
+"""Recalled blocks in prompts do not become memory again, even over many rounds."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader.knowledge import InjectedContext
 
-#: Each shape of an answer comes once, and the first of them again.
+#: Each shape of answer occurs once, and the first one twice.
 ROUNDS = 10 if IS_THOROUGH else 7
 BEGINNING = datetime.fromisoformat("2024-01-15T08:00:00+00:00")
-#: From one round to the next.
+#: Time between rounds.
 STEP = timedelta(minutes=30)
 CITIES = "Porto Lisbon Faro Braga Coimbra Evora Sintra Tomar Aveiro Beja".split()
 DOCUMENTS = [
@@ -42,7 +42,7 @@ DOCUMENTS = [
     {"content": "Our office is in Lisbon.\n\nIt is shut on Mondays.", "id": "a.pdf"},
 ]
 
-#: What an answer looks like that was made of the block and of words of its own; without the block, the words alone.
+#: Shapes of answers from the block and the agent's own words; without a block, only the words.
 ANSWERS: dict[str, Callable[[str, str], str]] = {
     "whole": lambda block, own: block,
     "quoted": lambda block, own: f"{own}\n\n" + "\n".join(f"> {line}" for line in block.splitlines()),
@@ -61,7 +61,7 @@ def server() -> Iterator[OpenAIServer]:
 
 
 class Agent:
-    """An agent that asks its memory before each answer, and writes its whole context."""
+    """An agent that queries its memory before each answer, and writes its whole context."""
 
     def __init__(self, root: Path) -> None:
         self.lake = Lake(str(root))
@@ -69,7 +69,7 @@ class Agent:
 
     @cached_property
     def reader(self) -> MemoryReader:
-        """The agent's own, which stays open."""
+        """The agent's reader, which stays open."""
         return MemoryReader.open(self.lake.storage.uri, workspace_id="acme", agent_id="support")
 
     def known(self, prompt: str, number: int) -> InjectedContext:
@@ -77,14 +77,14 @@ class Agent:
         return self.reader.inject_knowledge(prompt, DOCUMENTS, max_results=12, speaker="Anna", now=now)
 
     def run(self, *grains: Grain) -> None:
-        """Make what is pending of some grains, from fine to coarse."""
+        """Run what is pending of some grains, from fine to coarse."""
         lake = Lake(self.lake.storage.uri)
         models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: NOW)
         for grain in grains:
             list(materialize(lake, models, grain, grain_status(lake, grain, START, NOW).pending))
 
     def found(self) -> list[Any]:
-        """Return all that readers find: by search, by recall, in the graph."""
+        """Return everything that readers find: by search, by recall, in the graph."""
         reader = self.reader
         hits = reader.search_memory(max_results=100, now=NOW, maximum_days_ago=1_000)
         asked = reader.search_memory("working", 0, 1_000, 100, "recalled memory Porto Anna", now=NOW)
@@ -94,7 +94,7 @@ class Agent:
 
 
 def conversation(number: int, *messages: tuple[str, str]) -> dict[str, Any]:
-    """Return a conversation in half an hour of its own."""
+    """Return a conversation in a half hour of its own."""
     begun = BEGINNING + number * STEP
     return {
         "conversation_id": f"talk {number}",
@@ -113,7 +113,7 @@ def conversation(number: int, *messages: tuple[str, str]) -> dict[str, Any]:
 
 
 def said(number: int) -> tuple[str, str, str]:
-    """Return what the system, Anna and the agent say of their own in a round."""
+    """Return the original messages of system, user and agent in a round."""
     city = CITIES[number]
     return (
         "You are a patient agent.",
@@ -127,8 +127,8 @@ def rows(lake: Lake) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", ["rules", "model"])
-def test_rounds_leave_exactly_what_was_said(tmp_path: Path, server: OpenAIServer, model: str) -> None:
-    """The pipeline runs between two rounds, so that blocks are made from the tail, from tables, and from both."""
+def test_recalled_blocks_never_become_memory_over_many_rounds(tmp_path: Path, server: OpenAIServer, model: str) -> None:
+    """The pipeline runs between two rounds, so that blocks come from the journal, from tables, and from both."""
     marked, plain = Agent(tmp_path / "marked"), Agent(tmp_path / "plain")
     for agent in (marked, plain):
         if model == "model":
@@ -155,7 +155,7 @@ def test_rounds_leave_exactly_what_was_said(tmp_path: Path, server: OpenAIServer
         plain.writer.write(
             conversation(number, ("system", system), ("user", prompt), ("assistant", "" if silent else own)), now=NOW
         )
-        assert marked.found() == plain.found()  # the tail
+        assert marked.found() == plain.found()  # from the journal
         if number == 3:
             marked.run(Grain.WORKING)
             plain.run(Grain.WORKING)
@@ -166,10 +166,10 @@ def test_rounds_leave_exactly_what_was_said(tmp_path: Path, server: OpenAIServer
     left, right = rows(marked.lake), rows(plain.lake)
     for tables in (left, right):
         for name in ("answers", "model_calls"):
-            tables[name] = len(tables[name])  # times and ids of calls are the clock's
+            tables[name] = len(tables[name])  # times and ids of calls depend on the clock
     assert left == right
     assert "recalled-memory" not in str(left)
-    assert len(left["messages"]) == 3 * ROUNDS - 2  # two answers were nothing but the block
+    assert len(left["messages"]) == 3 * ROUNDS - 2  # two answers consisted of the block only
     turns = [row["content"] for row in left["facts"] if row["kind"] == "turn"]
     assert len(turns) == len(set(turns)) == 2 * ROUNDS - 2
     if model == "model":
@@ -177,8 +177,8 @@ def test_rounds_leave_exactly_what_was_said(tmp_path: Path, server: OpenAIServer
         assert sorted(homes) == sorted((city, city == CITIES[ROUNDS - 1]) for city in CITIES[:ROUNDS])
 
 
-def test_the_same_without_the_mark_would_be_remembered(tmp_path: Path, models: Models) -> None:
-    """Else the comparison above could not fail."""
+def test_unmarked_blocks_would_become_memory(tmp_path: Path, models: Models) -> None:
+    """Otherwise the comparison above could not fail."""
     marked, plain = Agent(tmp_path / "marked"), Agent(tmp_path / "plain")
     for agent in (marked, plain):
         agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
@@ -192,8 +192,8 @@ def test_the_same_without_the_mark_would_be_remembered(tmp_path: Path, models: M
     assert rows(marked.lake) != rows(plain.lake)
 
 
-def test_one_conversation_that_grows_and_is_written_whole_each_time(tmp_path: Path) -> None:
-    """Answers that are nothing but the block stand between others: what is dropped takes no place in memory."""
+def test_a_growing_conversation_written_whole_each_time_keeps_only_what_was_said(tmp_path: Path) -> None:
+    """Answers that consist of the block only are between others: dropped messages take no position."""
     marked, plain = Agent(tmp_path / "marked"), Agent(tmp_path / "plain")
     context: list[tuple[str, str]] = []
     own_words: list[tuple[str, str]] = []
@@ -224,7 +224,7 @@ def test_one_conversation_that_grows_and_is_written_whole_each_time(tmp_path: Pa
 
 
 def _unplaced(found: list[Any]) -> list[Any]:
-    """Return what was found without its scores, which follow from where in the conversation it was said."""
+    """Return hits without their scores, which depend on the position in the conversation."""
     hits, total, asked, _, graph = found
     return [sorted(hit.content for hit in hits), total, sorted(hit.content for hit in asked), graph]
 
@@ -237,7 +237,7 @@ def _unplaced(found: list[Any]) -> list[Any]:
     ],
     ids=["JSON", "HTML"],
 )
-def test_a_block_that_a_tool_or_a_page_has_escaped_is_dropped_too(tmp_path: Path, models: Models, wrap: Any) -> None:
+def test_escaped_blocks_are_dropped_too(tmp_path: Path, models: Models, wrap: Any) -> None:
     agent = Agent(tmp_path / "lake")
     agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
     block = wrap(agent.known(said(1)[1], 1).block)
@@ -250,7 +250,7 @@ def test_a_block_that_a_tool_or_a_page_has_escaped_is_dropped_too(tmp_path: Path
     assert turns == {f"Anna: {said(0)[1]}", f"Anna: {said(1)[1]}", f"Agent: {said(1)[2]}"}
 
 
-def test_no_fact_rests_on_lines_of_a_block_or_on_lines_without_one(tmp_path: Path, models: Models) -> None:
+def test_no_fact_cites_lines_of_a_block(tmp_path: Path, models: Models) -> None:
     agent = Agent(tmp_path / "lake")
     agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
     agent.writer.remember("Anna of Porto wants short answers.", kind="instruction", now=NOW)
@@ -279,7 +279,7 @@ def test_no_fact_rests_on_lines_of_a_block_or_on_lines_without_one(tmp_path: Pat
     assert {row["conversation_id"] for row in agent.lake.tables.read(GRAPH_FACTS).to_pylist()} == {"talk 0"}
 
 
-def test_summaries_that_were_put_before_a_prompt_are_not_said_again(tmp_path: Path, models: Models) -> None:
+def test_injected_summaries_are_not_repeated(tmp_path: Path, models: Models) -> None:
     agent = Agent(tmp_path / "lake")
     for number in range(4):
         agent.writer.write(conversation(number, ("user", said(number)[1])), now=NOW)
@@ -293,8 +293,8 @@ def test_summaries_that_were_put_before_a_prompt_are_not_said_again(tmp_path: Pa
     assert not any("Douro" in row["content"] for row in agent.lake.tables.read(FACTS).to_pylist())
 
 
-def test_the_agent_that_is_written_of_is_the_only_one_that_remembers(tmp_path: Path) -> None:
-    """What one agent was told, and another writes down, stays out of both memories."""
+def test_blocks_recalled_by_another_agent_are_dropped_too(tmp_path: Path) -> None:
+    """A block recalled by one agent and written by another enters the memory of neither."""
     agent = Agent(tmp_path / "lake")
     agent.writer.write(conversation(0, ("user", said(0)[1])), now=NOW)
     block = agent.known(said(1)[1], 1).block

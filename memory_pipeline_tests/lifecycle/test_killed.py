@@ -1,6 +1,6 @@
-"""A run that is killed with -9 at any moment, and started again, ends with the lake of a run that was not killed.
+"""A run that is killed with SIGKILL at any moment and started again gives the lake of an undisturbed run.
 
-By default it is a day of the sample and two kills; with ``make test-thorough`` the year and eight. Kills at exact
+By default this uses a day of the sample and two kills; with ``make test-thorough`` a year and eight. Kills at exact
 requests are in :mod:`memory_pipeline_tests.faults.test_chain`.
 """
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
 
 KILLS = 8 if IS_THOROUGH else 2
-#: Of how many files more a run is killed, at most.
+#: Maximum number of further files after which a run is killed.
 STEP = 60 if IS_THOROUGH else 25
-#: The conversations there are: those of the day on which the loan was signed.
+#: The conversations used: those of the day on which the loan was signed.
 CHOSEN = '"conversation_id": "2025-' if IS_THOROUGH else '"conversation_id": "2025-03-12'
 RUN = ["run", "--now", AFTERWARDS.isoformat(), "--root"]
 SAMPLE = Scope(WORKSPACE, AGENT)
 
 
 def finish(*command: str) -> None:
-    """Run a command that nobody kills."""
+    """Run a command to its end."""
     done = CliRunner().invoke(cli, list(command), catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
 
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake whose journal holds what is chosen of the sample and of which nothing else was made."""
+    """A lake with the chosen part of the sample in its journal."""
     root = tmp_path_factory.mktemp("killed") / "ingested"
     chosen = root.with_name("chosen.jsonl")
     chosen.write_text("".join(line for line in HISTORY.open(encoding="utf-8") if CHOSEN in line), encoding="utf-8")
@@ -58,7 +58,7 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(ingested: Path) -> Path:
-    """The lake of one undisturbed run."""
+    """The lake of an undisturbed run."""
     root = ingested.with_name("whole")
     shutil.copytree(ingested, root)
     finish(*RUN, str(root))
@@ -69,20 +69,20 @@ def files_written(root: Path) -> int:
     return sum(len(files) for _, _, files in os.walk(root))
 
 
-def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(ingested: Path, whole: Path) -> None:
+def test_a_run_killed_at_random_moments_gives_the_same_result(ingested: Path, whole: Path) -> None:
     root = ingested.with_name("killed")
     shutil.copytree(ingested, root)
     rng = random.Random(20250106)
     killed = 0
     for _ in range(KILLS):
-        # Each time a little further: after so many more files, wherever in the chain that is.
+        # Each run gets a little further: it is killed after that many more files.
         files = files_written(root) + rng.randint(1, STEP)
         command = [sys.executable, "-m", "memory_pipeline.cli", *RUN, str(root)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None:
             if files_written(root) >= files:
                 process.send_signal(signal.SIGKILL)
-            time.sleep(0.04)  # to look takes time that the run needs
+            time.sleep(0.04)  # polling takes time from the run
         killed += process.returncode == -signal.SIGKILL
     finish(*RUN, str(root))
     assert killed == KILLS
@@ -94,7 +94,7 @@ def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(ingested: Path,
     assert marts[0] == marts[1]
 
 
-def test_what_was_said_once_is_found_in_every_grain(whole: Path, models: Models) -> None:
+def test_a_single_statement_is_found_in_every_grain(whole: Path, models: Models) -> None:
     from memory_pipeline.reader import MemoryReader
 
     reader = MemoryReader(Lake(str(whole)), SAMPLE, models.embedder)

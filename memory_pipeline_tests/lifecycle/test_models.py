@@ -1,4 +1,4 @@
-"""The whole chain with a model behind a real server: what it costs, that nothing is lost when it fails, what heals."""
+"""The whole pipeline with a model behind a real server: cost, failures and retries."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TALKS = [
     conversation("Oslo was cold and I lost 40 euros.", at="2024-03-30T23:58", conversation_id="c4"),
     conversation("The contract is worth 9,000 euros.", at="2024-12-30T11:00", conversation_id="c5", scope=OTHER),
 ]
-#: Questions for these talks: a passage each hour, a summary each for the days, weeks, months, quarters and years.
+#: Requests for these talks: one passage per hour, one summary per day, week, month, quarter and year.
 QUESTIONS = 5 + 4 + 4 + 4 + 2 + 2
 
 ANSWER_FAULTS = ["400", "401", "404", "429", "500", "503", "context_length", "hang", "reset", "malformed", "html"]
@@ -80,7 +80,7 @@ def running() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def server(running: OpenAIServer) -> OpenAIServer:
-    """The server of all tests here, which has heard nothing yet."""
+    """The server of all tests here, without recorded requests."""
     running.reset()
     running.answer, running.latency, running.seed = oracle.answer, 0.0, 0
     return running
@@ -99,13 +99,13 @@ def made_once(running: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def made(made_once: Path, server: OpenAIServer, root: str) -> Lake:
-    """A copy of what a run has made of the talks; the server has heard nothing since."""
+    """A copy of the computed talks; the server has no recorded requests."""
     shutil.copytree(made_once, root)
     return Lake(root)
 
 
 def hour_of(number: int) -> str:
-    """Return an hour of the 15th of January, or of a day after it."""
+    """Return an hour of the 15th of January or a later day."""
     return f"{datetime(2024, 1, 15, tzinfo=UTC) + timedelta(hours=number):%Y-%m-%dT%H}"
 
 
@@ -124,13 +124,13 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 def run_command(root: str) -> None:
-    """Do what the command does, in a process of its own."""
+    """Run the command in a process of its own."""
     sys.argv = ["memory-pipeline", "run", "--root", root, "--now", "2026-01-12"]
     main()
 
 
 def fallbacks(lake: Lake) -> list[str]:
-    """Return why rows fell back, and `no vector` for each that has none."""
+    """Return the reasons of fallbacks, and `no vector` for each row without one."""
     rows = [*lake.tables.read(FACTS).to_pylist(), *lake.tables.read(SUMMARIES).to_pylist()]
     return [row["fallback"] for row in rows if row["fallback"]] + ["no vector" for row in rows if row["vector"] is None]
 
@@ -142,12 +142,12 @@ def said(lake: Lake) -> set[str]:
 
 
 def outcome(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    """Return what is remembered: all rows but those that tell how it came to be."""
+    """Return all rows, without columns of their provenance."""
     tables = table_rows(lake)
     return {name: tables[name] for name in ("messages", "facts", "summaries", "ledger")}
 
 
-def test_what_a_model_makes_is_remembered_with_where_it_comes_from(made: Lake) -> None:
+def test_model_results_are_stored_with_their_provenance(made: Lake) -> None:
     assert said(made) == TEXTS
     facts = [row for row in made.tables.read(FACTS).to_pylist() if row["kind"] == "statement"]
     assert {row["content"] for row in facts} >= {"Anna said on 2024-01-15: My dog is called Bruno."}
@@ -164,7 +164,7 @@ def test_what_a_model_makes_is_remembered_with_where_it_comes_from(made: Lake) -
     assert {call["workspace_id"] for call in calls} == {"acme", "globex"}
 
 
-def test_the_second_time_costs_nothing_and_writes_nothing(lake: Lake, server: OpenAIServer) -> None:
+def test_a_second_run_costs_nothing_and_writes_nothing(lake: Lake, server: OpenAIServer) -> None:
     write(lake, *TALKS)
     configure(lake, server, EMBEDDING)
     run(lake, models_at(lake))
@@ -177,8 +177,8 @@ def test_the_second_time_costs_nothing_and_writes_nothing(lake: Lake, server: Op
     assert (versions(lake), len(server.requests)) == (before, calls)
 
 
-def test_answers_outlive_the_tables(made: Lake, server: OpenAIServer) -> None:
-    """A partition that is made anew from scratch asks nothing: byte for byte the same."""
+def test_stored_answers_are_reused_after_the_tables_are_deleted(made: Lake, server: OpenAIServer) -> None:
+    """The partitions are recomputed byte for byte without a request."""
     before = outcome(made)
     for spec, fixed in [(FACTS, {}), *((SUMMARIES, {"grain": grain.value}) for grain in list(Grain)[1:])]:
         made.tables.replace(spec, made.tables.keys(spec, **fixed), spec.schema.empty_table(), **fixed)
@@ -189,10 +189,10 @@ def test_answers_outlive_the_tables(made: Lake, server: OpenAIServer) -> None:
     assert server.requests == []
 
 
-def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, server: OpenAIServer) -> None:
-    """Each kind of fault strikes the passage of one hour; everything else succeeds.
+def test_model_failures_of_every_kind_lose_nothing_and_are_retried(lake: Lake, server: OpenAIServer) -> None:
+    """Each kind of fault affects the passage of one hour; everything else succeeds.
 
-    Every fourth hour is answered, or the server would be taken for down.
+    Every fourth hour is answered; otherwise the circuit breaker would take the server for down.
     """
     struck = {kind: hour_of(number + number // 3) for number, kind in enumerate(ANSWER_FAULTS)}
     bad = [
@@ -230,16 +230,16 @@ def test_a_model_that_fails_in_every_way_loses_nothing_and_heals(lake: Lake, ser
     run(lake, models_at(lake))
     assert fallbacks(lake) == []
     assert not good & set(oracle.asked(server.requests))
-    # The passages, and what rests on them: two days, and one period of each longer grain.
+    # The passages and their summaries: two days, and one period of each coarser grain.
     assert server.counts["path chat"] == len(struck) + 2 + 4
     assert not any(run(lake, models_at(lake)).values())
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_on_a_new_lake_a_question_that_fails_is_asked_and_corrected_once(
+def test_on_a_new_lake_a_failed_request_is_sent_and_corrected_once(
     lake: Lake, server: OpenAIServer, models: Models, is_alone: bool
 ) -> None:
-    """The tables are made while it is asked: by this run, or by another one that makes another hour."""
+    """The tables are created during the request, by this run or by another one."""
     write(lake, TALKS[0])
     configure(lake, server)
     others: list[dict[str, Any]] = [] if is_alone else [TALKS[2]]
@@ -257,8 +257,8 @@ def test_on_a_new_lake_a_question_that_fails_is_asked_and_corrected_once(
     assert said(lake) == texts_of(TALKS[0], *([] if is_alone else [TALKS[2]]))
 
 
-def test_rows_without_vectors_are_found_by_words_and_heal(lake: Lake, server: OpenAIServer) -> None:
-    """Each kind of fault strikes all vectors of one hour, and the last kind those of the summaries too."""
+def test_rows_without_vectors_are_found_by_words_and_embedded_later(lake: Lake, server: OpenAIServer) -> None:
+    """Each kind of fault affects all vectors of one hour, and the last kind also those of the summaries."""
     struck = {kind: hour_of(number) for number, kind in enumerate(VECTOR_FAULTS)}
     talks = {
         hour: conversation("Bruno is here.", f"Bruno ate my {kind} passport.", at=f"{hour}:00", conversation_id=kind)
@@ -320,10 +320,10 @@ def test_one_call_in_twenty_fails_at_random(lake: Lake, server: OpenAIServer, se
     questions = oracle.asked(server.requests)
     failed = sum(count for name, count in server.counts.items() if name.startswith("fault"))
     assert failed >= 3
-    assert len(questions) - len(set(questions)) <= failed  # one more for each that failed, none for those that did not
+    assert len(questions) - len(set(questions)) <= failed  # one more for each failed request, none for the others
 
 
-def test_a_server_that_dies_half_way_is_not_waited_for_and_what_it_said_is_kept(lake: Lake) -> None:
+def test_a_run_does_not_wait_for_a_dead_server_and_keeps_its_answers(lake: Lake) -> None:
     count = 16
     write(lake, *things_bought(count))
     dying = OpenAIServer().start()
@@ -343,7 +343,7 @@ def test_a_server_that_dies_half_way_is_not_waited_for_and_what_it_said_is_kept(
     paid = lake.tables.read(MODEL_CALLS)
     ok = paid.filter(pc.equal(paid["outcome"], "ok")).num_rows
     assert ok > 0
-    assert paid.num_rows - ok < count - ok  # nobody asks a dead server for each thing
+    assert paid.num_rows - ok < count - ok  # a dead server is not asked for each request
 
     with OpenAIServer(int(dying.base_url.split(":")[2].partition("/")[0])) as server:
         server.answer = oracle.answer
@@ -352,7 +352,7 @@ def test_a_server_that_dies_half_way_is_not_waited_for_and_what_it_said_is_kept(
         assert sum(oracle.name_of(request.body) == "extraction" for request in server.requests) == count - ok
 
 
-def test_a_change_of_the_monthly_prompt_asks_for_months_and_what_is_above(made: Lake, server: OpenAIServer) -> None:
+def test_a_new_monthly_prompt_recomputes_months_and_coarser_grains(made: Lake, server: OpenAIServer) -> None:
     configure(
         made,
         server,
@@ -360,7 +360,7 @@ def test_a_change_of_the_monthly_prompt_asks_for_months_and_what_is_above(made: 
   summaries: {{monthly: {{prompt: "Say it in the {grain} {{period}} briefly: {{length}}."}}}}
 """.replace("{grain}", "{{grain}}"),
     )
-    assert not any(run(made, models_at(made)).values())  # nothing is asked for unasked
+    assert not any(run(made, models_at(made)).values())  # no requests without changes
     for grain in Grain:
         periods = [p for p in grain_status(made, grain, START, NOW).made if p.key.startswith("2024")]
         list(materialize(made, models_at(made), grain, periods))
@@ -373,7 +373,7 @@ def test_a_change_of_the_monthly_prompt_asks_for_months_and_what_is_above(made: 
     assert len(server.requests) == 5
 
 
-def test_two_runs_at_once_pay_once(root: str, server: OpenAIServer) -> None:
+def test_two_concurrent_runs_pay_once(root: str, server: OpenAIServer) -> None:
     write(Lake(root), *TALKS)
     configure(Lake(root), server)
     server.latency = 0.05
@@ -388,7 +388,7 @@ def test_two_runs_at_once_pay_once(root: str, server: OpenAIServer) -> None:
     assert said(Lake(root)) == TEXTS
 
 
-def test_a_killed_run_pays_for_no_answer_again(root: str, server: OpenAIServer) -> None:
+def test_a_killed_run_does_not_pay_twice(root: str, server: OpenAIServer) -> None:
     count = 12
     write(Lake(root), *things_bought(count))
     configure(Lake(root), server, text=oracle.CONFIG.replace("max_concurrency: 8", "max_concurrency: 2"))
@@ -404,15 +404,15 @@ def test_a_killed_run_pays_for_no_answer_again(root: str, server: OpenAIServer) 
     assert 0 < len(server.requests) < count
     started = time.monotonic()
     run(lake, models_at(lake))
-    assert time.monotonic() - started < 30  # claims of the dead are taken over at once
+    assert time.monotonic() - started < 30  # leases of dead processes are taken over at once
     assert len(said(lake)) == count
     assert fallbacks(lake) == []
     extractions = [text for text in oracle.asked(server.requests) if "bought" in text]
-    # What was under way when it died was answered to nobody; that is at most as much as ran at a time.
+    # Requests that were open when it died are lost; that is at most the concurrency.
     assert len(extractions) - len(set(extractions)) <= 2
 
 
-def test_an_estimate_is_what_a_run_then_asks(lake: Lake, server: OpenAIServer) -> None:
+def test_a_dry_run_estimates_the_requests_of_the_run(lake: Lake, server: OpenAIServer) -> None:
     write(lake, *TALKS)
     configure(lake, server)
     assert calls_expected(lake) == QUESTIONS
@@ -437,7 +437,7 @@ def calls_expected(lake: Lake) -> int:
 
 
 @pytest.mark.parametrize("limit", ["usd_per_month: 0.006", "tokens_per_month: 5000"])
-def test_a_budget_is_used_up_and_never_overspent_and_another_month_heals(
+def test_a_budget_is_never_overspent_and_the_next_month_completes_the_rest(
     lake: Lake, server: OpenAIServer, limit: str
 ) -> None:
     write(lake, *TALKS)
@@ -447,7 +447,7 @@ def test_a_budget_is_used_up_and_never_overspent_and_another_month_heals(
     assert set(fallbacks(lake)) == {"budget"}
     spent = lake.calls.spent("acme", "2026-01")
     assert 0 < spent.calls < QUESTIONS - 6
-    # Less than another question takes is left, and answers were no longer than the average by more than this.
+    # Less than the cost of another request is left, and no answer exceeded the average by more than this.
     if limit.startswith("usd"):
         assert 0.0045 < (spent.cost or 0) < 0.0065
     else:
@@ -460,13 +460,13 @@ def test_a_budget_is_used_up_and_never_overspent_and_another_month_heals(
     assert fallbacks(lake) == []
 
 
-def test_what_a_budget_lets_wait_is_not_made_and_not_lost(lake: Lake, server: OpenAIServer) -> None:
+def test_rows_postponed_by_a_budget_are_not_lost(lake: Lake, server: OpenAIServer) -> None:
     write(lake, *TALKS)
     budget = "workspaces: {{acme: {{budget: {{tokens_per_month: 10, when_spent: wait}}}}}}\n"
     configure(lake, server, budget)
     run(lake, models_at(lake))
     assert said(lake) == {"The contract is worth 9,000 euros."}
-    assert len(lake.journal.pending()) == 4  # acme's, where readers find them
+    assert len(lake.journal.pending()) == 4  # those of acme, pending for readers
     status = grain_status(lake, Grain.WORKING, START, NOW)
     assert len(status.pending) == 4
     assert fallbacks(lake) == []
@@ -477,7 +477,7 @@ def test_what_a_budget_lets_wait_is_not_made_and_not_lost(lake: Lake, server: Op
     assert server.counts["path chat"] == QUESTIONS
 
 
-def test_keys_are_sent_to_whom_they_belong_and_stand_nowhere(
+def test_api_keys_reach_only_their_provider_and_are_not_stored(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = {"ACME_SECRET_KEY": "sk-acme-0123456789abcdef", "DEPLOYMENT_KEY": "sk-deployment-0123456789"}
@@ -512,8 +512,8 @@ def test_keys_are_sent_to_whom_they_belong_and_stand_nowhere(
     assert not any(key in caplog.text for key in keys.values())
 
 
-def test_another_embedder_is_refused_until_the_vectors_are_made_anew(made: Lake, server: OpenAIServer) -> None:
-    """The remedy that the error names is tried as it is told; nothing but vectors is asked for."""
+def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake, server: OpenAIServer) -> None:
+    """The remedy in the error message works; only vectors are requested."""
     lake = made
     before = lake.tables.read(FACTS, columns=["id", "content"]).to_pylist()
     configure(lake, server, EMBEDDING)
@@ -533,13 +533,13 @@ def test_another_embedder_is_refused_until_the_vectors_are_made_anew(made: Lake,
     assert len(models) == 1
     assert "vectors" in str(models)
     assert fresh.index.scan(ACME, Grain.WORKING).num_rows > len(before) / 2
-    assert server.counts["path chat"] == 1 + 5  # the new message, and what rests on it
+    assert server.counts["path chat"] == 1 + 5  # the new message, and its summaries
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
     [hit] = reader.search_memory(query_text="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)
     assert "canoe" in hit.content
 
 
-def test_what_an_hour_taught_is_shown_later_though_only_others_are_made(lake: Lake, server: OpenAIServer) -> None:
+def test_the_model_sees_knowledge_from_hours_outside_the_run(lake: Lake, server: OpenAIServer) -> None:
     write(lake, conversation("I moved to Porto.", at="2024-01-15T10:00", conversation_id="between"))
     configure(lake, server)
     list(materialize(lake, models_at(lake), Grain.WORKING, hours("2024-01-15T10")))

@@ -1,8 +1,7 @@
-"""A lake that is operated day by day on a frozen clock, and again and again all that must hold is looked at.
+"""A lake operated day by day on a frozen clock, with repeated checks of all invariants.
 
-People talk, data comes late, memory expires, somebody is forgotten. A year of it takes many minutes, so a test run sees
-some days:
-``MEMORY_PIPELINE_SIMULATED_DAYS=366 pytest memory_pipeline_tests/lifecycle/test_operated.py``.
+People talk, data arrives late, memory expires, a person is erased. A year takes many minutes, so by default only some
+days are simulated: ``MEMORY_PIPELINE_SIMULATED_DAYS=366 pytest memory_pipeline_tests/lifecycle/test_operated.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
 
 DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "14" if IS_THOROUGH else "7"))
-#: How many days there are from one look to the next.
+#: Number of days between checks.
 LOOKS = 1 if IS_THOROUGH else 4
 #: A week and a month end within the first days, and days expire.
 FIRST = date(2024, 1, 25)
@@ -44,7 +43,7 @@ PLACES = "Porto Leeds Graz Turin Bergen Nantes Cork Ghent Quito Osaka".split()
 
 
 class Operation:
-    """Days of one lake."""
+    """Some days of one lake."""
 
     def __init__(self, lake: Lake, models: Models) -> None:
         self.lake = lake
@@ -53,14 +52,14 @@ class Operation:
         self.written = 0
 
     def say(self, now: datetime, at: datetime, scope: Scope, text: str, conversation_id: str | None = None) -> None:
-        """Write what was said at a time, perhaps long before now."""
+        """Write a message that may be long past."""
         self.written += 1
         talk = conversation_id or f"c{self.written}"
         said = conversation(text, at=f"{at:%Y-%m-%dT%H:%M}", scope=scope, conversation_id=talk)
         write(self.lake, said, now=now)
 
     def live_through(self, day: date) -> None:
-        """Talk by day, sometimes of days before; then make, delete and make again what is pending in the night."""
+        """Talk during the day, sometimes about earlier days; then run, expire and recompute at night."""
         noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
         for scope in AGENTS:
             if self.random.random() < 0.6:
@@ -76,11 +75,11 @@ class Operation:
         expire(self.lake, START, night)
 
     def keep(self, now: datetime) -> None:
-        """Make the nights that are pending."""
+        """Consolidate the pending days."""
         consolidate(self.lake, self.models, pending_nights(self.lake, START, now), START)
 
     def look(self, now: datetime) -> None:
-        """Check all that must hold."""
+        """Check all invariants."""
         failed = [
             (finding.check.asset, finding.check.name, finding.sample, finding.trouble)
             for finding in run_checks(CheckContext(self.lake, now), checks_of())
@@ -96,7 +95,7 @@ class Operation:
         assert expire(self.lake, START, now).rows == 0
 
 
-def test_day_by_day_all_holds(lake: Lake, models: Models) -> None:
+def test_all_invariants_hold_day_by_day(lake: Lake, models: Models) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, CONFIGURED.encode())
     operation = Operation(lake, models)
@@ -114,7 +113,7 @@ def test_day_by_day_all_holds(lake: Lake, models: Models) -> None:
             operation.look(night)
     for gone in (RetentionClass.FACTS, RetentionClass.DAILY):
         assert any(ExpirationMarks.of(lake.tables).through(scope, gone) for scope in AGENTS[:2]), gone
-    # What one workspace keeps, the other does not, and summaries reach further back than hours.
+    # The workspaces have different retention, and summaries reach further back than hours.
     old = f"{days[-1] - timedelta(days=4)}"
     kept = {row["workspace_id"] for row in lake.tables.read(FACTS).to_pylist() if row["period"] < old}
     assert kept == {"keeper"}

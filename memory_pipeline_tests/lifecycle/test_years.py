@@ -1,8 +1,8 @@
-"""Three years on a frozen clock: every period is made once it has closed, and again for late data, and not otherwise.
+"""Three years on a frozen clock: every period is computed once it has closed, again for late data, and not otherwise.
 
-The decisions and the plan are the real ones. The ledger and the journal are held in memory and runs do nothing but
-enter digests, so that three years take seconds; test_sensors.py and test_automation.py let the sensors themselves ask
-for runs on real lakes. Time jumps to the next moment at which something can happen, by what the schedule says of it.
+The scheduler and planner are the real ones. The ledger and the journal are in memory and runs only enter digests, so
+three years take seconds; test_sensors.py and test_automation.py test the sensors on real lakes. Time jumps to the next
+moment in the schedule.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 START = date(2024, 1, 1)
 FIRST, LAST = datetime(2024, 1, 1, tzinfo=UTC), datetime(2027, 1, 6, tzinfo=UTC)
-#: A tick of the sensor that asks for roll-ups.
+#: Interval of the sensor for roll-ups.
 TICK = timedelta(seconds=30)
 Span = tuple[datetime, datetime]
 
 
 class PaperJournal:
-    """Pending files, each a name."""
+    """Pending files, by name."""
 
     def __init__(self) -> None:
         self.files: dict[str, Period] = {}
@@ -73,7 +73,7 @@ class PaperLedger:
 
 
 class PaperTables:
-    """Holds what the ledger says, as a lake does that nobody has damaged."""
+    """Tables in sync with the ledger, as in an intact lake."""
 
     def __init__(self, ledger: PaperLedger) -> None:
         self._ledger = ledger
@@ -83,14 +83,14 @@ class PaperTables:
 
 
 def closed_ancestors(lake: Lake, said: list[tuple[datetime, Period]], until: datetime = LAST) -> set[Period]:
-    """Return all periods that were made from what was said, and have closed in the end."""
+    """Return all periods computed from some messages that have closed by `until`."""
     periods = {period for _, hour in said for period in ancestors(lake, hour)}
     return {period for period in periods if settled_at(lake.calendar, period) < until}
 
 
 @dataclass
 class Run:
-    """A run that is under way: what it found when it began, and when it ends, how."""
+    """A running run: its inputs, its end and its outcome."""
 
     request: Request
     ends: datetime
@@ -100,7 +100,7 @@ class Run:
 
 @dataclass
 class World:
-    """A deployment: what is said when, what asks, what runs, and what was made when."""
+    """A deployment: messages, requests, runs and computed periods, with their times."""
 
     lake: Lake
     rng: random.Random
@@ -186,7 +186,7 @@ class World:
             self.seen, self.until = None if asked else seen, self.rolls.next_look(self.lake.calendar, now)
 
     def _statuses(self, now: datetime) -> dict[Grain, GrainStatus]:
-        """Return what the plan says; it says the same all day, unless something is written."""
+        """Return the planner's statuses, cached for a day unless something is written."""
         for grain in Grain:
             files = () if grain.rank else tuple(self.journal.files)
             known = (self.ledger.versions[grain], self.ledger.versions[grain.finer], files, now.date())
@@ -226,7 +226,7 @@ class World:
 
 
 def talk(rng: random.Random, until: datetime) -> list[tuple[datetime, Period]]:
-    """Return when what is said at once, two to four times a week, with weeks of silence."""
+    """Return the times of messages without delay: two to four a week, with weeks of silence."""
     found = []
     week = FIRST
     while week < until - timedelta(days=7):
@@ -245,10 +245,10 @@ def ancestors(lake: Lake, hour: Period) -> list[Period]:
     return [lake.calendar.ancestor(hour, grain) for grain in SUMMARY_GRAINS]
 
 
-def test_three_years_with_late_data_make_each_period_once_and_its_ancestors_again(tmp_path: Path) -> None:
+def test_over_three_years_late_data_recomputes_only_its_ancestors(tmp_path: Path) -> None:
     rng, lake = random.Random(0), Lake(str(tmp_path))
     said = talk(rng, LAST)
-    # A week or more apart, so that the gates of all grains pass between them: each is a flood of one.
+    # A week or more apart, so that the gates of all grains pass in between: each is a flood of its own.
     late, at = [], FIRST + timedelta(days=200, hours=3)
     while at < LAST - timedelta(days=12):
         late.append((at, rng.choice([hour for when, hour in said if when < at - timedelta(days=3)])))
@@ -270,7 +270,7 @@ def test_three_years_with_late_data_make_each_period_once_and_its_ancestors_agai
         first = settled_at(lake.calendar, period)
         assert first <= times[0] < first + timedelta(minutes=15), f"{period} was made at {times[0]}"
         assert len(times) == 1 + len(again[period]), f"{period} was made at {times}, changed at {again[period]}"
-        # By the next gate at the latest, and the roll-ups below.
+        # By the next gate at the latest, after the finer roll-ups.
         longest = {Grain.DAILY: timedelta(hours=2), Grain.WEEKLY: timedelta(days=1, hours=3)}
         for when, made in zip(again[period], times[1:], strict=True):
             assert when < made < when + longest.get(period.grain, timedelta(days=8, hours=3))
@@ -279,7 +279,7 @@ def test_three_years_with_late_data_make_each_period_once_and_its_ancestors_agai
 def test_a_flood_of_late_hours_becomes_one_roll_up(tmp_path: Path) -> None:
     rng, lake = random.Random(1), Lake(str(tmp_path))
     said = [(FIRST + timedelta(days=n, hours=9), hour_of(FIRST + timedelta(days=n, hours=9))) for n in range(60)]
-    # One after the other for forty minutes, from all hours of two old weeks.
+    # For forty minutes one after the other, from all hours of two old weeks.
     flood = [(FIRST + timedelta(days=40, hours=12, minutes=6, seconds=7 * n), hour_of(FIRST + timedelta(hours=n)))
              for n in range(14 * 24)]  # fmt: skip
     world = World(lake, rng, [*said, *flood])
@@ -292,14 +292,14 @@ def test_a_flood_of_late_hours_becomes_one_roll_up(tmp_path: Path) -> None:
     }.items():
         old = [str(p) for request in runs if request.grain is grain for p in request.periods if str(p) <= expected[-1]]
         assert sorted(old) == expected
-    assert len([request for request in runs if request.grain is Grain.WORKING]) < 120  # hours come one by one
+    assert len([request for request in runs if request.grain is Grain.WORKING]) < 120  # hours arrive one by one
 
 
-def test_years_of_outages_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
-    """The daemon is down for days and weeks, so are models, and late data come at any time, in floods too."""
+def test_years_of_outages_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """The scheduler and the models are down for days and weeks, and late data arrives at any time, in floods too."""
     rng, lake = random.Random(101), Lake(str(tmp_path))
     last = LAST if IS_THOROUGH else FIRST + timedelta(days=372)
-    busy = last - timedelta(days=8) - FIRST  # after it, all that is due is made
+    busy = last - timedelta(days=8) - FIRST  # afterwards everything due is computed
     said = talk(rng, last)
     for _ in range(40):
         at = FIRST + busy * rng.random()
@@ -317,7 +317,7 @@ def test_years_of_outages_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> N
     world.live(last)
     assert world.pending(last) == {}
     assert {period for period in world.made if period.grain.rank} == closed_ancestors(lake, everything, last)
-    # That nothing was made too early, or with nothing new to make it from, is checked as it is made.
+    # The simulation itself checks that nothing is computed too early or without new data.
     assert all(times[0] >= settled_at(lake.calendar, p) for p, times in world.made.items() if p.grain.rank)
 
     calm = [
@@ -333,6 +333,6 @@ def test_years_of_outages_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> N
     for period, first in calm:
         assert first < settled_at(lake.calendar, period) + timedelta(minutes=30)
     longest = max(end - begin for begin, end in world.no_model)
-    assert world.failing or longest < timedelta(hours=1)  # what failed five times was shown
+    assert world.failing or longest < timedelta(hours=1)  # five failures were reported
     attempts = max(request.attempt for request in world.asked)
-    assert attempts < longest / timedelta(hours=1) + 9  # and then asked for each hour, no more
+    assert attempts < longest / timedelta(hours=1) + 9  # and then requested hourly at most

@@ -1,4 +1,4 @@
-"""What may not become memory is left out when the journal is read, and taken out again where a run was faster."""
+"""The journal filter drops forgotten and expired entries, and a run removes those that it wrote meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def forget(lake: Lake, subject: Subject) -> None:
     lake.tombstones.put(Tombstone.of(subject, FORGOTTEN_AT, "0" * 32))
 
 
-def test_what_was_forgotten_is_not_taken_and_is_counted(lake: Lake, models: Models) -> None:
+def test_forgotten_messages_are_dropped_and_counted(lake: Lake, models: Models) -> None:
     write(lake, TALK, OTHER)
     forget(lake, Subject.conversation(ACME, "c1"))
     assert filter_journal(lake, {HOUR}).forgotten == {HOUR: 2}
@@ -45,14 +45,14 @@ def test_what_was_forgotten_is_not_taken_and_is_counted(lake: Lake, models: Mode
     assert lake.tables.read(MESSAGES)["agent_id"].to_pylist() == ["sales"]
 
 
-def test_what_is_said_after_the_forgetting_is_taken(lake: Lake, models: Models) -> None:
+def test_messages_after_the_erasure_are_accepted(lake: Lake, models: Models) -> None:
     forget(lake, Subject.agent(ACME))
     write(lake, TALK, conversation("I live in Ghent.", at="2024-02-01T08:00"))
     run(lake, models)
     assert lake.tables.read(MESSAGES)["content"].to_pylist() == ["I live in Ghent."]
 
 
-def test_an_edit_of_a_forgotten_person_is_not_folded(lake: Lake, models: Models) -> None:
+def test_an_edit_about_a_forgotten_person_is_not_folded(lake: Lake, models: Models) -> None:
     forget(lake, Subject.person("acme", ["Ines Moreau"]))
     writer = MemoryWriter(lake, ACME, START)
     writer.graph.insert("Ines Moreau", "lives_in", "Cork", now=datetime(2024, 1, 15, 8, tzinfo=UTC))
@@ -61,7 +61,7 @@ def test_an_edit_of_a_forgotten_person_is_not_folded(lake: Lake, models: Models)
     assert lake.tables.read(GRAPH_OPERATIONS)["subject"].to_pylist() == ["Ruben"]
 
 
-def test_what_was_done_to_a_memory_of_a_forgotten_person_is_not_taken(lake: Lake, models: Models) -> None:
+def test_memory_events_about_a_forgotten_person_are_dropped(lake: Lake, models: Models) -> None:
     forget(lake, Subject.person("acme", ["Ines Moreau", "u-17"]))
     lake.ensure()
     about, by = remember("Ines Moreau likes tea.", -4), remember("Someone likes figs.", -4, editor="Ines Moreau")
@@ -75,11 +75,11 @@ def test_what_was_done_to_a_memory_of_a_forgotten_person_is_not_taken(lake: Lake
     memories = lake.tables.read(MEMORIES)
     contents = ["Ines Moreau likes milk.", "Ruben likes tea.", "Someone likes figs."]
     assert sorted(memories["content"].to_pylist()) == contents
-    assert "Ines Moreau" not in memories["editor"].to_pylist()  # what she told stays, who told it goes
+    assert "Ines Moreau" not in memories["editor"].to_pylist()  # facts about her stay, her own statements do not
     assert lake.journal.pending() == []
 
 
-def test_readers_do_not_find_what_was_sent_again(lake: Lake, models: Models) -> None:
+def test_readers_do_not_find_forgotten_data_that_was_sent_again(lake: Lake, models: Models) -> None:
     forget(lake, Subject.conversation(ACME, "c1"))
     write(lake, TALK, conversation("Porto is in Portugal.", conversation_id="c2"))
     hits = MemoryReader(lake, ACME, models.embedder).search_memory(query_text="Porto", maximum_days_ago=900, now=NOW)
@@ -87,7 +87,7 @@ def test_readers_do_not_find_what_was_sent_again(lake: Lake, models: Models) -> 
 
 
 class _ForgetsMeanwhile:
-    """An extractor during whose work something is forgotten, once."""
+    """An extractor that forgets a person during its first extraction."""
 
     def __init__(self, models: Models, lake: Lake, subject: Subject) -> None:
         self._models = models
@@ -105,11 +105,11 @@ class _ForgetsMeanwhile:
         return self._models.extractor.extract(passages, recall)
 
 
-def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
+def test_a_run_removes_messages_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
     write(lake, TALK, OTHER)
     extractor = _ForgetsMeanwhile(models, lake, Subject.conversation(ACME, "c1"))
     made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
-    # The other agent's conversation has the same id, and stays.
+    # The other agent's conversation has the same id and is not affected.
     for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS):
         assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
     assert lake.index.count(ACME, Grain.WORKING) == 0
@@ -117,19 +117,17 @@ def test_a_run_takes_out_what_was_forgotten_while_it_ran(lake: Lake, models: Mod
     files = [
         path for path in (Path(lake.storage.uri) / "tables" / "facts").rglob("*.parquet") if "_log" not in str(path)
     ]
-    assert len(files) == 1  # what the first attempt had written has left the disk
+    assert len(files) == 1  # the rows of the first attempt were vacuumed
 
 
-def test_a_run_takes_out_what_was_done_to_memories_and_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
+def test_a_run_removes_memory_events_forgotten_while_it_ran(lake: Lake, models: Models) -> None:
     write(lake, OTHER)
     lake.journal.append(
         [remember("Anna likes tea.", -4), remember("Omar likes tea.", -4, scope=Scope("acme", "sales"))]
     )
     extractor = _ForgetsMeanwhile(models, lake, Subject.agent(ACME))
     made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
-    assert {each.rows for each in made if each.asset == "durable_memories"} == {
-        2
-    }  # what sales was told, and what it noted
+    assert {each.rows for each in made if each.asset == "durable_memories"} == {2}  # messages to sales, and its events
     for spec in (MEMORY_EVENTS, MEMORIES):
         assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
         on_disk = (Path(lake.storage.uri) / "tables" / spec.name).rglob("*.parquet")

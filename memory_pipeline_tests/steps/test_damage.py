@@ -1,4 +1,4 @@
-"""Runs over lakes with damaged files: what can be made again is made, and nothing else is kept from being made."""
+"""Runs over lakes with damaged files: derived partitions are recomputed and nothing else is blocked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIRST, SECOND = "2024-01-15T08", "2024-01-16T08"
 
 @pytest.fixture(scope="module")
 def sound(shared_folder: SharedFolder, models: Models) -> Lake:
-    """A lake in which all is well, to compare with."""
+    """An intact lake, for comparison."""
 
     def fill(path: Path) -> None:
         lake = Lake(str(path))
@@ -67,7 +67,7 @@ def make_all_again(lake: Lake, models: Models) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spec", [FACTS, GRAPH_FACTS, MEMORIES, LEDGER], ids=lambda spec: spec.name)
-def test_making_partitions_again_replaces_their_damaged_files(
+def test_recomputing_partitions_replaces_their_damaged_files(
     lake: Lake, sound: Lake, models: Models, spec: TableSpec, kind: str
 ) -> None:
     damage(file_of(lake, spec), kind)
@@ -77,20 +77,20 @@ def test_making_partitions_again_replaces_their_damaged_files(
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_damaged_summaries_are_made_again_from_what_is_below_them(lake: Lake, sound: Lake, models: Models) -> None:
+def test_damaged_summaries_are_recomputed_from_the_finer_grain(lake: Lake, sound: Lake, models: Models) -> None:
     for grain in (Grain.DAILY, Grain.WEEKLY, Grain.YEARLY):
         damage(file_of(lake, SUMMARIES, grain=grain.value), "cut")
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_nights_are_kept_again_when_nobody_knows_how_far_they_were(lake: Lake, sound: Lake, models: Models) -> None:
+def test_agents_with_a_damaged_checkpoint_are_consolidated_again(lake: Lake, sound: Lake, models: Models) -> None:
     damage(file_of(lake, UPKEEP), "cut")
     consolidate(lake, models, [Period(Grain.DAILY, "2024-01-15")], START)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_every_file_of_the_ledger_is_found_out_again(lake: Lake, sound: Lake, models: Models) -> None:
+def test_every_damaged_ledger_file_is_entered_again(lake: Lake, sound: Lake, models: Models) -> None:
     for key in lake.tables.keys(LEDGER):
         if not key.startswith("memory_upkeep"):
             damage(file_of(lake, LEDGER, key), "cut")
@@ -99,7 +99,7 @@ def test_every_file_of_the_ledger_is_found_out_again(lake: Lake, sound: Lake, mo
     assert not any(grain_status(lake, grain, START, NOW).pending for grain in Grain)
 
 
-def test_damaged_messages_keep_no_other_hour_from_being_made(lake: Lake, models: Models) -> None:
+def test_damaged_messages_do_not_block_other_hours(lake: Lake, models: Models) -> None:
     damage(file_of(lake, MESSAGES, FIRST), "cut")
     before = lake.tables.read(FACTS, [FIRST])
     write(lake, conversation("I sold the van.", at="2024-01-17T08:00", conversation_id="c3"))
@@ -112,14 +112,14 @@ def test_damaged_messages_keep_no_other_hour_from_being_made(lake: Lake, models:
     assert lake.tables.read(FACTS, [FIRST]) == before
 
 
-def test_facts_outlive_messages_that_the_log_has_lost(lake: Lake, models: Models) -> None:
+def test_facts_are_kept_when_the_log_has_lost_their_messages(lake: Lake, models: Models) -> None:
     lake.tables.remove(MESSAGES, [FIRST])
     with pytest.raises(DamagedError):
         list(materialize(lake, models, Grain.WORKING, hours(FIRST)))
     assert FIRST in lake.tables.keys(FACTS)
 
 
-def test_partitions_that_the_log_has_lost_are_pending(lake: Lake, sound: Lake, models: Models) -> None:
+def test_partitions_missing_from_the_log_are_pending(lake: Lake, sound: Lake, models: Models) -> None:
     lake.tables.remove(FACTS, None)
     lake.tables.remove(SUMMARIES, None, grain="weekly")
     run(lake, models)
@@ -127,7 +127,7 @@ def test_partitions_that_the_log_has_lost_are_pending(lake: Lake, sound: Lake, m
 
 
 def planted(lake: Lake, spec: TableSpec, key: str, change: Callable[[dict[str, Any]], Any], **fixed: str) -> str:
-    """Add a copy of a partition's first row that is changed; return its id."""
+    """Add a changed copy of a partition's first row. Return its id."""
     ids = []
 
     def with_copy(old: pa.Table) -> pa.Table:
@@ -147,13 +147,13 @@ def cites_nobody(row: dict[str, Any]) -> None:
     row |= {"id": f"working:{FIRST}:{'0' * 32}", "message_ids": [NOBODY]}
 
 
-def test_a_fact_that_rests_on_an_unknown_message_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+def test_a_fact_that_cites_an_unknown_message_is_removed(lake: Lake, sound: Lake, models: Models) -> None:
     planted(lake, FACTS, FIRST, cites_nobody)
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_no_day_is_made_above_an_hour_with_such_a_fact(lake: Lake, models: Models) -> None:
+def test_no_day_is_summarized_from_a_fact_that_cites_an_unknown_message(lake: Lake, models: Models) -> None:
     planted(lake, FACTS, FIRST, cites_nobody)
     before = lake.tables.read(SUMMARIES)
     with pytest.raises(QualityError, match=FIRST) as raised:
@@ -166,13 +166,13 @@ def test_no_day_is_made_above_an_hour_with_such_a_fact(lake: Lake, models: Model
     assert lake.tables.read(SUMMARIES) == before
 
 
-def test_a_fact_in_an_hour_that_its_id_does_not_name_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+def test_a_fact_in_the_wrong_hour_is_removed(lake: Lake, sound: Lake, models: Models) -> None:
     planted(lake, FACTS, FIRST, lambda row: row.update(id=f"working:{SECOND}:{'0' * 32}"))
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_a_summary_that_rests_on_an_unknown_fact_is_made_again(lake: Lake, sound: Lake, models: Models) -> None:
+def test_a_summary_that_cites_an_unknown_fact_is_recomputed(lake: Lake, sound: Lake, models: Models) -> None:
     def cites_nothing(old: pa.Table) -> pa.Table:
         row = old.to_pylist()[0]
         row["source_ids"] = [*row["source_ids"], f"working:{FIRST}:{'0' * 32}"]
@@ -183,13 +183,13 @@ def test_a_summary_that_rests_on_an_unknown_fact_is_made_again(lake: Lake, sound
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_a_second_summary_of_a_period_is_not_kept(lake: Lake, sound: Lake, models: Models) -> None:
+def test_a_second_summary_of_a_period_is_removed(lake: Lake, sound: Lake, models: Models) -> None:
     planted(lake, SUMMARIES, "2024-01-15", lambda row: row.update(id=f"daily:2024-01-15:{'f' * 32}"), grain="daily")
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_a_graph_that_rests_on_unknown_messages_is_folded_again(lake: Lake, sound: Lake, models: Models) -> None:
+def test_a_graph_that_cites_unknown_messages_is_folded_again(lake: Lake, sound: Lake, models: Models) -> None:
     [owner] = lake.tables.keys(GRAPH_FACTS)
     planted(lake, GRAPH_FACTS, owner, lambda row: row.update(id=f"graph:{FIRST}:{'0' * 32}", evidence=[NOBODY]))
     planted(lake, GRAPH_OPERATIONS, owner, lambda row: row.update(id="0" * 32, evidence_id=NOBODY))

@@ -1,4 +1,4 @@
-"""Vectors: made once for each text, in one batch, and left out where the embedder fails."""
+"""Vectors are computed once per text, in one batch, and are null where the embedder fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = Scope("globex", "sales")
 
 
 class Embedder:
-    """Tells what it was asked; knows no vector for texts with "broken" in them."""
+    """Records its requests; fails for texts that contain "broken"."""
 
     dimension = 4
 
@@ -49,7 +49,7 @@ def rows(*texts: str, scope: Scope = ACME) -> pa.Table:
 NOTHING = FACTS.schema.empty_table()
 
 
-def test_all_agents_share_a_batch_and_each_text_says_whose_it_is() -> None:
+def test_all_agents_share_a_batch_with_the_agent_of_each_text() -> None:
     import pyarrow as pa
 
     embedder = Embedder()
@@ -73,7 +73,7 @@ def test_a_text_is_embedded_once_and_not_again() -> None:
     assert len(embedder.asked) == 2
 
 
-def test_vectors_of_another_embedder_are_made_anew() -> None:
+def test_vectors_of_another_embedder_are_recomputed() -> None:
     made = with_vectors(rows("one"), NOTHING, HOURS, Embedder("e1"))
     other = Embedder("e2")
     again = with_vectors(made, made, HOURS, other)
@@ -81,7 +81,7 @@ def test_vectors_of_another_embedder_are_made_anew() -> None:
     assert again["embed_model"].to_pylist() == ["e2"]
 
 
-def test_where_the_embedder_fails_there_is_no_vector_and_it_is_asked_again() -> None:
+def test_failed_texts_have_no_vector_and_are_retried() -> None:
     embedder = Embedder()
     made = with_vectors(rows("one", "broken", "two"), NOTHING, HOURS, embedder)
     assert made["embed_model"].to_pylist() == ["e1", None, "e1"]
@@ -90,7 +90,7 @@ def test_where_the_embedder_fails_there_is_no_vector_and_it_is_asked_again() -> 
     assert embedder.asked[1][0] == ["Anna: broken"]
 
 
-def test_no_rows_ask_nothing() -> None:
+def test_no_rows_cause_no_request() -> None:
     embedder = Embedder()
     assert with_vectors(NOTHING, NOTHING, HOURS, embedder).num_rows == 0
     assert embedder.asked == []

@@ -1,4 +1,4 @@
-"""From the journal to durable memories: late, twice, at once, in pieces, after a fault; the rows are the same."""
+"""Durable memories are the same whether the journal is loaded late, twice, concurrently, in parts or after a fault."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 OTHER = Scope("acme", "sales")
 TEA = remember("Anna likes tea.", 0.5, tags=["drinks"])
 FIGS = remember("Anna likes figs.", 1.2, scope=OTHER)
-#: Two agents, three hours; what conversations say, and what agents do.
+#: Events of two agents in three hours, from conversations and from agents.
 HISTORY: list[Any] = [
     ("2024-01-15T12:00", ACME, ("fact! Anna lives in Porto.", "nothing to keep", "rule! Always be brief.")),
     TEA,
@@ -64,7 +64,7 @@ HOURS = ["2024-01-15T12", "2024-01-15T13", "2024-01-17T12"]
 
 
 class Keeping:
-    """Finds what is durable where a message says so: ``rule! Be brief.`` A stand-in for a model's extraction."""
+    """Extracts a durable memory from messages such as ``rule! Be brief.``, instead of a model."""
 
     def __init__(self) -> None:
         self._rules = DeterministicExtractor()
@@ -90,7 +90,7 @@ class Keeping:
 
 
 class Counting(HashingEmbedder):
-    """Counts what it is asked for; makes nothing of texts with certain words."""
+    """Counts its requests; fails for texts with certain words."""
 
     def __init__(self, *failing: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def keeping() -> Models:
 
 
 def put(lake: Lake, entry: Any) -> None:
-    """Write one entry of a history."""
+    """Write one entry of the history."""
     if isinstance(entry, tuple):
         when, scope, texts = entry
         write(lake, conversation(*texts, at=when, scope=scope, conversation_id=f"of {when}"))
@@ -125,7 +125,7 @@ def put_all(lake: Lake) -> None:
 
 
 def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
-    """Make hours: those that are pending if none are named. Return what of durable memories was made."""
+    """Run some hours, by default the pending ones. Return the results of durable memories."""
     periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
     return [made for made in materialize(lake, models, Grain.WORKING, periods) if made.asset == MEMORIES_ASSET]
 
@@ -138,7 +138,7 @@ def rows_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
 
 
 def kept(lake: Lake, scope: Scope = ACME) -> dict[str, int]:
-    """Return what an agent keeps: the contents of newest versions that count, and their numbers."""
+    """Return the active memories of an agent: contents and versions."""
     memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(scope)]))
     return {each.content: each.version for each in memories.newest.values() if each.is_active}
 
@@ -154,13 +154,13 @@ def written_once(shared_folder: SharedFolder) -> Path:
 
 @pytest.fixture
 def written(written_once: Path, root: str) -> Lake:
-    """A lake of the test's own with the whole history in its journal, and nothing made."""
+    """A copy of a lake with the whole history in its journal."""
     return Lake(shutil.copytree(written_once, root))
 
 
 @pytest.fixture(scope="module")
 def made_once(shared_folder: SharedFolder, written_once: Path, keeping: Models) -> Path:
-    """A lake of which all was written first, and made at once."""
+    """A lake whose history was loaded in one run."""
 
     def fill(path: Path) -> None:
         lake = Lake(str(shutil.copytree(written_once, path)))
@@ -177,17 +177,17 @@ def made_once(shared_folder: SharedFolder, written_once: Path, keeping: Models) 
 
 @pytest.fixture
 def made(made_once: Path, root: str) -> Lake:
-    """A copy of it, the test's own."""
+    """A copy of `made_once`."""
     return Lake(shutil.copytree(made_once, root))
 
 
 @pytest.fixture(scope="module")
 def whole(made_once: Path) -> dict[str, Any]:
-    """Its rows."""
+    """The rows of `made_once`."""
     return rows_of(Lake(str(made_once)))
 
 
-def test_the_tables_hold_what_was_said_and_done(whole: dict[str, Any]) -> None:
+def test_the_tables_hold_all_conversations_and_events(whole: dict[str, Any]) -> None:
     events = whole["memory_events"]
     assert len(events) == 11
     assert sum(row["is_edit"] for row in events) == 5
@@ -213,7 +213,7 @@ def test_late_hours_and_random_order_give_the_same_rows(
     assert rows_of(lake) == whole
 
 
-def test_made_twice_writes_nothing(written: Lake, keeping: Models, whole: dict[str, Any]) -> None:
+def test_a_second_run_writes_nothing(written: Lake, keeping: Models, whole: dict[str, Any]) -> None:
     lake = written
     made = {str(one.period): one for one in run(lake, keeping)}
     assert {key: (one.rows, one.agents, one.changed, one.unfinished) for key, one in made.items()} == {
@@ -221,7 +221,7 @@ def test_made_twice_writes_nothing(written: Lake, keeping: Models, whole: dict[s
     }  # fmt: skip
     assert set(lake.ledger.entries(MEMORIES_ASSET)) == set(HOURS)
     assert pending(lake) == []
-    # All agents in one commit of each table, beside the one that makes it.
+    # One commit of each table for all agents, after the one that creates it.
     assert [lake.tables.version(spec) for spec in (MEMORY_EVENTS, MEMORIES)] == [1, 1]
     before = versions(lake)
     assert not any(one.changed for one in run(lake, keeping, *HOURS))
@@ -248,19 +248,19 @@ def test_rows_and_memories_are_the_fold_of_the_events(made_once: Path, whole: di
         rows = lake.tables.read(MEMORIES, [owner_of(scope)])
         assert rows_to_memories(rows) == stored(fold_events(events))
         assert {event.scope for event in events} == {scope}
-    # The same words, two agents: two memories (F16).
+    # The same words of two agents are two memories (F16).
     homes = [row for row in whole["memories"] if row["content"] == "Anna: Anna lives in Porto."]
     assert len({row["memory_id"] for row in homes}) == len({row["owner"] for row in homes}) == 2
 
 
-# --- what changes, and what goes -------------------------------------------------------------------------------------
+# --- changes and removals --------------------------------------------------------------------------------------------
 
 
-def test_what_an_edited_conversation_no_longer_says_goes(lake: Lake, keeping: Models) -> None:
+def test_memories_that_an_edited_conversation_no_longer_states_are_removed(lake: Lake, keeping: Models) -> None:
     write(lake, conversation("rule! Be brief.", "fact! Anna lives in Porto."))
     run(lake, keeping)
     assert kept(lake) == {"Anna: Be brief.": 1, "Anna: Anna lives in Porto.": 1}
-    # What the journal took first counts, and it comes last.
+    # The message that was received first wins, and this one is loaded last.
     write(lake, conversation("rule! Be polite.", "Good evening."), now=NOW - timedelta(hours=1))
     run(lake, keeping)
     assert kept(lake) == {"Anna: Be polite.": 1}
@@ -272,7 +272,7 @@ def test_what_an_edited_conversation_no_longer_says_goes(lake: Lake, keeping: Mo
     assert pending(lake) == []
 
 
-def test_what_an_agent_did_stays_when_the_hour_is_made_again(made: Lake, keeping: Models) -> None:
+def test_agent_events_survive_recomputation_of_the_hour(made: Lake, keeping: Models) -> None:
     lake = made
     before = rows_of(lake)
     lake.tables.replace(LEDGER, [f"{MEMORIES_ASSET}.2024-01"], LEDGER.schema.empty_table())
@@ -280,9 +280,7 @@ def test_what_an_agent_did_stays_when_the_hour_is_made_again(made: Lake, keeping
     assert rows_of(lake) == before
 
 
-def test_the_ledger_counts_whoever_noted_something_however_often_an_hour_is_made(
-    tmp_path: Path, keeping: Models
-) -> None:
+def test_the_ledger_counts_inactive_agents_when_an_hour_is_recomputed(tmp_path: Path, keeping: Models) -> None:
     idle = Scope("acme", "idle")
     left, right = Lake(str(tmp_path / "once")), Lake(str(tmp_path / "often"))
     for lake in (left, right):
@@ -298,21 +296,21 @@ def test_the_ledger_counts_whoever_noted_something_however_often_an_hour_is_made
     assert entries[0][HOURS[0]].agents == 3
 
 
-def test_nothing_of_it_expires(made: Lake, keeping: Models) -> None:
+def test_durable_memories_never_expire(made: Lake, keeping: Models) -> None:
     lake = made
     lake.storage.write(CONFIGURATION, b"defaults:\n  retention: {conversations: 1d, facts: 1d, daily: 1d, graph: 1d}\n")
-    for grain in (Grain.DAILY, Grain.WEEKLY):  # what facts and days may not go before
+    for grain in (Grain.DAILY, Grain.WEEKLY):  # facts and days do not expire before these are computed
         list(materialize(lake, keeping, grain, grain_status(lake, grain, START, NOW).pending))
     before = rows_of(lake)
     assert expire(lake, START, NOW).rows > 0
     assert lake.tables.read(LEDGER)["expired"].to_pylist()
     assert rows_of(lake) == before
-    # An hour that is made again has nothing to derive it from, and keeps it.
+    # The facts have expired, so recomputing the hour keeps their memories.
     assert pending(lake) == []
     assert not any(one.changed for one in run(lake, keeping, *HOURS))
     assert rows_of(lake) == before
     assert pending(lake) == []
-    # Nor does what agents do come too late, whenever it comes.
+    # Events of agents are never too late.
     put(lake, do("UPDATE", TEA, 1.4, content="Anna likes black tea."))
     put(lake, ("2024-01-15T13:40", ACME, ("fact! Nobody hears this.",)))
     run(lake, keeping)
@@ -321,7 +319,7 @@ def test_nothing_of_it_expires(made: Lake, keeping: Models) -> None:
     assert lake.journal.pending() == []
 
 
-def test_an_agents_settings_decide_what_of_conversations_is_kept(lake: Lake, keeping: Models) -> None:
+def test_settings_decide_which_facts_become_memories(lake: Lake, keeping: Models) -> None:
     settings = b"defaults:\n  memories: {kinds: [rule], point_in_time: true}\n"
     lake.storage.write(CONFIGURATION, settings)
     write(lake, conversation("rule! Be brief.", "fact! Anna lives in Porto."))
@@ -330,14 +328,14 @@ def test_an_agents_settings_decide_what_of_conversations_is_kept(lake: Lake, kee
     assert lake.tables.read(MEMORIES)["is_point_in_time"].to_pylist() == [True]
 
 
-# --- the upkeep's events ---------------------------------------------------------------------------------------------
+# --- consolidation events --------------------------------------------------------------------------------------------
 
 
 def night_of(event: MemoryEvent) -> Any:
     return upkeep_to_rows([event], {event.event_at: Period(Grain.DAILY, "2024-01-15")})
 
 
-def test_what_the_upkeep_decided_is_folded_with_the_rest(made: Lake, keeping: Models) -> None:
+def test_consolidation_events_are_folded_with_the_rest(made: Lake, keeping: Models) -> None:
     lake = made
     cool = do("COOL", TEA, 12, reason="old", turn=4)
     lake.tables.replace(UPKEEP_EVENTS, [owner_of(ACME)], night_of(cool))
@@ -347,7 +345,7 @@ def test_what_the_upkeep_decided_is_folded_with_the_rest(made: Lake, keeping: Mo
     assert memories.newest[TEA.memory_id].status_reason == "old"
     assert embedder.asked == []
     assert refold_memories(lake, embedder, [ACME, OTHER]) == frozenset()
-    # A run that lands something later keeps it.
+    # A run that loads something later keeps it.
     put(lake, remember("Anna likes honey.", 50))
     run(lake, keeping)
     memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(ACME)]))
@@ -358,7 +356,7 @@ def test_what_the_upkeep_decided_is_folded_with_the_rest(made: Lake, keeping: Mo
     assert memories.newest[TEA.memory_id].status_reason is None
 
 
-def test_an_agent_without_events_keeps_nothing(made: Lake, keeping: Models) -> None:
+def test_an_agent_without_events_has_no_memories(made: Lake, keeping: Models) -> None:
     lake = made
     lake.tables.remove(MEMORY_EVENTS, [owner_of(OTHER)])
     assert refold_memories(lake, Counting(), [ACME, OTHER, Scope("acme", "nobody")]) == {owner_of(OTHER)}
@@ -368,11 +366,11 @@ def test_an_agent_without_events_keeps_nothing(made: Lake, keeping: Models) -> N
 # --- vectors ---------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_has_no_vector_yet_is_embedded(written: Lake, keeping: Models) -> None:
+def test_only_memories_without_a_vector_are_embedded(written: Lake, keeping: Models) -> None:
     lake, embedder = written, Counting()
     models = replace(keeping, embedder=embedder)
     run(lake, models)
-    # What conversations said has the vectors of their facts; of what was updated only what it says now is embedded.
+    # Memories from conversations reuse the vectors of their facts; of updated ones only the newest content is embedded.
     own = [text for text in embedder.asked if not text.startswith("Anna: ")]
     assert sorted(own) == ["Anna likes figs.", "Anna likes green tea."]
     embedder.asked.clear()
@@ -382,9 +380,7 @@ def test_only_what_has_no_vector_yet_is_embedded(written: Lake, keeping: Models)
     assert embedder.asked == ["Anna likes honey."]
 
 
-def test_what_could_not_be_embedded_is_embedded_by_the_next_run(
-    written: Lake, keeping: Models, whole: dict[str, Any]
-) -> None:
+def test_failed_embeddings_are_retried_by_the_next_run(written: Lake, keeping: Models, whole: dict[str, Any]) -> None:
     lake = written
     made = run(lake, replace(keeping, embedder=Counting("figs")))
     assert {str(one.period): one.unfinished for one in made} == {HOURS[0]: 0, HOURS[1]: 0, HOURS[2]: 1}
@@ -397,7 +393,7 @@ def test_what_could_not_be_embedded_is_embedded_by_the_next_run(
     assert rows_of(lake) == whole
 
 
-def test_an_hour_in_which_nobody_spoke_is_embedded_later_too(lake: Lake, keeping: Models) -> None:
+def test_failed_embeddings_of_an_hour_without_messages_are_retried(lake: Lake, keeping: Models) -> None:
     put(lake, TEA)
     run(lake, replace(keeping, embedder=Counting("tea")))
     assert pending(lake) == [HOURS[0]]
@@ -407,10 +403,10 @@ def test_an_hour_in_which_nobody_spoke_is_embedded_later_too(lake: Lake, keeping
     assert pending(lake) == []
 
 
-# --- several at once -------------------------------------------------------------------------------------------------
+# --- concurrent runs -------------------------------------------------------------------------------------------------
 
 
-def test_runs_at_once_give_the_same_rows(written: Lake, root: str, keeping: Models, whole: dict[str, Any]) -> None:
+def test_concurrent_runs_give_the_same_rows(written: Lake, root: str, keeping: Models, whole: dict[str, Any]) -> None:
     lake = written
     failed: list[BaseException] = []
 
@@ -432,7 +428,7 @@ def test_runs_at_once_give_the_same_rows(written: Lake, root: str, keeping: Mode
 
 
 @pytest.mark.parametrize("table", [MEMORY_EVENTS, MEMORIES], ids=lambda spec: str(spec.name))
-def test_a_run_that_is_overtaken_keeps_what_the_other_one_brought(
+def test_a_run_keeps_events_of_a_concurrent_commit(
     root: str, keeping: Models, monkeypatch: pytest.MonkeyPatch, table: Any
 ) -> None:
     lake = Lake(root)
@@ -470,15 +466,15 @@ STEPS: dict[str, tuple[str, Any]] = {
 }
 
 
-#: At which steps runs end, in an order in which each does more than the one before: `refold_memories` is called by
-#: `fold_memories`, where events are new.
+#: The steps at which runs stop, each further than the one before. `fold_memories` calls `refold_memories` if events are
+#: new.
 ENDS = [
     ("fold_memories", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_memories", "after"),
     ("record", "instead"), ("record", "after"), ("acknowledge", "instead"), ("acknowledge", "after"),
 ]  # fmt: skip
 
 
-def test_runs_that_end_at_one_step_after_the_other_lose_nothing(
+def test_runs_interrupted_at_any_step_lose_nothing(
     written: Lake, keeping: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = {entry.id for entry in HISTORY if not isinstance(entry, tuple)}
@@ -533,7 +529,7 @@ def test_a_file_stays_until_its_events_have_landed(
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def test_lakes_of_older_versions_are_looked_at_once(made: Lake, keeping: Models, whole: dict[str, Any]) -> None:
+def test_lakes_of_older_versions_are_migrated_once(made: Lake, keeping: Models, whole: dict[str, Any]) -> None:
     lake = made
     derived = lake.tables.read(MEMORY_EVENTS)
     lake.tables.replace(MEMORY_EVENTS, lake.tables.keys(MEMORY_EVENTS), derived.filter(derived["is_edit"]))
@@ -555,12 +551,12 @@ def test_an_hour_whose_memories_are_behind_its_facts_is_pending(lake: Lake, keep
     assert pending(lake) == ["2024-01-15T08"]
     run(lake, keeping)
     assert lake.ledger.entries(MEMORIES_ASSET) == {"2024-01-15T08": entry}
-    # Of facts that have all expired nothing can be derived again.
+    # Nothing can be derived from expired facts.
     lake.ledger.record([replace(entry, input_digest="of other facts"), replace(table, expired=table.rows)])
     assert pending(lake) == []
 
 
-def test_an_hour_that_says_nothing_to_keep_is_looked_at_once(lake: Lake, keeping: Models) -> None:
+def test_an_hour_without_memories_is_processed_once(lake: Lake, keeping: Models) -> None:
     write(lake, conversation("Hello."))
     run(lake, keeping)
     assert lake.ledger.entries(MEMORIES_ASSET)["2024-01-15T08"].rows == 0
@@ -568,8 +564,7 @@ def test_an_hour_that_says_nothing_to_keep_is_looked_at_once(lake: Lake, keeping
     assert [lake.tables.version(spec) for spec in (MEMORY_EVENTS, MEMORIES)] == [-1, -1]
 
 
-def test_nothing_is_lost_between_the_words_of_an_agent_and_its_memories(lake: Lake, keeping: Models) -> None:
-    """What the fold makes of events before they land and after is the same."""
+def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping: Models) -> None:
     events = [TEA, do("BOOST", TEA, 0.7), do("CONFIRM", TEA, 1), do("ACCESS", TEA, 1.5)]
     for event in events:
         put(lake, event)

@@ -1,4 +1,4 @@
-"""From the journal to the graph's tables: late, twice, at once, in pieces, after a fault; the rows are the same."""
+"""Graph tables are the same whether the journal is loaded late, twice, concurrently, in parts or after a fault."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")
-#: One step of a history: what is written. Two agents, four hours, messages and edits, aliases, replacements, ends.
+#: The history of two agents in four hours: messages, edits, aliases, replacements and ends.
 Write = tuple[str, Any]
 HISTORY: list[tuple[str, Scope, str, tuple[str, ...]]] = [
     ("said", ACME, "2024-01-15T08:00", ("INSERT Anna|lives_in|Porto", "INSERT Anna|likes|tea\nINSERT Anna|likes|figs")),
@@ -95,7 +95,7 @@ def put_all(lake: Lake) -> None:
 
 
 def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
-    """Make hours: those that are pending if none are named."""
+    """Run some hours, by default the pending ones."""
     periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
     return list(materialize(lake, models, Grain.WORKING, periods))
 
@@ -112,13 +112,13 @@ def written_once(shared_folder: SharedFolder) -> Path:
 
 @pytest.fixture
 def written(written_once: Path, root: str) -> Lake:
-    """A lake of the test's own with the whole history in its journal, and nothing made."""
+    """A copy of a lake with the whole history in its journal."""
     return Lake(shutil.copytree(written_once, root))
 
 
 @pytest.fixture(scope="module")
 def made_once(shared_folder: SharedFolder, written_once: Path, outspoken: Models) -> Path:
-    """A lake of which all was written first, and made at once."""
+    """A lake whose history was loaded in one run."""
 
     def fill(path: Path) -> None:
         lake = Lake(str(shutil.copytree(written_once, path)))
@@ -130,17 +130,17 @@ def made_once(shared_folder: SharedFolder, written_once: Path, outspoken: Models
 
 @pytest.fixture
 def made(made_once: Path, root: str) -> Lake:
-    """A copy of it, the test's own."""
+    """A copy of `made_once`."""
     return Lake(shutil.copytree(made_once, root))
 
 
 @pytest.fixture(scope="module")
 def whole(made_once: Path) -> dict[str, Any]:
-    """Its rows."""
+    """The rows of `made_once`."""
     return graph_rows(Lake(str(made_once)))
 
 
-def test_the_tables_hold_what_was_said(whole: dict[str, Any]) -> None:
+def test_the_tables_hold_all_operations(whole: dict[str, Any]) -> None:
     facts = {
         (
             row["agent_id"],
@@ -185,7 +185,7 @@ def test_late_hours_and_random_order_give_the_same_rows(
     assert graph_rows(lake) == whole
 
 
-def test_made_twice_writes_nothing(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
+def test_a_second_run_writes_nothing(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
     lake = made
     before = versions(lake)
     assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
@@ -199,7 +199,7 @@ def test_made_twice_writes_nothing(made: Lake, outspoken: Models, whole: dict[st
     assert graph_rows(lake) == whole
 
 
-def test_what_is_reported_of_each_hour(written: Lake, outspoken: Models) -> None:
+def test_each_hour_reports_its_operations(written: Lake, outspoken: Models) -> None:
     lake = written
     run(lake, outspoken, *HOURS[1:])
     made = {str(one.period): one for one in run(lake, outspoken) if one.asset == GRAPH_ASSET}
@@ -221,11 +221,11 @@ def test_only_agents_whose_operations_changed_are_folded_again(made: Lake, outsp
     assert lake.tables.state(GRAPH_FACTS, [owner_of(ACME)]) != mine
 
 
-# --- several at once -------------------------------------------------------------------------------------------------
+# --- concurrent runs -------------------------------------------------------------------------------------------------
 
 
 def at_once(*tasks: Callable[[], object]) -> None:
-    """Do things in threads that begin together; raise what one of them raises."""
+    """Run tasks in threads that start together. Raise the first error."""
     failed: list[BaseException] = []
     barrier = threading.Barrier(len(tasks))
 
@@ -247,7 +247,7 @@ def at_once(*tasks: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     "shares", [[HOURS, HOURS], [HOURS[:2], HOURS[2:]], [HOURS[:3], HOURS[1:]]], ids=["same", "different", "some"]
 )
-def test_runs_at_once_give_the_same_rows(
+def test_concurrent_runs_give_the_same_rows(
     written: Lake, root: str, outspoken: Models, whole: dict[str, Any], shares: list[list[str]]
 ) -> None:
     lake = written
@@ -257,9 +257,7 @@ def test_runs_at_once_give_the_same_rows(
     assert lake.journal.pending() == []
 
 
-def test_what_is_written_while_runs_are_at_work_is_not_lost(
-    root: str, outspoken: Models, whole: dict[str, Any]
-) -> None:
+def test_writes_during_runs_are_not_lost(root: str, outspoken: Models, whole: dict[str, Any]) -> None:
     lake = Lake(root)
 
     def write_all() -> None:
@@ -279,12 +277,12 @@ def test_what_is_written_while_runs_are_at_work_is_not_lost(
 
 def _run_in_process(root: str, keys: list[str], started: Event) -> None:
     lake, models = Lake(root), telling(default_models())
-    lake.tables.version(GRAPH_OPERATIONS)  # the imports are done
+    lake.tables.version(GRAPH_OPERATIONS)  # imports first
     started.set()
     run(lake, models, *keys)
 
 
-def test_processes_at_once_give_the_same_rows(
+def test_concurrent_processes_give_the_same_rows(
     written: Lake, root: str, outspoken: Models, whole: dict[str, Any]
 ) -> None:
     lake = written
@@ -300,7 +298,7 @@ def test_processes_at_once_give_the_same_rows(
 
 
 @pytest.mark.parametrize("moment", ["before the operations", "between the tables"])
-def test_a_run_that_is_overtaken_folds_what_the_other_one_found(
+def test_a_run_folds_operations_of_a_concurrent_commit(
     root: str, outspoken: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     lake = Lake(root)
@@ -329,7 +327,7 @@ def test_a_run_that_is_overtaken_folds_what_the_other_one_found(
     assert grain_status(Lake(root), Grain.WORKING, START, NOW).pending == []
 
 
-def test_a_run_that_finds_its_graph_made_by_another_one_in_the_meantime(
+def test_a_run_refolds_a_graph_written_by_a_concurrent_run(
     root: str, outspoken: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It read the operations of a run that had not folded them yet."""
@@ -383,8 +381,7 @@ def broken_after(step: Any) -> Any:
     return broken
 
 
-#: At which steps runs end, in an order in which each does more than the one before: `refold_graph` is called by
-#: `fold_graph`.
+#: The steps at which runs stop, each further than the one before. `fold_graph` calls `refold_graph`.
 ENDS = [
     *product(("load_messages", "extract_facts"), ("instead", "after")),
     ("fold_graph", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_graph", "after"),
@@ -392,7 +389,7 @@ ENDS = [
 ]  # fmt: skip
 
 
-def test_runs_that_end_at_one_step_after_the_other_lose_nothing(
+def test_runs_interrupted_at_any_step_lose_nothing(
     written: Lake, outspoken: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edits = {edit.id for file in written.journal.pending() for edit in written.journal.read(file).edits}
@@ -429,7 +426,7 @@ def test_a_file_stays_until_its_edits_are_among_the_operations(
     assert lines(graph_of(lake).facts_about("Anna")) == ["Anna likes tea"]
 
 
-#: What lands, and whether it renames what is there.
+#: The loaded entries, and whether they rename entities.
 LANDING = {
     "facts": ("INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs"),
     "an alias": ("INSERT Anna | also_known_as | Nan", "INSERT Nan | lives_in | Rome"),
@@ -437,7 +434,7 @@ LANDING = {
 
 
 @pytest.mark.parametrize("landing", LANDING)
-def test_readers_find_an_edit_once_before_while_and_after_it_lands(
+def test_readers_find_an_edit_exactly_once_before_during_and_after_the_run(
     lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch, landing: str
 ) -> None:
     known = ("INSERT Anna | lives_in | Porto", "INSERT Anna | also_known_as | Annie", "INSERT Nan | drinks | milk")
@@ -448,7 +445,7 @@ def test_readers_find_an_edit_once_before_while_and_after_it_lands(
     opened = graph_of(lake)
 
     def seen() -> list[Any]:
-        """Return what a graph finds that is open, and what a new one does."""
+        """Return the facts found by an open graph, and by a new one."""
         return [
             (graph.history("Anna"), graph.history("Nan"), graph.entity("Annie"), graph.facts_about("Rome"))
             for graph in (opened, graph_of(Lake(lake.storage.uri)))
@@ -480,12 +477,12 @@ def test_readers_find_an_edit_once_before_while_and_after_it_lands(
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def test_an_hour_whose_graph_was_never_made_is_pending(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
-    """Lakes of older versions have no graph: all that was said before is folded by the next run."""
+def test_an_hour_without_a_graph_is_pending(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
+    """Lakes of older versions have no graph: the next run folds all earlier operations."""
     lake = made
     for spec in (GRAPH_FACTS, GRAPH_OPERATIONS):
         stored = lake.tables.read(spec)
-        # What agents said themselves has no other record.
+        # Edits by agents have no other record.
         rows = stored.slice(0, 0) if spec is GRAPH_FACTS else stored.filter(stored["is_edit"])
         lake.tables.replace(spec, lake.tables.keys(spec), rows)
     lake.tables.replace(LEDGER, ["graph_facts.2024-01"], LEDGER.schema.empty_table())
@@ -498,7 +495,7 @@ def test_an_hour_whose_graph_was_never_made_is_pending(made: Lake, outspoken: Mo
 def test_an_hour_whose_graph_is_behind_its_facts_is_pending(
     lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was made from other facts than the table holds."""
+    """The graph was folded from other facts."""
     write(lake, conversation("INSERT Anna|likes|tea"))
     run(lake, outspoken)
     [entry] = lake.ledger.entries(GRAPH_ASSET).values()
@@ -510,7 +507,7 @@ def test_an_hour_whose_graph_is_behind_its_facts_is_pending(
     assert lake.ledger.entries(GRAPH_ASSET) == {"2024-01-15T08": entry}
 
 
-def test_an_hour_that_says_nothing_of_the_graph_is_looked_at_once(lake: Lake, outspoken: Models) -> None:
+def test_an_hour_without_operations_is_processed_once(lake: Lake, outspoken: Models) -> None:
     write(lake, conversation("Hello."))
     run(lake, outspoken)
     assert lake.ledger.entries(GRAPH_ASSET)["2024-01-15T08"].rows == 0
@@ -518,7 +515,7 @@ def test_an_hour_that_says_nothing_of_the_graph_is_looked_at_once(lake: Lake, ou
     assert (lake.tables.version(GRAPH_OPERATIONS), lake.tables.version(GRAPH_FACTS)) == (-1, -1)
 
 
-def test_an_hour_of_edits_alone_is_made_once(lake: Lake, outspoken: Models) -> None:
+def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models) -> None:
     tell(lake, "INSERT Anna | likes | tea", "DELETE Omar | likes | tea")
     made = [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending]
     assert made == ["2024-01-15T08"]
@@ -535,10 +532,10 @@ def test_hours_with_early_or_future_edits_wait(lake: Lake, outspoken: Models) ->
     assert (before.pending, [str(period) for period in before.open]) == ([], ["2024-01-15T08"])
 
 
-# --- what changes ----------------------------------------------------------------------------------------------------
+# --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_predicate_that_is_declared_folds_the_next_hour_of_its_agent_anew(lake: Lake, outspoken: Models) -> None:
+def test_a_declared_predicate_refolds_the_graph_in_the_next_hour(lake: Lake, outspoken: Models) -> None:
     for scope in (ACME, OTHER):
         write(
             lake,
@@ -573,7 +570,7 @@ def test_a_predicate_that_is_declared_folds_the_next_hour_of_its_agent_anew(lake
     assert now(ACME) == now(OTHER)
 
 
-def test_facts_that_a_better_extraction_finds_take_the_place_of_the_old_ones(lake: Lake, outspoken: Models) -> None:
+def test_facts_of_a_new_extraction_replace_the_old_ones(lake: Lake, outspoken: Models) -> None:
     class Better(Telling):
         def method(self, scope: Scope) -> str:
             return "telling-2"
@@ -593,11 +590,9 @@ def test_facts_that_a_better_extraction_finds_take_the_place_of_the_old_ones(lak
     run(lake, replace(outspoken, extractor=Better()), "2024-01-15T08")
 
 
-def test_an_earlier_text_with_the_same_id_takes_its_operations_back_whatever_lands_first(
-    tmp_path: Path, outspoken: Models
-) -> None:
-    """By it one agent has other facts; another one has none in the hour any more, and keeps no operation of it."""
-    roles = {ACME: "user", OTHER: "tool"}  # of the earlier text: what a tool says is no fact
+def test_an_earlier_message_with_the_same_id_wins_in_any_order(tmp_path: Path, outspoken: Models) -> None:
+    """It changes the facts of one agent; another has no facts in the hour any more and loses its operations."""
+    roles = {ACME: "user", OTHER: "tool"}  # in the earlier message: tool messages are no facts
     outcomes = []
     for order in ((0, 1), (1, 0)):
         lake = Lake(str(tmp_path / str(order[0])))
@@ -614,7 +609,7 @@ def test_an_earlier_text_with_the_same_id_takes_its_operations_back_whatever_lan
 
 
 def test_many_orders_of_the_same_operations_give_the_same_rows(lake: Lake) -> None:
-    """As rows come from tables: the fold of them is stored, and stays what it is."""
+    """In the order of table rows: the stored fold must not change."""
     chance = random.Random(0)
     for operations, _ in histories("orders", 12, PLAIN + NAMING):
         own = [replace(one, conversation_id="c") for one in operations]
@@ -627,12 +622,12 @@ def test_many_orders_of_the_same_operations_give_the_same_rows(lake: Lake) -> No
             assert made.equals(expected)
 
 
-#: How many agents have histories of graphs that grow.
+#: The number of agents with random histories.
 AGENTS = 60 if IS_THOROUGH else 30
 
 
 def grown(lake: Lake, seed: str, predicates: list[str], count: int) -> list[Scope]:
-    """Land histories of as many agents piece by piece; return the agents whose facts are not those of all at once."""
+    """Load random histories in parts. Return the agents whose facts differ from a fold of everything at once."""
     lake.ensure()
     lake.storage.write(CONFIGURATION, DECLARING)
     parts = [[landed, *files] for landed, files in cut(seed, count, predicates)]
@@ -652,16 +647,16 @@ def sum_of(parts: list[list[Operation]]) -> list[Operation]:
 
 
 @pytest.mark.parametrize("chunk", range(3 if IS_THOROUGH else 1))
-def test_graphs_that_grow_piece_by_piece_are_those_of_all_at_once(lake: Lake, chunk: int) -> None:
-    """Compared to the naive model of the fold; the pieces come late and in any order."""
+def test_a_graph_folded_in_pieces_equals_one_folded_at_once(lake: Lake, chunk: int) -> None:
+    """Compared with a naive model of the fold; the parts are late and shuffled."""
     assert grown(lake, f"grown {chunk}", PLAIN, AGENTS) == []
 
 
-def test_graphs_whose_aliases_come_and_go_are_those_of_all_at_once(lake: Lake) -> None:
+def test_a_graph_with_changing_aliases_equals_one_folded_at_once(lake: Lake) -> None:
     assert grown(lake, "named", PLAIN + NAMING, AGENTS) == []
 
 
-def test_what_was_said_of_an_alias_is_kept_when_it_is_none_any_more(lake: Lake, outspoken: Models) -> None:
+def test_facts_about_an_alias_are_kept_when_the_alias_ends(lake: Lake, outspoken: Models) -> None:
     endings = {ACME: "INSERT Clara|also_known_as|Annie", OTHER: "DELETE Anna|also_known_as|Annie"}
     for scope in endings:
         write(lake, conversation("INSERT Anna|also_known_as|Annie", "INSERT Annie|likes|tea", scope=scope))
@@ -673,7 +668,7 @@ def test_what_was_said_of_an_alias_is_kept_when_it_is_none_any_more(lake: Lake, 
     assert sorted(likes) == [("sales", "annie"), ("support", "annie")]
 
 
-#: What is said, and what holds after it.
+#: Statements, and the facts that are valid after them.
 SAID_LAST = [
     (["I live in Berlin.", "I moved to Porto."], "Anna lives_in Porto"),
     (["I live in Porto. I live in Berlin now."], "Anna lives_in Berlin"),
@@ -682,23 +677,23 @@ SAID_LAST = [
 ]
 
 
-def test_what_was_said_last_counts_even_at_one_time_and_in_one_message(lake: Lake, models: Models) -> None:
+def test_the_last_statement_wins_even_within_one_message(lake: Lake, models: Models) -> None:
     holds = {}
     for case, (said, held) in enumerate(SAID_LAST):
-        for number in range(6):  # ids are hashes: in some order they would be right by chance
+        for number in range(6):  # ids are hashes, so a single order could be right by chance
             scope = Scope("acme", f"a{case}-{number}")
             talk = conversation(*said, conversation_id=f"c{number}", scope=scope)
             for message in talk["messages"]:
                 message["timestamp"] = "2024-01-15T08:00:00+00:00"
             write(lake, talk)
             holds[scope] = [held]
-    for _ in range(2):  # in the journal's tail, and landed
+    for _ in range(2):  # pending in the journal, and loaded
         found = {scope: MemoryReader(lake, scope, models.embedder).graph.facts_about("Anna") for scope in holds}
         assert {scope: lines(facts) for scope, facts in found.items()} == holds
         list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
 
 
-def test_a_cat_that_is_called_like_a_person_does_not_take_over(lake: Lake, models: Models) -> None:
+def test_a_cat_with_a_persons_name_does_not_replace_the_person(lake: Lake, models: Models) -> None:
     write(lake, conversation("I live in Porto.", name="Tom"))
     write(lake, conversation("The boat is called Tom.", name="Eva", conversation_id="c2"))
     tom = MemoryReader(lake, ACME, models.embedder).graph.entity("Tom")

@@ -1,4 +1,4 @@
-"""Index tables that are lost or damaged: a search says so, and a run makes them again from the tables."""
+"""Searches report missing or damaged index tables, and runs rebuild them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sound(shared_folder: SharedFolder, models: Models) -> Lake:
 
 @pytest.fixture
 def folder(sound: Lake, tmp_path: Path) -> Path:
-    """The folder of an agent's working table, in a copy of the lake."""
+    """The folder of an agent's working index table, in a copy of the lake."""
     root = shutil.copytree(sound.storage.uri, tmp_path / "lake")
     return root / "vectordb" / ACME.workspace_id / f"{ACME.agent_id}__working.lance"
 
@@ -47,7 +47,7 @@ def found(lake: Lake, scope: Scope, models: Models) -> Any:
     return reader.search_memory(maximum_days_ago=10_000, query_text="Porto", now=NOW)
 
 
-def test_a_damaged_table_keeps_housekeeping_from_nothing_else(folder: Path) -> None:
+def test_a_damaged_index_table_does_not_stop_housekeeping(folder: Path) -> None:
     for manifest in folder.glob("_versions/*.manifest"):
         manifest.write_bytes(b"")
     workspace_id = ACME.workspace_id
@@ -64,7 +64,7 @@ def empty(files: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize("spoil", [shutil.rmtree, empty("_versions/*.manifest")], ids=["deleted", "emptied"])
-def test_a_search_says_that_the_index_is_lost_and_a_run_makes_it_again(
+def test_a_search_reports_a_lost_index_and_a_run_rebuilds_it(
     folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
 ) -> None:
     spoil(folder)
@@ -82,7 +82,7 @@ def test_a_search_says_that_the_index_is_lost_and_a_run_makes_it_again(
     [shutil.rmtree, empty("_versions/*.manifest"), empty("data/*"), lambda folder: shutil.rmtree(folder / "data")],
     ids=["deleted", "emptied", "without bytes", "without files"],
 )
-def test_making_one_hour_again_restores_the_rows_of_all(
+def test_recomputing_one_hour_restores_the_rows_of_all(
     folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
 ) -> None:
     spoil(folder)
@@ -91,12 +91,12 @@ def test_making_one_hour_again_restores_the_rows_of_all(
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_an_agent_without_memory_is_not_taken_for_one_whose_index_is_lost(folder: Path, models: Models) -> None:
+def test_an_agent_without_memory_has_no_lost_index(folder: Path, models: Models) -> None:
     lake = Lake(str(folder.parents[2]))
     assert not found(lake, Scope("acme", "nobody"), models)
 
 
-def test_an_agent_that_was_removed_is_not_missed(folder: Path, models: Models) -> None:
+def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None:
     lake = Lake(str(folder.parents[2]))
     lake.index.remove_agent(ACME)
     assert lake.index.version(ACME, Grain.WORKING) is None

@@ -1,4 +1,4 @@
-"""Making partitions: once, twice, out of order, in pieces, after a fault; the rows are the same."""
+"""Rows are the same whether partitions are computed once, twice, out of order, in parts or after a fault."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TALKS = [
 
 @pytest.fixture
 def straight(shared_folder: SharedFolder, models: Models) -> Lake:
-    """A lake in which everything was made in order; tests that write copy it."""
+    """A lake computed in order; tests that write copy it."""
 
     def fill(folder: Path) -> None:
         write(Lake(str(folder)), *TALKS)
@@ -68,7 +68,7 @@ def straight(shared_folder: SharedFolder, models: Models) -> Lake:
 
 @pytest.fixture
 def only_hours(shared_folder: SharedFolder, models: Models) -> Lake:
-    """A lake in which hours were made, and no summaries."""
+    """A lake with hours but no summaries."""
 
     def fill(folder: Path) -> None:
         write(Lake(str(folder)), *TALKS)
@@ -78,24 +78,24 @@ def only_hours(shared_folder: SharedFolder, models: Models) -> Lake:
 
 
 def make_hours(lake: Lake, models: Models) -> None:
-    """Make the hours that are pending."""
+    """Run the pending hours."""
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def make_days(lake: Lake, models: Models) -> None:
-    """Make the hours and the days that are pending."""
+    """Run the pending hours and days."""
     make_hours(lake, models)
     list(materialize(lake, models, Grain.DAILY, grain_status(lake, Grain.DAILY, START, NOW).pending))
 
 
 @pytest.fixture
 def filled(straight: Lake, root: str) -> Lake:
-    """A copy of the lake in which everything was made."""
+    """A copy of `straight`."""
     shutil.copytree(straight.storage.uri, root)
     return Lake(root)
 
 
-def test_a_run_makes_every_grain_and_empties_the_journal(straight: Lake) -> None:
+def test_a_run_computes_every_grain_and_empties_the_journal(straight: Lake) -> None:
     assert straight.journal.pending() == []
     assert sorted(map(str, _made(straight, Grain.WEEKLY))) == ["2024-W03", "2024-W08", "2024-W13", "2025-W01"]
     assert sorted(map(str, _made(straight, Grain.MONTHLY))) == ["2024-01", "2024-02", "2024-03", "2025-01"]
@@ -118,7 +118,7 @@ def test_a_second_run_writes_nothing(filled: Lake, models: Models) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2 if IS_THOROUGH else 1))
-def test_partitions_made_in_any_order_give_the_same_lake(
+def test_partitions_computed_in_any_order_give_the_same_lake(
     straight: Lake, tmp_path: Path, models: Models, seed: int
 ) -> None:
     shuffled = Lake(str(tmp_path / "shuffled"))
@@ -142,7 +142,7 @@ def _made(lake: Lake, grain: Grain) -> list[Period]:
     return [Period(grain, key) for key in lake.ledger.entries(f"{grain}_summaries")]
 
 
-def test_sending_a_conversation_again_doubles_nothing(filled: Lake, models: Models) -> None:
+def test_sending_a_conversation_again_adds_nothing(filled: Lake, models: Models) -> None:
     lake = filled
     rows = table_rows(lake)
     for _ in range(2):
@@ -160,9 +160,7 @@ def test_a_conversation_that_grows_adds_only_what_is_new(lake: Lake, models: Mod
     assert sorted(lake.tables.read(MESSAGES)["content"].to_pylist()) == ["I like coffee too.", "I like tea."]
 
 
-def test_a_message_with_a_known_id_and_other_content_is_set_aside_whatever_lands_first(
-    tmp_path: Path, models: Models
-) -> None:
+def test_other_content_under_a_known_id_is_set_aside_in_any_order(tmp_path: Path, models: Models) -> None:
     first, second = conversation("I live in Porto."), conversation("I live in Oslo.")
     outcomes = []
     for name, order in {"forward": (0, 1), "backward": (1, 0)}.items():
@@ -178,7 +176,7 @@ def test_a_message_with_a_known_id_and_other_content_is_set_aside_whatever_lands
     assert "already used for other content" in reasons[0]
 
 
-def test_late_data_remakes_exactly_its_ancestors(filled: Lake, models: Models) -> None:
+def test_late_data_recomputes_exactly_its_ancestors(filled: Lake, models: Models) -> None:
     lake = filled
     write(lake, conversation("I was born in 1984.", at="2024-01-15T14:00", conversation_id="late"))
     made = {grain: [str(period) for period in periods] for grain, periods in run(lake, models).items()}
@@ -188,7 +186,7 @@ def test_late_data_remakes_exactly_its_ancestors(filled: Lake, models: Models) -
     }  # fmt: skip
 
 
-def test_one_agents_late_message_leaves_the_others_summaries_alone(lake: Lake, models: Models) -> None:
+def test_a_late_message_of_one_agent_does_not_change_summaries_of_others(lake: Lake, models: Models) -> None:
     write(lake, TALKS[0], conversation("We sold 300 bikes.", scope=OTHER))
     run(lake, models)
     before = {row["agent_id"]: row for row in lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()}
@@ -209,23 +207,21 @@ def test_one_agents_late_message_leaves_the_others_summaries_alone(lake: Lake, m
     assert after["support"] != before["support"]
 
 
-def test_a_day_without_assertions_is_remembered_by_what_was_said(lake: Lake, models: Models) -> None:
+def test_a_day_without_assertions_is_summarized_from_its_turns(lake: Lake, models: Models) -> None:
     write(lake, conversation("Hm?", "Ok."))
     make_days(lake, models)
     [summary] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
     assert "Ok." in summary["content"]
 
 
-def test_a_period_without_material_gets_no_row_and_is_marked_as_looked_at(lake: Lake, models: Models) -> None:
+def test_a_period_without_material_has_a_ledger_entry_but_no_row(lake: Lake, models: Models) -> None:
     [table, index] = materialize(lake, models, Grain.DAILY, [Period.parse("daily", "2024-05-01")])
     assert (table.rows, index.rows, table.changed) == (0, 0, False)
     assert lake.ledger.entries("daily_summaries")["2024-05-01"].rows == 0
     assert lake.tables.read(SUMMARIES).num_rows == 0
 
 
-def test_an_hour_with_messages_and_no_facts_is_marked_as_looked_at_and_so_is_all_above_it(
-    lake: Lake, models: Models
-) -> None:
+def test_an_hour_without_facts_and_its_ancestors_have_ledger_entries(lake: Lake, models: Models) -> None:
     write(lake, conversation("The balance is 40 euros.", role="tool"))
     made = run(lake, models)
     assert all(len(periods) == 1 for periods in made.values())
@@ -243,13 +239,13 @@ def test_an_hour_with_messages_and_no_facts_is_marked_as_looked_at_and_so_is_all
     assert all(grain_status(lake, grain, START, NOW).rows for grain in Grain)
 
 
-def test_an_hour_without_facts_in_a_day_that_was_made_leaves_the_day_alone(filled: Lake, models: Models) -> None:
+def test_an_hour_without_facts_does_not_change_an_existing_day(filled: Lake, models: Models) -> None:
     write(filled, conversation("The balance is 40 euros.", role="tool", at="2024-01-15T14:00", conversation_id="t"))
     made = {grain: [str(period) for period in periods] for grain, periods in run(filled, models).items() if periods}
     assert made == {"working": ["2024-01-15T14"]}
 
 
-def test_silent_hours_are_not_entered(lake: Lake, models: Models) -> None:
+def test_hours_without_messages_have_no_ledger_entry(lake: Lake, models: Models) -> None:
     list(materialize(lake, models, Grain.WORKING, hours("2024-05-01T00", "2024-05-01T01")))
     assert lake.ledger.entries("working_facts") == {}
 
@@ -266,7 +262,7 @@ def test_tool_and_system_messages_are_kept_and_are_never_facts(lake: Lake, model
     assert lake.journal.pending() == []
 
 
-def test_a_file_that_comes_while_its_hour_is_made_stays_pending(lake: Lake, models: Models) -> None:
+def test_a_file_that_arrives_during_the_run_of_its_hour_stays_pending(lake: Lake, models: Models) -> None:
     write(lake, conversation("I like tea."))
 
     class Interrupted:
@@ -294,10 +290,10 @@ def spanning(lake: Lake) -> list[Period]:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
-def test_a_conversation_of_many_hours_is_made_hour_by_hour(
+def test_a_conversation_of_many_hours_is_loaded_hour_by_hour(
     lake: Lake, models: Models, tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    """Its file stays until the last of them; what is pending, and what readers find in the tail, are the others."""
+    """Its file stays until the last hour is loaded. Until then readers find the other hours in the journal."""
     whole = Lake(str(tmp_path / "whole"))
     spanning(whole)
     run(whole, models)
@@ -348,10 +344,10 @@ def test_a_file_waits_for_an_hour_that_has_not_begun(lake: Lake, models: Models)
 
 
 @pytest.mark.parametrize("moment", ["while it extracts", "while it indexes"])
-def test_a_run_that_is_overtaken_by_another_loses_nothing(
+def test_concurrent_runs_of_one_hour_lose_nothing(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The other lands, indexes and acknowledges a newer message of the same hour while this one is at work."""
+    """The other run loads, indexes and acknowledges a newer message of the same hour in the meantime."""
     write(lake, conversation("I moved to Porto."))
     overtaken: list[bool] = []
 
@@ -387,7 +383,7 @@ def test_a_run_that_is_overtaken_by_another_loses_nothing(
         assert not grain_status(lake, grain, START, NOW).pending
 
 
-def test_what_comes_after_the_landing_is_not_acknowledged_unread(
+def test_data_that_arrives_after_loading_is_not_acknowledged(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(lake, conversation("I moved to Porto."))
@@ -429,7 +425,7 @@ def test_a_step_that_fails_loses_nothing(
     assert lake.journal.pending() == []
 
 
-def test_an_index_that_was_deleted_is_made_again(filled: Lake, models: Models) -> None:
+def test_a_deleted_index_is_rebuilt(filled: Lake, models: Models) -> None:
     lake = filled
     before = index_rows(lake, [ACME])
     shutil.rmtree(lake.storage.locate("vectordb"))

@@ -1,4 +1,4 @@
-"""A lake to rehearse on sees its own writes, and the true lake sees none."""
+"""A dry-run lake sees its own writes, and the real lake does not change."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def rehearsal(lake: Lake, models: Models) -> DryRunLake:
     return DryRunLake(lake.storage.uri)
 
 
-def test_reads_are_the_true_lakes_until_something_is_replaced(lake: Lake, rehearsal: DryRunLake) -> None:
+def test_reads_come_from_the_real_lake_until_a_partition_is_replaced(lake: Lake, rehearsal: DryRunLake) -> None:
     for spec, fixed in [(MESSAGES, {}), (FACTS, {}), (SUMMARIES, {"grain": "daily"})]:
         assert rehearsal.tables.read(spec, **fixed).equals(lake.tables.read(spec, **fixed))
         assert rehearsal.tables.keys(spec, **fixed) == lake.tables.keys(spec, **fixed)
         assert rehearsal.tables.sizes(spec, **fixed) == lake.tables.sizes(spec, **fixed)
 
 
-def test_what_is_replaced_is_seen_here_and_nowhere_else(lake: Lake, rehearsal: DryRunLake) -> None:
+def test_replaced_partitions_are_visible_only_in_the_dry_run(lake: Lake, rehearsal: DryRunLake) -> None:
     before, rows = versions(lake), lake.tables.read(FACTS, [HOUR])
     renamed = rows.set_column(rows.schema.get_field_index("speaker"), "speaker", pc.utf8_upper(rows["speaker"]))
     assert rehearsal.tables.replace(FACTS, [HOUR], renamed).changed == {HOUR}
@@ -50,7 +50,7 @@ def test_what_is_replaced_is_seen_here_and_nowhere_else(lake: Lake, rehearsal: D
     assert lake.tables.read(FACTS, [HOUR]).equals(rows)
 
 
-def test_a_rehearsal_goes_through_every_grain_and_leaves_no_trace(lake: Lake, models: Models) -> None:
+def test_a_dry_run_covers_every_grain_and_writes_nothing(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."), conversation("I like tea.", at="2024-02-01T09:00"))
     before, files = versions(lake), lake.journal.pending()
     looked = dict(dry_run(DryRunLake(lake.storage.uri), models, START, NOW))
@@ -62,7 +62,7 @@ def test_a_rehearsal_goes_through_every_grain_and_leaves_no_trace(lake: Lake, mo
     assert all(run(lake, models).values())
 
 
-def test_as_much_is_embedded_as_is_then_asked_of_durable_memories(lake: Lake, models: Models) -> None:
+def test_a_dry_run_counts_the_embeddings_of_durable_memories(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."))
     tea = remember("Anna likes tea.", -3.5)
     lake.journal.append([tea, do("UPDATE", tea, -3.4, content="Anna likes green tea.")])
@@ -79,7 +79,7 @@ def test_as_much_is_embedded_as_is_then_asked_of_durable_memories(lake: Lake, mo
     assert "Anna likes green tea." in asked[0]
 
 
-def test_a_contradiction_is_not_set_aside_by_a_rehearsal(lake: Lake, models: Models) -> None:
+def test_a_dry_run_does_not_set_contradictions_aside(lake: Lake, models: Models) -> None:
     write(lake, conversation("I live in Porto."))
     write(lake, conversation("I live in Oslo."), now=NOW.replace(second=1))
     list(dry_run(DryRunLake(lake.storage.uri), models, START, NOW))

@@ -1,4 +1,4 @@
-"""Repair: what is damaged is found, made again with the rows that it held, and what is lost is named."""
+"""Repair finds damage, rebuilds derived rows, and reports what is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DERIVED = (FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES, UPKEEP
 
 
 def mended_in_turn(specs: Sequence[TableSpec], *kinds: str) -> list[Any]:
-    """Return each table with the kinds of damage to find in it, of which the last is mended."""
+    """Return each table with kinds of damage: all are detected, the last one is repaired."""
     orders = [kinds, kinds[::-1]]
     return [
         pytest.param(spec, order, id=f"{spec.name}-{order[-1]}")
@@ -55,7 +55,7 @@ def mended_in_turn(specs: Sequence[TableSpec], *kinds: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def sound(shared_folder: SharedFolder, models: Models) -> Lake:
-    """A lake in which all is well, to compare with."""
+    """An intact lake, for comparison."""
 
     def fill(path: Path) -> None:
         lake = Lake(str(path))
@@ -69,7 +69,7 @@ def sound(shared_folder: SharedFolder, models: Models) -> Lake:
 
 @pytest.fixture(scope="module")
 def expected(sound: Lake) -> dict[str, str]:
-    """What it holds."""
+    """The digests of `sound`."""
     return lake_digest(sound)
 
 
@@ -84,7 +84,7 @@ def make_all(lake: Lake, models: Models) -> None:
 
 
 def mended(lake: Lake, models: Models, found: list[Damage] | None = None) -> Lake:
-    """Repair a lake of which this was found, make what is pending then, and open it anew."""
+    """Repair a lake, run what is pending, and reopen it."""
     repair(lake, models, START, find_damage(lake) if found is None else found)
     make_all(lake, models)
     return Lake(lake.storage.uri)
@@ -95,16 +95,16 @@ def log_of(lake: Lake, spec: TableSpec) -> Path:
     return max(Path(lake.storage.uri, "tables", spec.name, "_delta_log").glob("*.json"))
 
 
-def test_in_a_sound_lake_nothing_is_damaged(sound: Lake) -> None:
+def test_an_intact_lake_has_no_damage(sound: Lake) -> None:
     assert find_damage(sound) == []
 
 
-# How a file is damaged decides what finding it meets, and the table what making it again takes. So each kind is found
-# in each table, and one of them, in turn, is mended; the thorough run mends all.
+# Detection depends on the kind of damage, repair on the table. So each kind is detected in each table, and one of them,
+# in turn, is repaired. The thorough run repairs all.
 
 
 @pytest.mark.parametrize(("spec", "kinds"), mended_in_turn(DERIVED, "cut", "missing"))
-def test_what_is_derived_gets_its_rows_again(
+def test_derived_tables_are_rebuilt(
     lake: Lake, expected: dict[str, str], models: Models, spec: TableSpec, kinds: Sequence[str]
 ) -> None:
     path = file_of(lake, spec)
@@ -120,7 +120,7 @@ def test_what_is_derived_gets_its_rows_again(
 
 
 @pytest.mark.parametrize(("spec", "kinds"), mended_in_turn([SUMMARIES, MESSAGES, *DERIVED], "cut", "empty"))
-def test_a_table_with_a_damaged_log_gets_its_rows_again(
+def test_a_table_with_a_damaged_log_is_rebuilt(
     lake: Lake, expected: dict[str, str], models: Models, spec: TableSpec, kinds: Sequence[str]
 ) -> None:
     path = log_of(lake, spec)
@@ -136,7 +136,7 @@ def test_a_table_with_a_damaged_log_gets_its_rows_again(
     assert differing(expected, lake_digest(again)) == []
 
 
-def test_messages_come_back_when_the_newest_commit_is_missing(
+def test_messages_are_restored_when_the_newest_commit_is_missing(
     lake: Lake, expected: dict[str, str], models: Models
 ) -> None:
     log_of(lake, MESSAGES).unlink()
@@ -144,7 +144,7 @@ def test_messages_come_back_when_the_newest_commit_is_missing(
     assert differing(expected, lake_digest(again)) == []
 
 
-def test_all_at_once(lake: Lake, expected: dict[str, str], models: Models) -> None:
+def test_damage_of_all_tables_is_repaired_together(lake: Lake, expected: dict[str, str], models: Models) -> None:
     for spec in DERIVED:
         for path in Path(lake.storage.uri, "tables", spec.name).rglob("*.parquet"):
             damage(path, "cut")
@@ -156,7 +156,7 @@ def test_all_at_once(lake: Lake, expected: dict[str, str], models: Models) -> No
     assert find_damage(again) == []
 
 
-def test_lost_messages_are_named_and_left_as_they_are(lake: Lake, models: Models) -> None:
+def test_lost_messages_are_reported_and_left_unchanged(lake: Lake, models: Models) -> None:
     path = file_of(lake, MESSAGES, "2024-01-15T08")
     whole = path.read_bytes()
     damage(path, "cut")
@@ -171,7 +171,7 @@ def test_lost_messages_are_named_and_left_as_they_are(lake: Lake, models: Models
     assert find_damage(lake) == []
 
 
-def test_what_an_agent_added_itself_is_named_and_left_as_it_is(lake: Lake, models: Models) -> None:
+def test_lost_rows_added_by_an_agent_are_reported_and_left_unchanged(lake: Lake, models: Models) -> None:
     writer = MemoryWriter(lake, OTHER)
     writer.graph.insert("Porto", "located_in", "Portugal", now=NOW)
     make_all(lake, models)

@@ -1,4 +1,4 @@
-"""Retention at work: what has expired goes, what was made from it stays, and nothing is made of what has expired."""
+"""Retention deletes expired rows, keeps what was computed from them, and never recomputes it without them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
-#: Some days after everything below was said: of the free plan, hours have expired and days have not.
+#: Under the free plan, hours have expired and days have not.
 SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
-#: Days have expired, weeks have too, months have not.
+#: Days and weeks have expired, months have not.
 LATER = datetime(2024, 4, 20, 9, tzinfo=UTC)
 OTHER = Scope("acme", "sales")
 KEEPER = Scope("keeper", "support")
@@ -77,7 +77,7 @@ def expire_at(lake: Lake, now: datetime, **options: Any) -> Expiration:
 
 @pytest.fixture(scope="module")
 def made_once(shared_folder: SharedFolder, models: Models) -> Path:
-    """The folder of a lake of two workspaces, one of which keeps everything; tests copy it."""
+    """A lake of two workspaces, one of which keeps everything; tests copy it."""
 
     def fill(path: Path) -> None:
         made = Lake(str(path))
@@ -90,20 +90,20 @@ def made_once(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture
 def kept(made_once: Path, root: str) -> Lake:
-    """A lake of two workspaces, one of which keeps everything, up to the day on which hours have expired."""
+    """A copy of `made_once`, up to the day on which hours have expired."""
     return Lake(shutil.copytree(made_once, root))
 
 
 @pytest.fixture
 def expired(made_once: Path, shared_folder: SharedFolder, root: str) -> Lake:
-    """The same, and what had expired on that day is gone."""
+    """The same, without the rows that had expired by then."""
     folder = shared_folder("expired", lambda path: expire_at(Lake(str(shutil.copytree(made_once, path))), SOON))
     return Lake(shutil.copytree(folder, root))
 
 
 @pytest.fixture
 def expired_later(made_once: Path, shared_folder: SharedFolder, root: str, models: Models) -> Lake:
-    """The same made to the day on which days and weeks have expired, and what had expired on that day is gone."""
+    """The same, computed up to the day on which days and weeks have expired, and without them."""
 
     def fill(path: Path) -> None:
         made = Lake(str(shutil.copytree(made_once, path)))
@@ -122,7 +122,7 @@ def summaries(lake: Lake) -> dict[tuple[Any, ...], str]:
     return {(row["grain"], row["period"], row["workspace_id"], row["agent_id"]): row["content"] for row in rows}
 
 
-def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake) -> None:
+def test_hours_expire_as_the_dry_run_reports_and_their_summaries_stay(kept: Lake) -> None:
     before = summaries(kept)
     held = table_rows(kept)
     shown = expire_at(kept, SOON, dry_run=True)
@@ -134,13 +134,13 @@ def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake
     assert contents(kept, MESSAGES) == {"My cat is called Mila."}
     assert contents(kept) == {"Anna: My cat is called Mila."}
     assert summaries(kept) == before
-    # The index shows what the tables hold.
+    # The index matches the tables.
     for scope, rows in (((ACME, 0)), (OTHER, 0), (KEEPER, 2)):
         assert kept.index.count(scope, Grain.WORKING) == rows
     assert kept.index.count(ACME, Grain.DAILY) == 2
     assert ExpirationMarks.of(kept.tables).through(ACME, RetentionClass.FACTS) == "2024-02-03T07"
     assert ExpirationMarks.of(kept.tables).through(KEEPER, RetentionClass.FACTS) is None
-    # Bytes leave the disk.
+    # Bytes are freed.
     assert done.files > 0
     assert done.bytes > 0
     facts = Path(kept.storage.uri) / "tables" / "facts"
@@ -148,7 +148,7 @@ def test_hours_go_as_a_dry_run_says_and_what_was_made_from_them_stays(kept: Lake
     assert left == {"period=2024-01-15T08"}
 
 
-def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(expired: Lake, models: Models) -> None:
+def test_expired_periods_are_not_pending_and_a_second_run_writes_nothing(expired: Lake, models: Models) -> None:
     before = versions(expired)
     assert not any(run(expired, models, SOON).values())
     again = expire_at(expired, SOON)
@@ -156,7 +156,7 @@ def test_what_has_expired_is_not_pending_and_a_second_run_writes_nothing(expired
     assert versions(expired) == before
 
 
-def test_status_tells_what_has_expired_from_what_is_there(made_once: Path, expired: Lake) -> None:
+def test_the_status_separates_expired_periods(made_once: Path, expired: Lake) -> None:
     before = grain_status(Lake(str(made_once)), Grain.WORKING, START, SOON)
     after = grain_status(expired, Grain.WORKING, START, SOON)
     assert after.rows == expired.tables.read(FACTS).num_rows < before.rows
@@ -164,7 +164,7 @@ def test_status_tells_what_has_expired_from_what_is_there(made_once: Path, expir
     assert [str(period) for period in after.expired] == ["2024-01-15T10", "2024-01-23T09"]
 
 
-def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(expired: Lake, models: Models) -> None:
+def test_late_data_of_an_expired_hour_is_added_to_its_ancestors_only(expired: Lake, models: Models) -> None:
     before = summaries(expired)
     [day_before] = _days(expired, ACME, "2024-01-15")
     write(expired, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
@@ -183,13 +183,13 @@ def test_late_data_of_an_expired_hour_is_added_to_its_day_and_ancestors_alone(ex
         assert line in day
     assert "room 12" in day
     assert "room 12" in after["monthly", "2024-01", "acme", "support"]
-    # Each point of the day still says what it rests on.
+    # The points of the day keep their citations.
     [day_after] = _days(expired, ACME, "2024-01-15")
     cited = {source for point in day_after["key_points"] for source in point["source_ids"]}
     assert all(source.startswith("working:2024-01-15T") for source in cited)
     assert set(day_before["source_ids"]) < set(day_after["source_ids"])
     assert cited <= set(day_after["source_ids"])
-    # It goes the next night, and nothing changes any more.
+    # It is deleted the next night, and nothing changes any more.
     assert expire_at(expired, SOON).rows > 0
     assert "room 12" not in str(contents(expired))
     assert not any(run(expired, models, SOON).values())
@@ -215,7 +215,7 @@ def test_a_conversation_sent_again_after_it_expired_changes_no_summary(expired: 
     assert contents(expired) == {"Anna: My cat is called Mila."}
 
 
-def test_late_data_of_another_agent_leaves_those_alone_whose_hours_have_expired(expired: Lake, models: Models) -> None:
+def test_late_data_of_one_agent_does_not_change_expired_hours_of_others(expired: Lake, models: Models) -> None:
     before = summaries(expired)
     write(
         expired,
@@ -246,7 +246,7 @@ def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: L
     assert not any(run(kept, models, LATER).values())
 
 
-def test_an_agent_that_is_new_may_import_what_is_older(expired_later: Lake, models: Models) -> None:
+def test_a_new_agent_may_import_old_conversations(expired_later: Lake, models: Models) -> None:
     kept = expired_later
     new = Scope("acme", "new")
     write(kept, conversation("I used to live in Ghent.", at="2024-01-15T08:00", scope=new), now=LATER)
@@ -257,19 +257,19 @@ def test_an_agent_that_is_new_may_import_what_is_older(expired_later: Lake, mode
     assert left == {"monthly", "quarterly"}
 
 
-def test_nothing_goes_before_its_parent_was_made_from_it(lake: Lake, models: Models) -> None:
+def test_nothing_expires_before_its_parent_is_current(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
     write(lake, TALKS[0], now=SOON)
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, SOON).pending))
     done = expire_at(lake, SOON)
     assert done.rows == 0
-    # The first hour that may not go is the first of its day, and there is nothing before it.
+    # The first hour that is held back is the first of its day.
     assert {each.expiry.held_back_by for each in done.expired} >= {Period.parse("working", "2024-01-15T00")}
     run(lake, models, SOON)
     assert expire_at(lake, SOON).rows > 0
 
 
-def test_classes_of_working_memory_go_at_their_own_times(lake: Lake, models: Models) -> None:
+def test_classes_of_working_memory_expire_separately(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: standard}}")
     tea = conversation("I prefer tea to coffee.", at="2024-01-16T08:00", conversation_id="c9")
     write(lake, *TALKS[:2], tea, now=SOON)
@@ -282,7 +282,7 @@ def test_classes_of_working_memory_go_at_their_own_times(lake: Lake, models: Mod
     assert "preference" in kinds
     assert lake.tables.read(MESSAGES).num_rows == 0
     assert contents(lake) == {text for text in before if text in contents(lake)}
-    # Late data of such an hour does not drive out what cannot be found again.
+    # Late data of such an hour does not replace facts that cannot be extracted again.
     left = lake.tables.read(FACTS)
     write(lake, conversation("My bike is blue.", at="2024-01-15T08:50", conversation_id="late"), now=LATER)
     run(lake, models, LATER)
@@ -309,7 +309,7 @@ def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Mod
 
     assert listed() == [f"Anna: {text}" for text in reversed(said)]
     expire_at(lake, LATER)
-    assert listed() == ["Anna: I live in Porto.", "Anna: I prefer tea to coffee."]  # each message is one hit
+    assert listed() == ["Anna: I live in Porto.", "Anna: I prefer tea to coffee."]  # one hit per message
     assert listed(query_text="tea")[0] == "Anna: I prefer tea to coffee."
     later = "My bike is blue. I bought it in Oslo."
     write(lake, conversation(later, at="2024-04-19T08:00", conversation_id="c10"), now=LATER)
@@ -321,7 +321,7 @@ def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Mod
     assert [hit.content for hit in reader.search_memory(max_results=1, offset=1, now=LATER)] == expected[1:2]
 
 
-def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
+def test_the_graph_expires_if_configured(lake: Lake, models: Models) -> None:
     configure(lake, "workspaces: {acme: {retention: {graph: 30d}}}")
     write(
         lake,
@@ -335,15 +335,12 @@ def test_the_graph_goes_when_it_is_told_to(lake: Lake, models: Models) -> None:
     expire_at(lake, LATER)
     left = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
     assert left == said - {"Porto"}
-    # A run over the hour does not bring it back.
+    # Recomputing the hour does not restore it.
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
 
 
-def test_over_a_year_nothing_is_kept_for_longer_than_the_plan_says_and_what_is_kept_for_good_stays(
-    lake: Lake, models: Models
-) -> None:
-    """Now and then in a year something is said, made and expired; what is left is what the plan keeps, and no more."""
+def test_over_a_year_expired_classes_go_and_memories_stay(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
     day = date(2024, 1, 3)
     standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
@@ -391,13 +388,13 @@ def _noon(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
 
 
-def test_an_hour_whose_facts_are_gone_and_whose_graph_is_not_is_not_pending(lake: Lake, models: Models) -> None:
+def test_an_hour_with_expired_facts_and_a_graph_is_not_pending(lake: Lake, models: Models) -> None:
     configure(lake, "workspaces: {acme: {retention: {plan: free}}}")
     write(lake, conversation("I live in Porto."), now=SOON)
     run(lake, models, LATER)
     expire_at(lake, LATER)
     assert lake.tables.read(GRAPH_OPERATIONS).num_rows
-    # What comes too late is dropped, but its hour is looked at again.
+    # The late message is dropped, but its hour is processed.
     write(lake, conversation("I forgot to say this.", conversation_id="late"), now=LATER)
     run(lake, models, LATER)
     assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)

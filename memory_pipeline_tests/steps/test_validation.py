@@ -1,4 +1,4 @@
-"""A partition that is wrong goes no further: not into the index, not into the ledger, not into what is made from it."""
+"""An invalid partition is neither written, indexed nor entered in the ledger, and nothing is computed from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DAY = [Period.parse("daily", "2024-01-16")]
 
 
 class Faulty:
-    """An extractor or a summarizer that does something else to what is of the 16th."""
+    """An extractor or summarizer that returns other results for the 16th."""
 
     def __init__(self, real: Any, change: Callable[[Any], Any]) -> None:
         self._real = real
@@ -104,7 +104,7 @@ def spoilt(models: Models, grain: Grain, change: Callable[[Any], Any]) -> Models
 
 @pytest.fixture(scope="module")
 def good(shared_folder: SharedFolder, models: Models) -> Path:
-    """A lake of what is right in any case; tests copy it."""
+    """A lake with valid rows only; tests copy it."""
 
     def fill(path: Path) -> None:
         write(Lake(str(path)), GOOD)
@@ -115,7 +115,7 @@ def good(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(shared_folder: SharedFolder, models: Models) -> Lake:
-    """A lake that was made without a fault; tests copy it, or only look."""
+    """A lake computed without a fault; tests copy it or only read it."""
 
     def fill(path: Path) -> None:
         made = Lake(str(path))
@@ -125,10 +125,10 @@ def plain(shared_folder: SharedFolder, models: Models) -> Lake:
     return Lake(str(shared_folder("guard-plain", fill)))
 
 
-def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
+def test_an_invalid_partition_is_not_written_until_it_is_corrected(
     good: Path, plain: Lake, root: str, models: Models
 ) -> None:
-    """One fault after the other: each leaves the lake as it was."""
+    """Each fault in turn leaves the lake unchanged."""
     lake = Lake(shutil.copytree(good, root))
     made = {name: set(lake.ledger.entries(name)) for name in ("working_facts", "daily_summaries", "weekly_summaries")}
     write(lake, BAD)
@@ -158,7 +158,7 @@ def test_a_partition_that_is_wrong_goes_no_further_and_is_made_once_it_is_right(
     assert not any(run(lake, models).values())
     assert table_rows(lake) == table_rows(plain)
     assert index_rows(lake, [ACME]) == index_rows(plain, [ACME])
-    # What models cost, and the nights, are not made here.
+    # Model costs and consolidation are not computed here.
     own = [each for each in all_checks() if each.asset not in {"model_cost", "memory_upkeep"}]
     assert [finding for finding in run_checks(CheckContext(lake, NOW), own) if not finding.passed] == []
 
@@ -177,7 +177,7 @@ def rows_of(lake: Lake, grain: Grain) -> pa.Table:
 
 
 @pytest.mark.parametrize("grain", list(Grain))
-def test_what_is_right_is_let_through(plain: Lake, grain: Grain) -> None:
+def test_valid_rows_pass(plain: Lake, grain: Grain) -> None:
     rows = rows_of(plain, grain)
     assert rows.num_rows
     validate_rows(grain, rows, rows.slice(0, 0))
@@ -185,7 +185,7 @@ def test_what_is_right_is_let_through(plain: Lake, grain: Grain) -> None:
     assert are_sound(rows).all()
 
 
-def test_rows_are_judged_one_by_one_and_those_that_stand_unchanged_are_not(plain: Lake) -> None:
+def test_only_changed_rows_are_validated(plain: Lake) -> None:
     rows = rows_of(plain, Grain.DAILY)
     changes: list[dict[str, Any]] = [
         {},
@@ -224,7 +224,7 @@ def test_an_error_names_a_few_partitions_and_counts_the_rest(plain: Lake) -> Non
     assert "xylophone" not in str(refused.value)
 
 
-def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: Models) -> None:
+def test_invalid_stored_rows_are_recomputed(whole: Lake, models: Models) -> None:
     before = table_rows(whole)
     plant(whole, FACTS, "2024-01-16T08", lambda rows: rows.append(rows[0]))
     plant(whole, SUMMARIES, "2024-01-16", lambda rows: rows[0].update(content=mark("Anna")), grain="daily")
@@ -233,7 +233,7 @@ def test_wrong_rows_that_somebody_else_left_are_made_again(whole: Lake, models: 
     assert table_rows(whole) == before
 
 
-def test_a_partition_that_is_wrong_keeps_no_other_from_being_made(lake: Lake, models: Models) -> None:
+def test_an_invalid_partition_does_not_block_others(lake: Lake, models: Models) -> None:
     talks = [conversation("I like tea.", at=f"2024-01-{day}T08:00", conversation_id=f"c{day}") for day in range(12, 19)]
     write(lake, *talks)
     with pytest.raises(QualityError, match="2024-01-16T08"):

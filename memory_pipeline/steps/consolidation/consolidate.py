@@ -1,9 +1,9 @@
-"""Consolidate durable memories: find agents with changes, replay their days, and write the results.
+"""Consolidate durable memories: find agents with changes, simulate their days, and write the results.
 
-Agents are kept in batches, each with one commit of each table: what the nights did (``upkeep_events``), what is
-remembered after it (``memories``), how far each agent was kept (``upkeep``); the ledger comes last. Whatever is done by
-halves is done again by the next run. An agent of which nothing has changed, and for which time changes nothing, is not
-looked at: ``state/upkeep.json`` tells by the names of its files, and without it all are looked at, and found level.
+Agents are processed in batches, with one commit per table: consolidation events (``upkeep_events``), memories
+(``memories``) and checkpoints (``upkeep``). The ledger is written last, so the next run repeats what an interrupted one
+left undone. Agents without changes are skipped. ``state/upkeep.json`` caches which ones these are, by the names of
+their files; without it all agents are read.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A batch is closed when the events of its agents have so many bytes, or when it has so many agents.
+#: A batch is complete at this size of its agents' events, or at this number of agents.
 _BATCH_BYTES, _BATCH_AGENTS = 8_000_000, 200
-#: Seconds after which a long simulation says how far it is.
-_TELL_AFTER = 10.0
-#: Changes when the upkeep is done in another way.
+#: Seconds between progress messages of a long simulation.
+_PROGRESS_EVERY = 10.0
+#: Increase if consolidation computes different results.
 _VERSION = 1
 _LEVEL = "state/upkeep.json"
 
@@ -71,26 +71,26 @@ def consolidate(
     dry_run: bool = False,
     explain: bool = False,
 ) -> ConsolidationReport:
-    """Make nights of upkeep, each as of the end of its day, and whatever later nights follow from them.
+    """Consolidate days, each as of its end, and all later days that change as a result.
 
-    Safe to repeat, to interrupt and to run twice at a time. What comes out does not depend on when, nor in what order,
-    nights are asked for: an agent is kept from the first night for which something has changed up to the last that was
-    ever asked for. Nights that were kept by other rules are made again only if they are asked for.
+    Safe to repeat, to interrupt and to run concurrently. The result does not depend on when or in which order days are
+    requested: each agent is simulated from its first changed day to the last day ever requested. Days that were
+    consolidated under other settings or models are recomputed only on request.
 
     Args:
-        lake: where.
-        models: what embeds, and helps to keep in order.
-        nights: days that have ended.
-        start: first day of the memory; days before it have no nights.
-        scopes: only these agents; such nights are not entered in the ledger, since others were not looked at.
-        dry_run: only say what would be done, with reasons; write nothing.
-        explain: say it of what is done, too.
+        lake: where the memories are.
+        models: embed memories, merge them and confirm stale ones.
+        nights: closed days to consolidate.
+        start: first day of the memory; earlier days are ignored.
+        scopes: only these agents; the days are then not entered in the ledger, since the others were not processed.
+        dry_run: report the changes with their reasons; write nothing.
+        explain: report the changes of a real run, too.
     """
     started = time.perf_counter()
     done = ConsolidationReport()
-    inputs = night_inputs(lake)  # before events are read: a night for which some come meanwhile stays pending
+    inputs = night_inputs(lake)  # before events are read: a day that gets events meanwhile stays pending
     entries = lake.ledger.entries(UPKEEP_ASSET)
-    # No night comes before the first thing that happened, unless it was made when something else had happened.
+    # Days before the first event are skipped, unless an earlier event, since removed, was consolidated on them.
     first = min((day.key for day in inputs), default="")
     wanted = {each for each in nights if each.first_day >= start and (each.key >= first or each.key in entries)}
     asked = sorted(wanted, key=_key)
@@ -100,7 +100,7 @@ def consolidate(
         done.night(each)
     run = _Run(lake, models, asked, entries, done, dry_run=dry_run, explain=explain or dry_run)
     for batch in run.batches(scopes):
-        _keep_batch(run, batch)
+        _consolidate_batch(run, batch)
     if not dry_run:
         _enter(run, inputs, is_whole=scopes is None)
         run.level.write(lake)
@@ -109,11 +109,11 @@ def consolidate(
     return done
 
 
-class _Level:
-    """Which agents are level with their events, by the names of the files that these lie in: what spares looking.
+class _UnchangedAgents:
+    """A cache of agents that need no consolidation.
 
-    Each is known by a digest of files and row alone. Beside it stands the first day, after the last night, on which
-    something has happened already: from then on the agent is to be looked at.
+    Maps a digest of an agent's files and checkpoint to the key of the first later day that already has events, or "" if
+    there is none. The agent is due again when that day is requested.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -126,8 +126,8 @@ class _Level:
         self._found: dict[str, str] = {}
 
     def has(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
-        """Tell whether an agent with these files and this row was found level, and nothing has happened since."""
-        key = _level_key(files, checkpoint)
+        """Return whether an agent with these files and this checkpoint has nothing to consolidate up to `until`."""
+        key = _agent_key(files, checkpoint)
         later = self._known.get(key)
         if later is None or (later and later <= until.key):
             return False
@@ -135,21 +135,21 @@ class _Level:
         return True
 
     def put(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
-        """Note that an agent is level."""
-        self._found[_level_key(files, checkpoint)] = later.key if later else ""
+        """Add an agent."""
+        self._found[_agent_key(files, checkpoint)] = later.key if later else ""
 
     def write(self, lake: Lake) -> None:
-        """Write it down, unless it is what is written already."""
+        """Write the cache if it has changed."""
         if self._found != self._known:
             lake.storage.write(_LEVEL, json.dumps(self._found, sort_keys=True).encode())
 
 
-def _level_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
+def _agent_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
     return digest(_VERSION, sorted(files), None if checkpoint is None else checkpoint.to_row())
 
 
 class _Run:
-    """One run of the upkeep: what it goes by."""
+    """The inputs and caches of one run."""
 
     def __init__(
         self,
@@ -166,14 +166,14 @@ class _Run:
         self.dry_run, self.explain = dry_run, explain
         self.files = lake.tables.states(MEMORY_EVENTS)
         self.checkpoint = read_kept(lake.tables)
-        self.level = _Level(lake)
+        self.level = _UnchangedAgents(lake)
         known = [*self.entries, *(each.through.key for each in self.checkpoint.values())]
         self.until = max([asked[-1], *map(parse_day, known)], key=_key)
         self._configuration = lake.configuration()
         self._rules: dict[Scope, SimulationInputs] = {}
 
     def rules(self, scope: Scope) -> SimulationInputs:
-        """Return what an agent is kept by."""
+        """Return the settings, vocabulary and curator of an agent."""
         if scope not in self._rules:
             settings = self._configuration.memories(scope).upkeep_settings
             vocabulary = self._configuration.vocabulary(scope)
@@ -189,14 +189,14 @@ class _Run:
         return self._rules[scope]
 
     def batches(self, scopes: Collection[Scope] | None) -> Iterator[list[Scope]]:
-        """Yield the agents that may have nights to be made, in batches that fit in memory."""
+        """Yield the agents that may have days to consolidate, in batches that fit in memory."""
         sizes = self.lake.tables.sizes(MEMORY_EVENTS)
         owners = self.files.keys() | self.checkpoint.keys() | set(self.lake.tables.keys(UPKEEP_EVENTS))
         wanted = None if scopes is None else {owner_of(scope) for scope in scopes}
         batch: list[Scope] = []
         weight = 0
         for owner in sorted(owners):
-            scope = Scope(*owner.split("~"))  # no id holds a tilde
+            scope = Scope(*owner.split("~"))  # ids never contain a tilde
             if self._is_level(owner, scope) or (wanted is not None and owner not in wanted):
                 continue
             batch.append(scope)
@@ -217,8 +217,8 @@ class _Run:
         return not (is_due or checkpoint.troubles or checkpoint.method != self.rules(scope).method)
 
 
-def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
-    """Keep the agents of a batch; again, if somebody was forgotten meanwhile."""
+def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
+    """Consolidate a batch of agents. Repeat if data was erased meanwhile."""
     lake, started = run.lake, time.perf_counter()
     is_again = False
     while True:
@@ -234,14 +234,14 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
             [simulation.scope for simulation in touched],
             [each for simulation in touched if (each := results[simulation.scope]) is not None],
         )
-        # Whoever forgets leaves a tombstone first and looks for what to remove afterwards: what this run has read
-        # before the one and written after the other, it removes itself.
+        # Erasure writes its tombstone first and then deletes. This run may have read before the tombstone and written
+        # after the deletion, so it removes such rows itself.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:
                 owner = owner_of(simulation.scope)
                 run.level.put(run.files.get(owner, ()), results[simulation.scope], simulation.later)
             break
-        _log.info("upkeep: something was forgotten meanwhile, %s agents are kept again", f"{len(scopes):,}")
+        _log.info("upkeep: data was erased during the run, repeating %s agents", f"{len(scopes):,}")
         run.files, run.checkpoint = lake.tables.states(MEMORY_EVENTS), read_kept(lake.tables)
         is_again = True
     if is_again:
@@ -257,7 +257,7 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
     if made:
         first, last = min(made, key=_key), max(made, key=_key)
         _log.info(
-            "upkeep: kept %s agents, %s nights, %s to %s, in %.1f s",
+            "upkeep: consolidated %s agents, %s days, %s to %s, in %.1f s",
             f"{sum(bool(simulation.made) for simulation in simulations):,}",
             len(made),
             first,
@@ -267,15 +267,15 @@ def _keep_batch(run: _Run, scopes: Sequence[Scope]) -> None:
 
 
 def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
-    """Make the nights of agents; write what they do, in one commit, unless it is only to be shown."""
+    """Simulate the days of agents. Write their events in one commit, unless it is a dry run."""
     lake = run.lake
     owners = [owner_of(scope) for scope in scopes]
     simulations: list[AgentSimulation] = []
     last: tuple[object, pa.Table] | None = None
 
     def simulated(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: of two runs the last one to commit has seen the events that both have seen. Another
-        # attempt from the same events does the same.
+        # Read inside the attempt: of two concurrent runs, the last to commit has read the events of both. A retry with
+        # the same events reuses the result.
         nonlocal last
         read = (lake.tables.state(MEMORY_EVENTS, owners), old["id"].to_pylist())
         if last is None or last[0] != read:
@@ -284,17 +284,17 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
 
     def attempted(old: pa.Table) -> pa.Table:
         nonlocal simulations
-        simulations = _courses(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
+        simulations = _simulations(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
         touched = {owner_of(simulation.scope): simulation for simulation in simulations if simulation.first is not None}
         if not touched:
             return old
         vectors = CosineMatrix(run.models.embedder)
         vectors.learn(_vectors(lake, touched, vectors.name))
-        told = time.perf_counter()
+        reported = time.perf_counter()
         for simulation, made in simulate(list(touched.values()), vectors):
-            if time.perf_counter() - told > _TELL_AFTER:
-                told = time.perf_counter()
-                _log.info("upkeep: night %s of %s agents (%s)", made.day, f"{len(touched):,}", simulation.scope)
+            if time.perf_counter() - reported > _PROGRESS_EVERY:
+                reported = time.perf_counter()
+                _log.info("upkeep: day %s of %s agents (%s)", made.day, f"{len(touched):,}", simulation.scope)
         ends = {each.at: each.day for simulation in touched.values() for each in simulation.made}
         events = [event for simulation in touched.values() for each in simulation.made for event in each.events]
         stays = [
@@ -310,8 +310,8 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
     return simulations
 
 
-def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
-    """Return the ways of agents through their nights, none of which has been made."""
+def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
+    """Return the simulations of agents, not yet started."""
     calendar = run.lake.calendar
     happened: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event in rows_to_events(base):
@@ -335,7 +335,6 @@ def _courses(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Tabl
 
 
 def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str, NDArray[np.float32]]:
-    """Return the vectors that are there of what agents remember, by content."""
     columns = ("content", "vector", "embed_model")
     rows = lake.tables.read(MEMORIES, owners, columns=columns, where=pc.field("embed_model") == embedder)
     if not rows.num_rows:
@@ -345,7 +344,7 @@ def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str,
 
 
 def _enter(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
-    """Enter the nights that were asked for, and those after them that are no longer what the ledger says."""
+    """Enter the requested days in the ledger, and later days that changed."""
     first, lake = run.asked[0].key, run.lake
     checkpoint = read_kept(lake.tables)
     owners = [owner for owner, each in checkpoint.items() if each.through.key >= first]

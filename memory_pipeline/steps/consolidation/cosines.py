@@ -1,4 +1,4 @@
-"""How alike durable memories are: cosines of the vectors of what they say, in blocks, none of them in Python."""
+"""Find similar durable memories: cosines of their vectors, computed in blocks with NumPy."""
 
 from __future__ import annotations
 
@@ -19,23 +19,19 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
 
-#: Cosines that are worked out at once: 32 MB of them.
+#: Cosines computed at a time: 32 MB.
 _BLOCK = 8_000_000
-#: By so much a first, rough cosine may be wrong; what comes as near as this is worked out again, exactly.
+#: Error bound of the first, rough cosine. Pairs within it of the threshold are computed again exactly.
 _SLACK = 1e-4
 _TINY = np.float32(1e-30)
-#: Digits of a cosine: what lies below is noise.
+#: Decimal digits of a cosine; the rest is noise.
 _DIGITS = 6
-#: Nearest others of one memory that are told. Ten thousand texts from one template would make fifty million pairs.
+#: Maximum number of neighbours per memory. Ten thousand texts from one template would give fifty million pairs.
 NEAREST = 100
 
 
 class CosineMatrix:
-    """Vectors of contents by one embedder, each worked out once.
-
-    Args:
-        embedder: makes the vectors.
-    """
+    """The vectors of contents by one embedder, each computed once."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -48,16 +44,11 @@ class CosineMatrix:
         return self._embedder.name
 
     def learn(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take vectors that are there already, by content."""
+        """Add existing vectors, by content."""
         self._known |= vectors
 
     def prepare(self, contents: Iterable[tuple[str, Scope]], day: Period) -> None:
-        """Work out what is not known yet of many agents, in one request.
-
-        Args:
-            contents: texts, each with the agent that it is of.
-            day: the night for which they are asked.
-        """
+        """Embed the unknown contents of many agents in one request, accounted to `day`."""
         asked: dict[str, Scope] = {}
         for content, scope in contents:
             if content not in self._known and content not in self._missing:
@@ -73,7 +64,7 @@ class CosineMatrix:
                 self._missing.add(text)
 
     def missing_of(self, contents: Iterable[str]) -> int:
-        """Return of how many contents the embedder made no vector."""
+        """Return the number of contents that could not be embedded."""
         return sum(content in self._missing for content in contents) if self._missing else 0
 
     def similar(
@@ -85,17 +76,10 @@ class CosineMatrix:
         scope: Scope,
         day: Period,
     ) -> list[tuple[str, str, float]]:
-        """Return pairs that are alike; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
+        """Return pairs with a cosine of at least `least`; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
-        Of two memories that are both among `changed` and `others` there is one pair. Of each of `changed` there are the
-        :data:`NEAREST` others. A memory whose content has no vector is like none.
-
-        Args:
-            changed: memories that are to be compared.
-            others: with what.
-            least: how near, as a cosine, two must be.
-            scope: whose memories.
-            day: the night for which this is asked.
+        Two memories that are both in `changed` and `others` form one pair. Each of `changed` has at most
+        :data:`NEAREST` neighbours. Memories without a vector have none. Embedding requests are accounted to `day`.
         """
         self.prepare(((memory.content, scope) for memory in (*changed, *others)), day)
         rows, left = self._matrix(changed)
@@ -132,7 +116,7 @@ class CosineMatrix:
         right: NDArray[np.float32],
         least: float,
     ) -> list[tuple[str, str, float]]:
-        """Work out cosines row by row, which gives the same whatever else is in a block."""
+        """Compute cosines row by row, so that the result does not depend on the other rows of a block."""
         found: dict[tuple[str, str], float] = {}
         for start in range(0, len(pairs), 10_000):
             part = np.array(pairs[start : start + 10_000])
@@ -146,10 +130,10 @@ class CosineMatrix:
         return [(one, other, cosine) for (one, other), cosine in found.items()]
 
     def _matrix(self, memories: Sequence[DurableMemory]) -> tuple[list[DurableMemory], NDArray[np.float32]]:
-        """Return those memories that have vectors, in the order of their ids, and the vectors."""
+        """Return the memories that have vectors, sorted by id, and their unit vectors."""
         with_vectors = sorted((each for each in memories if each.content in self._known), key=lambda each: each.id)
         if not with_vectors:
             return [], np.empty((0, self._embedder.dimension), np.float32)
         matrix = np.stack([self._known[each.content] for each in with_vectors])
-        # Embedders give unit vectors; one that does not is told apart by its direction all the same.
+        # Embedders should return unit vectors. Normalize those that do not.
         return with_vectors, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), _TINY)

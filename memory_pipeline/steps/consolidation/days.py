@@ -1,8 +1,8 @@
-"""The days that consolidation is due for, and the checkpoint up to which it is done.
+"""The days that are due for consolidation, and the checkpoint of each agent.
 
-A night is made from what happened up to the end of its day. It is pending when its day has ended and it was never made,
-when something late has come for the day, or when a pass failed. Nights are entered one for each day from the first on
-which something durable happened, also those on which nothing was to be done.
+The consolidation of a day (a *night* in names) reads the events up to its end. It is pending when the day has closed
+and was never consolidated, got late events, or had a failed pass. The ledger has an entry for every day from the first
+memory event on, even if there was nothing to do.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tables import Tables
 
 
-#: Names of the assets: what each night did, and the hot index after it.
+#: Asset names: the consolidation of each day, and the hot index after it.
 UPKEEP_ASSET, HOT_INDEX_ASSET = "memory_upkeep", "hot_index"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationStatus:
-    """What nights of upkeep are there, and what is not.
+    """The state of consolidation.
 
     Attributes:
-        made: nights that were made, in order.
-        pending: closed days whose night is to be made: new ones, those with late events, those on which a pass failed.
-        missing: those of `pending` that were never made.
-        troubled: those of `pending` on which a pass failed.
-        events: what all nights did to memories, together.
+        made: consolidated days, in order.
+        pending: closed days to consolidate: new ones, those with late events, those with a failed pass.
+        missing: days of `pending` that were never consolidated.
+        troubled: days of `pending` with a failed pass.
+        events: total number of consolidation events.
     """
 
     made: list[Period]
@@ -55,7 +55,7 @@ class ConsolidationStatus:
 
 
 def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
-    """Return the state of the upkeep as of `now`; days before `start` have no nights."""
+    """Return the state of consolidation as of `now`; days before `start` are ignored."""
     wanted = night_inputs(lake)
     entries = lake.ledger.entries(UPKEEP_ASSET)
     days = {day for day in wanted if day.first_day >= start}
@@ -67,7 +67,7 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
             if entry is None or entry.unfinished or entry.input_digest != wanted.get(day, NOTHING):
                 pending.append(day)
             day = day.next()
-    # What had happened before the first day was forgotten since.
+    # Earlier entries come from events that were forgotten since.
     first = min((day.key for day in days), default="9999")
     lost = [key for key, entry in entries.items() if key < first and entry.input_digest != NOTHING]
     pending = [*_nights(lost), *pending]
@@ -81,18 +81,18 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
 
 
 def pending_nights(lake: Lake, start: date, now: datetime) -> list[Period]:
-    """Return the nights that are to be made as of `now`, in order; see :class:`ConsolidationStatus`."""
+    """Return the days to consolidate as of `now`, in order; see :class:`ConsolidationStatus`."""
     return night_status(lake, start, now).pending
 
 
 def nights_between(lake: Lake, first: date, last: date, now: datetime) -> list[Period]:
-    """Return the nights of closed days from one date to another, both included."""
+    """Return the closed days from `first` to `last`, both included."""
     days = Period.containing(Grain.DAILY, first).through(Period.containing(Grain.DAILY, last))
     return [day for day in days if lake.calendar.bounds(day)[1] <= now]
 
 
 def night_inputs(lake: Lake) -> dict[Period, str]:
-    """Return the days on which something durable happened, each with a digest of it."""
+    """Return the days with memory events, each with a digest of them."""
     digests: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(MEMORIES_ASSET).items():
         if entry.rows:
@@ -109,12 +109,10 @@ def _key(period: Period) -> str:
     return period.key
 
 
-# How far an agent's memories were kept, and from what: one row of ``upkeep``.
+# The checkpoint of an agent shows the first day to simulate again after a change.
 #
-# It tells which night has to be made first when something has changed. Of the month in which the last night lies it
-# holds
-# a digest for each day on which something happened, of months before it one for each month: so a row stays small, and
-# what is late by months makes no more than a month again.
+# It has one digest per day for the month of the last simulated day, and one per month before that. So the row stays
+# small, and an event that is months late recomputes at most one more month.
 
 
 _MONTH = len("2024-01")
@@ -122,15 +120,15 @@ _MONTH = len("2024-01")
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationCheckpoint:
-    """How far the memories of one agent were kept.
+    """How far the memories of one agent are consolidated, and from which events: a row of ``upkeep``.
 
     Attributes:
         scope: the agent.
-        through: the last night on which there was something to look at; whatever night came after it had no cause.
-        due: the next night on which time alone changes something; None if there is none.
-        days: what happened up to `through`: days, and months before, each with a digest of its events.
+        through: the last simulated day; later days had no cause.
+        due: the next day on which time alone changes something; None if there is none.
+        days: the events up to `through`: days, and months before, each with a digest.
         method: digest of the rules, settings and models.
-        troubles: passes that failed, each as ``{night} {pass}: {why}``.
+        troubles: failed passes, each as ``{day} {pass}: {reason}``.
     """
 
     scope: Scope
@@ -141,7 +139,7 @@ class ConsolidationCheckpoint:
     troubles: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
-        """Return it as a row of ``upkeep``."""
+        """Return a row of ``upkeep``."""
         return {
             **asdict(self.scope),
             "id": owner_of(self.scope),
@@ -167,15 +165,11 @@ class ConsolidationCheckpoint:
 
     @property
     def first_trouble(self) -> Period | None:
-        """The first night on which a pass failed."""
+        """The first day with a failed pass."""
         return min((parse_day(text.partition(" ")[0]) for text in self.troubles), key=_key, default=None)
 
     def first_change(self, happened: Mapping[Period, Collection[str]]) -> Period | None:
-        """Return the first day, up to the last night, whose events are not those that were kept; None if there is none.
-
-        Args:
-            happened: ids of the events of each day, as they are now.
-        """
+        """Return the first day up to `through` with changed events, or None. `happened` has event ids by day."""
         before, after = dict(map(_parted, self.days)), dict(map(_parted, spans(happened, self.through)))
         changed = [span for span in before.keys() | after.keys() if before.get(span) != after.get(span)]
         return min(
@@ -184,17 +178,17 @@ class ConsolidationCheckpoint:
 
 
 def parse_day(key: str) -> Period:
-    """Return the night of a day, given as ``2024-01-15``."""
+    """Return the period of a day such as ``2024-01-15``."""
     return Period(Grain.DAILY, key)
 
 
 def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
-    """Return the day, in the lake's zone, on which something happened."""
+    """Return the day of an event in the lake's time zone."""
     return calendar.ancestor(event.hour, Grain.DAILY)
 
 
 def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[str, ...]:
-    """Return what happened up to a night as ``ConsolidationCheckpoint.days``: digests of event ids by day."""
+    """Return the events up to `through` as ``ConsolidationCheckpoint.days``: digests of event ids by day or month."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
     for day, own in happened.items():
         if day.key <= through.key:
@@ -203,16 +197,16 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 
 def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
-    """Return how far the memories of each agent were kept, by owner.
+    """Return the checkpoint of each agent, by owner.
 
-    Agents whose row is in a damaged file count as never kept, so that all their nights are made again.
+    Agents with a damaged checkpoint count as never consolidated, so that all their days are recomputed.
     """
     rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
 def write_kept(tables: Tables, scopes: Iterable[Scope], checkpoint: Iterable[ConsolidationCheckpoint]) -> bool:
-    """Replace the rows of `scopes` by `checkpoint` in one commit; tell whether anything changed."""
+    """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
     new = pa.Table.from_pylist([each.to_row() for each in checkpoint], schema=UPKEEP.schema)
 

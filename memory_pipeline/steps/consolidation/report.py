@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.steps.consolidation.simulation import AgentSimulation
 
-#: Agents whose hot index a run tells.
+#: Maximum number of agents in the hot-index list.
 _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryDiff:
-    """One thing that a night does to one memory.
+    """One change to one memory.
 
     Attributes:
-        scope: whose memory.
-        night: when.
-        verb: what: MERGE, COOL, ….
-        memory_id, title: which memory.
-        other_id, other_title: of MERGE what is taken in, of SUPERSEDE what takes the place.
-        reason: why, in words.
-        is_withdrawn: whether an earlier making of the night did it, and this one does not.
+        scope: the agent.
+        night: the day.
+        verb: MERGE, COOL, ….
+        memory_id, title: the changed memory.
+        other_id, other_title: MERGE: the memory that is merged into it; SUPERSEDE: its successor.
+        reason: in words.
+        is_withdrawn: whether the change was made when the day was consolidated before and is undone now.
     """
 
     scope: Scope
@@ -49,17 +49,17 @@ class MemoryDiff:
 
 @dataclass(slots=True)
 class DayResult:
-    """What one night did, of the agents that were looked at.
+    """The consolidation of one day, over all processed agents.
 
     Attributes:
-        night: which.
-        agents: agents that had a cause to be looked at.
-        events: what was done to memories, by verb.
-        changed: how many of these events are new, or are there no more.
-        troubles: passes that failed, each with the agent and the reason.
-        review: memories that are so rotten that somebody should look at them, each with its agent.
-        hot: entries of the hot indexes of these agents after it.
-        usage: what models were asked for it.
+        night: the day.
+        agents: agents with a cause on this day.
+        events: number of events by verb.
+        changed: number of events that are new or were withdrawn.
+        troubles: failed passes, with the agent and the reason.
+        review: memories that should be reviewed because they are stale, with their agent.
+        hot: entries of the hot indexes of these agents, afterwards.
+        usage: model usage.
     """
 
     night: Period
@@ -74,15 +74,15 @@ class DayResult:
 
 @dataclass(slots=True)
 class ConsolidationReport:
-    """What a run of the upkeep did, or, if it was only to be shown, would do.
+    """The result of consolidation, or of its dry run.
 
     Attributes:
-        nights: those that were asked for, and later ones that were made again; in order.
-        changes: what is new, agent by agent and night by night, if that was to be told.
-        agents: agents that had a night to be made.
+        nights: the requested days and later recomputed ones, in order.
+        changes: new changes by agent and day, if requested.
+        agents: agents with days to consolidate.
         written: whether anything was written.
-        hot: lines of the hot indexes of some agents whose memories changed, the first ones by name.
-        seconds: how long it took.
+        hot: hot-index lines of changed agents, the first ones by name.
+        seconds: duration.
     """
 
     nights: list[DayResult] = field(default_factory=list)
@@ -94,7 +94,7 @@ class ConsolidationReport:
     _places: dict[Period, DayResult] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def night(self, period: Period) -> DayResult:
-        """Return what was done in one night, from nothing on."""
+        """Return the result of a day, creating it if missing."""
         found = self._places.get(period)
         if found is None:
             found = self._places[period] = DayResult(period)
@@ -102,7 +102,7 @@ class ConsolidationReport:
         return found
 
     def note(self, simulation: AgentSimulation, *, explain: bool) -> None:
-        """Add what the nights of one agent did."""
+        """Add the days of one agent."""
         if simulation.first is None:
             return
         self.agents += 1
@@ -129,7 +129,7 @@ class ConsolidationReport:
 
 
 def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
-    """Return what an event does, with the titles that memories have."""
+    """Return the diff of an event, with the titles of its memories."""
     newest = simulation.memories.newest
     titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
     return MemoryDiff(
@@ -146,7 +146,7 @@ def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is
 
 
 def _withdrawn(simulation: AgentSimulation) -> Iterator[MemoryDiff]:
-    """Yield what earlier makings of an agent's nights did, and these do not."""
+    """Yield the changes of earlier consolidations that are undone now."""
     now = {event.id for made in simulation.made for event in made.events}
     for night, events in simulation.old.items():
         if simulation.first is not None and night.key >= simulation.first.key:

@@ -1,9 +1,9 @@
-"""Replay one agent's days of consolidation: which of them have a cause, and what each decides.
+"""Simulate one agent's days of consolidation: find the days with a cause, and apply the passes.
 
-The nights of an agent are simulated in order, from the first that something has changed for up to the last that was
-ever asked for. So what stands in the end depends on what happened alone, not on when nights were asked for, nor in what
-order. A night without a cause is left out: nothing happened on its day, no pass failed in the night before, and time
-alone changes nothing. What one night does gives the next one nothing to do: its passes go round until all is settled.
+Days are simulated in order, from the first changed day to the last day ever requested. So the result depends on the
+events only, not on when or in which order days are requested. A day without a cause is skipped: it has no events, no
+pass failed the day before, and time alone changes nothing. The passes of a day repeat until nothing changes, so a day
+never causes work for the next one.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 
 _MOMENT = timedelta(microseconds=1)
-#: Characters that are kept of what an error says.
+#: Maximum length of an error message in a checkpoint.
 _MOST_TROUBLE = 300
-#: Names, among the passes that failed, that memories could not be compared.
+#: The name, among failed passes, of memories that could not be compared.
 NO_VECTORS = "vectors"
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationInputs:
-    """What an agent's memories are kept by.
+    """The settings and models of an agent's consolidation.
 
     Attributes:
         settings: of the passes.
-        vocabulary: tells which predicates hold one object.
-        curator: merges, and confirms what is stale.
+        vocabulary: says which predicates have a single object.
+        curator: merges memories and confirms stale ones.
         method: digest of all of these, and of the embedder.
     """
 
@@ -58,21 +58,21 @@ class SimulationInputs:
 
 @dataclass(slots=True)
 class AgentSimulation:
-    """The nights of one agent, as they are simulated.
+    """The simulation of one agent.
 
     Attributes:
         scope: the agent.
-        rules: what it is kept by.
-        calendar: where days begin.
+        rules: its settings and models.
+        calendar: defines where days begin.
         happened: its base events by day.
-        old: the events of its nights as they were made before, by night.
-        checkpoint: how far it was kept; None if never.
-        asked: the nights that are asked for, in order.
-        until: the last night that was ever asked for.
-        first: the first night that has to be made; None if everything is as it should be.
-        memories: as they stand after the last night that was made.
-        made: those nights, in order.
-        hot: entries of the hot index after each of them.
+        old: the existing consolidation events, by day.
+        checkpoint: of earlier consolidation; None if there is none.
+        asked: the requested days, in order.
+        until: the last day ever requested.
+        first: the first day to simulate; None if everything is current.
+        memories: the state after the last simulated day.
+        made: the simulated days, in order.
+        hot: entries of the hot index after each simulated day.
     """
 
     scope: Scope
@@ -99,17 +99,17 @@ class AgentSimulation:
 
     @property
     def next(self) -> Period | None:
-        """The next night that has a cause; None if there is none up to the last that was asked for."""
+        """The next day with a cause, up to `until`; None if there is none."""
         nights = [night for night in (self._chain, self._forced) if night is not None and night.key <= self.until.key]
         return min(nights, key=_key, default=None)
 
     @property
     def later(self) -> Period | None:
-        """The first day after the last night that was asked for on which something has happened already."""
+        """The first day after `until` that already has events."""
         return min((day for day in self.happened if day.key > self.until.key), key=_key, default=None)
 
     def come_to(self, night: Period) -> None:
-        """Let happen what happened up to the end of a day."""
+        """Apply the base events up to the end of a day."""
         events: list[MemoryEvent] = []
         while self._days and self._days[-1].key <= night.key:
             events += self.happened[self._days.pop()]
@@ -117,12 +117,7 @@ class AgentSimulation:
             self.memories = fold_events(events, self.memories)
 
     def sleep(self, night: Period, vectors: CosineMatrix) -> Night:
-        """Make the night to which the agent has come.
-
-        Args:
-            night: which.
-            vectors: tell which memories are alike.
-        """
+        """Consolidate the day that the simulation has reached."""
         bounds = self.calendar.bounds(night)
         has_cause = night == self._chain
         unlike = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
@@ -143,10 +138,10 @@ class AgentSimulation:
         return done
 
     def result(self) -> ConsolidationCheckpoint | None:
-        """Return how far the agent was kept, once no night is left; None where nothing ever happened."""
+        """Return the new checkpoint, after the last day; None for an agent without events."""
         if self.first is None:
             return self.checkpoint
-        if self._through is None:  # other rules hold, by which no night had a cause since
+        if self._through is None:  # other rules apply, under which no day has had a cause
             days = [day for day in self.happened if day.key < self.first.key]
             self._through = max(days, key=_key, default=None)
         if self._through is None:
@@ -160,7 +155,6 @@ class AgentSimulation:
         )
 
     def _first(self) -> Period | None:
-        """Return the first night that has to be made."""
         first_day = min((day for day in self.happened if day.key <= self.until.key), key=_key, default=None)
         stray = min((night for night, events in self.old.items() if events), key=_key, default=None)
         if self.checkpoint is None:
@@ -172,7 +166,7 @@ class AgentSimulation:
         if checkpoint.due is not None and checkpoint.due.key <= self.until.key:
             found.append(checkpoint.due)
         if checkpoint.method != self.rules.method and first_day is not None:
-            # Other rules hold from now on, and for past nights if somebody asks for them.
+            # New rules apply from now on, and to past days only on request.
             self._forced = max(self.asked[0], first_day, key=_key)
             found.append(self._forced)
         first = min((night for night in found if night is not None), key=_key, default=None)
@@ -185,11 +179,11 @@ class AgentSimulation:
             return first
         if any(first.key <= day.key <= self.until.key for day in self.happened):
             return first
-        # What had happened last did not happen: which night was the last one without it is not known any more.
+        # The last event is gone, so the last day with a cause is unknown.
         return first if first_day is None else min(first, first_day, key=_key)
 
     def _start(self, first: Period) -> None:
-        """Come to the beginning of the first night's day."""
+        """Restore the state at the beginning of the first day."""
         begins = self.calendar.bounds(first)[0]
         days = sorted(self.happened, key=_key)
         past = [event for day in days if day.key < first.key for event in self.happened[day]]
@@ -201,29 +195,27 @@ class AgentSimulation:
         self._chain = first if self._is_cause(first) else self._next_cause(first, begins)
 
     def _is_cause(self, night: Period) -> bool:
-        """Tell whether a night has a cause beside time."""
         if night in self.happened or (self.checkpoint is not None and night == self.checkpoint.due):
             return True
         return self.checkpoint is not None and night == self.checkpoint.first_trouble
 
     def _next_cause(self, earliest: Period, after: datetime) -> Period | None:
-        """Return the next night that has a cause, from `earliest` on, when none failed before it."""
+        """Return the next day with a cause from `earliest` on, assuming that no pass failed before it."""
         times = [self._due(earliest, after)]
         times += self._days[-1:]
         return min((night for night in times if night is not None), key=_key, default=None)
 
     def _due(self, earliest: Period, after: datetime) -> Period | None:
-        """Return the next night on which time alone changes something."""
         at = due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope))
         if at is None:
             return None
-        # What is due at the very end of a day is done in its night.
+        # A change due exactly at the end of a day belongs to that day.
         night = self.calendar.ancestor(self.calendar.hour(at - _MOMENT), Grain.DAILY)
         return max(night, earliest, key=_key)
 
 
 def simulate(courses: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
-    """Make the nights of agents, all of one night together, so that what is new is embedded in one request."""
+    """Simulate agents day by day, all agents of a day together, so that new contents are embedded in one request."""
     waiting: defaultdict[str, list[AgentSimulation]] = defaultdict(list)
     for simulation in courses:
         if simulation.next is not None:
@@ -249,7 +241,7 @@ def simulate(courses: Sequence[AgentSimulation], vectors: CosineMatrix) -> Itera
 
 
 def _line(why: str) -> str:
-    """Return why a pass failed on one line, as a table can hold it, whatever an error says."""
+    """Return an error message on one line that a table can store."""
     return " ".join(why.encode("utf-8", "replace").decode().split())[:_MOST_TROUBLE]
 
 

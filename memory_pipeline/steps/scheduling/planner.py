@@ -1,9 +1,8 @@
-"""Plan pending partitions from the journal, the ledger and the tables' logs, without reading rows.
+"""Find pending partitions from the journal, the ledger and the tables' logs, without reading rows.
 
-Pending hours come from the journal. A summary is stale when its period has closed and the digest of its sources is
-not the one that it was made from; so what a crash left undone, and what late data changed, is found again whatever
-Dagster remembers of it. A partition that the table has and the ledger does not know, or the other way round, is pending
-too: one of them was damaged.
+Hours are pending while they have journal files. A summary is stale when its period has closed and the digest of its
+sources differs from the one in the ledger. So the work left by a crash or caused by late data is found whatever state
+Dagster has. A partition that is only in the table or only in the ledger is pending too: one of them was damaged.
 """
 
 from __future__ import annotations
@@ -30,21 +29,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GrainStatus:
-    """What is there of one grain, and what is not.
+    """The state of one grain.
 
     Attributes:
-        grain: which.
-        made: periods that hold rows, in order; those of which all rows have expired are in `expired`.
-        empty: periods that were looked at and had no material.
-        rows: rows in all of them.
-        pending: closed periods to make: hours with journal files, summaries whose sources are new or have changed,
-            and whatever a model did not finish.
-        missing: those of `pending` that were never made.
-        unfinished: those of `pending` that hold something which waits for a model: made by rules in its place,
-            without a vector, or left out until a budget allows it.
+        grain: working or a summary grain.
+        made: periods with rows, in order; without those in `expired`.
+        empty: periods that were processed but had no material.
+        rows: number of rows in all periods.
+        pending: closed periods to compute: hours with journal files, missing or stale summaries, unfinished rows.
+        missing: periods of `pending` that were never computed.
+        unfinished: periods of `pending` with rows that wait for a model: made by rules as a fallback, without a vector,
+            or postponed until there is budget.
         open: periods with material that have not closed yet; hours that have not begun.
-        early: hours with journal files that lie before the first day of the memory.
-        expired: periods that were made, and of which nothing is kept any more.
+        early: hours with journal files before the first day of the memory.
+        expired: periods with no rows left, because all have expired.
     """
 
     grain: Grain
@@ -60,10 +58,10 @@ class GrainStatus:
 
 
 def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
-    """Return the state of one grain as of `now`; periods before `start` are not made.
+    """Return the state of one grain as of `now`. Periods before `start` are never pending.
 
-    The finer grains must be up to date for `pending` to be complete: a day that is missing shows up in its week only
-    once it is made.
+    `pending` is complete only if the finer grains are up to date: a missing day makes its week pending only once it is
+    computed.
     """
     table = lake.ledger.entries(table_asset(grain))
     index = lake.ledger.entries(index_asset(grain))
@@ -82,7 +80,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
             and not (
                 _is_complete(entry, index.get(key))
                 and _is_level(entry, graph.get(key))
-                # What durable memories were made from is not made again when it has expired.
+                # The sources of durable memories cannot be folded again after they have expired.
                 and (entry.rows <= entry.expired or _is_level(entry, memories.get(key)))
             )
         }
@@ -117,10 +115,9 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
-    """Return the hours to make that have journal files, each with a short digest of the files; reads no records.
+    """Return the pending hours with journal files, each with a short digest of its files. Reads no records.
 
-    Left out are hours before `start`, which are not made, and those that have not begun by `now`. With `scopes`, only
-    files of these agents count.
+    Omits hours before `start` and hours that begin after `now`. With `scopes`, only files of these agents count.
     """
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
@@ -134,10 +131,10 @@ def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Sco
 
 
 def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: datetime) -> list[Period]:
-    """Return the closed periods of a summary grain that own a moment of [since, until); of hours, those with material.
+    """Return the closed periods that overlap [since, until); of hours, those with material.
 
-    A period counts by what rolls up into it, so that a day, its week, its month, quarter and year are all in the
-    answer for that day.
+    Weeks, months, quarters and years count by the days that roll up into them, so one day selects its whole chain of
+    parents.
     """
     if grain is Grain.WORKING:
         hours = {Period(grain, key) for key in lake.ledger.entries(table_asset(grain))}
@@ -152,10 +149,10 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
 
 
 def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
-    """Return the periods of a summary grain that something finer was made of, with the digest of their sources.
+    """Return the periods of a summary grain with material, with the digest of their sources.
 
-    Finer periods without rows are no source. A period that has only these is made all the same: it gets no row, and
-    its entry says that somebody looked.
+    Finer periods without rows are no source. A period that has only these is still processed: its ledger entry shows
+    that it is empty.
     """
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
@@ -166,7 +163,7 @@ def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
     return {period: digest_of_all(digests) for period, digests in sources.items()}
 
 
-# Sensors ask for years of periods again and again.
+# Sensors request years of periods repeatedly.
 @lru_cache(maxsize=65536)
 def _ancestor(calendar: Calendar, finer: Grain, key: str, grain: Grain) -> Period:
     return calendar.ancestor(Period(finer, key), grain)
@@ -178,22 +175,17 @@ def _closes_at(calendar: Calendar, period: Period) -> datetime:
 
 
 def _is_complete(table: LedgerEntry, index: LedgerEntry | None) -> bool:
-    """Tell whether the index is level with the table, and nothing waits for a model."""
+    """Return whether the index is in sync with the table and no row waits for a model."""
     return _is_level(table, index) and not table.unfinished
 
 
 def _is_level(table: LedgerEntry, derived: LedgerEntry | None) -> bool:
-    """Tell whether what is made from a table was made from what it holds."""
+    """Return whether a derived asset is in sync with its table."""
     return derived is not None and derived.input_digest == table.output_digest
 
 
 def _at_odds(present: Iterable[str], entries: Mapping[str, LedgerEntry]) -> set[str]:
-    """Return the partitions that a table has and the ledger does not know, or that the ledger knows and are not there.
-
-    Args:
-        present: the partitions of the table that have rows.
-        entries: of the ledger.
-    """
+    """Return the partitions with rows that are only in the table or only in the ledger."""
     expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
     return (set(present) - entries.keys()) | (expected - set(present))
 

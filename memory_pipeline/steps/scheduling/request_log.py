@@ -1,9 +1,9 @@
-"""Remember requested partitions that have not ended, and those that failed, from tick to tick.
+"""Track requested partitions until they end, and failed ones until they succeed, from tick to tick.
 
-A partition whose run failed is asked for again after a wait that doubles. After the fifth failure it is *failing*: it
-is asked for each hour, for as long as it is pending, and shown to people. Nothing is ever given up.
+A failed partition is requested again after a delay that doubles. After the fifth failure it is *failing*: it is
+requested hourly as long as it is pending, and reported. No partition is ever given up.
 
-Everything here is plain data that is written down as JSON; no clock is read and no run is started.
+The log is plain data, stored as JSON. This module reads no clock and starts no runs.
 """
 
 from __future__ import annotations
@@ -22,49 +22,48 @@ from memory_pipeline.domain.periods import Grain, Period
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-#: The wait after a first failure, doubled with each more; that of what is failing; and of what waits for a budget.
+#: Delay after a first failure, doubled with each further one; of failing partitions; and of those that wait for budget.
 _WAIT, _FAILING_WAIT, _LEFT_WAIT = timedelta(minutes=1), timedelta(hours=1), timedelta(minutes=15)
-#: From so many failures on a partition is shown as failing.
+#: Number of failures from which a partition is reported as failing.
 FAILING_AFTER = 5
-#: A request without a run is forgotten after this: whoever should have started it was stopped.
+#: A request without a run is dropped after this time: the launching process must have stopped.
 START_WITHIN = timedelta(minutes=10)
 
-#: Up to this many blocks of consecutive periods are a request each; more are scattered, as an import brings them, and
-#: one request lists them: a run takes seconds to start.
+#: Up to this many blocks of consecutive periods are one request each. More blocks, as after an import, share requests,
+#: since starting a run takes seconds.
 _MOST_BLOCKS = 4
-#: Periods of one request, where the deployment does not set fewer; a failure loses no more than this.
+#: Maximum number of periods per request, unless the deployment sets fewer. A failure affects no more than this.
 MOST_PERIODS = 720
-#: Into so many requests those are cut that failed once, and into so many more after each failure, up to the most:
-#: so bad partitions are found and the others are made.
+#: Failed periods are split into this many requests, and into that many more after each failure, up to the maximum. This
+#: isolates bad partitions while the others succeed.
 _PIECES, _MOST_PIECES = 8, 40
-#: Requests of one grain that are under way at a time, and of smaller ones as many more; the others follow. What is
-#: remembered of them stays small.
+#: Maximum number of concurrent requests of one grain: the first at :data:`MOST_PERIODS` periods each, in proportion
+#: more of smaller ones, up to the second. This bounds the size of the log.
 _MOST_REQUESTS, _MOST_SMALL_REQUESTS = 8, 64
 
 
 class RequestOutcome(StrEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     UNDER_WAY = "under way"
     DONE = "done"
     FAILED = "failed"
 
 
-#: What became of requests, by their ids, with what the run said if it failed; those without a run are missing.
+#: Outcomes by request id, with the error message of a failed run. Requests without a run are missing.
 RequestOutcomes = Mapping[str, tuple[RequestOutcome, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong with a partition.
+    """The failures of a partition.
 
     Attributes:
-        attempts: how many runs in a row did not make it.
-        since: when the first of them was seen to have ended.
-        last: when the last of them was.
-        error: what the last one said.
-        has_failed: whether they failed; False if they ended well and left the partition pending all the same, as a
-            budget does that is spent.
+        attempts: number of consecutive runs that did not complete it.
+        since: when the first failure was seen.
+        last: when the last failure was seen.
+        error: the last error message.
+        has_failed: False if the runs succeeded but left the partition pending, for example because the budget is spent.
     """
 
     attempts: int
@@ -75,39 +74,39 @@ class Failure:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it has failed so often that people should know."""
+        """Whether it has failed often enough to be reported."""
         return self.has_failed and self.attempts >= FAILING_AFTER
 
     @property
     def again_at(self) -> datetime:
-        """When the partition is asked for again."""
+        """When the partition is requested again."""
         if self.is_failing:
             return self.last + _FAILING_WAIT
         wait = _WAIT * 2.0 ** min(self.attempts - 1, 10)
         return self.last + (wait if self.has_failed else min(wait, _LEFT_WAIT))
 
     def to_record(self) -> list[Any]:
-        """Return it as JSON writes it."""
+        """Return a JSON-serializable record."""
         return [self.attempts, self.since.isoformat(), self.last.isoformat(), self.error, self.has_failed]
 
     @classmethod
     def from_record(cls, record: Sequence[Any]) -> Failure:
-        """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
+        """Parse the result of :meth:`to_record`. Raise TypeError or ValueError if it is invalid."""
         attempts, since, last, error, has_failed = record
         return cls(attempts, datetime.fromisoformat(since), datetime.fromisoformat(last), error, has_failed)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Partitions of one grain that one run shall make.
+    """Partitions of one grain, requested from one run.
 
     Attributes:
-        id: names the request among all; the run carries it as a tag.
+        id: unique; the run has it as a tag.
         grain: of the periods.
-        periods: which, in order.
-        at: when it was asked.
-        attempt: 1, or one more than the runs in a row that failed to make them.
-        states: what each period was to be made from, where that is known.
+        periods: the partitions, in order.
+        at: time of the request.
+        attempt: 1 plus the number of consecutive failed runs.
+        states: digest of each period's sources, where known.
     """
 
     id: str
@@ -119,13 +118,13 @@ class Request:
 
     @property
     def is_range(self) -> bool:
-        """Whether the periods follow each other without a gap."""
+        """Whether the periods are consecutive."""
         return len(list(blocks(self.periods))) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class FailureTransition:
-    """Partitions of a grain that have begun to be failing, with what went wrong; or, without it, no longer are."""
+    """Partitions of a grain that started to be failing, with the failure; or, without it, that recovered."""
 
     grain: Grain
     periods: tuple[Period, ...]
@@ -134,12 +133,12 @@ class FailureTransition:
 
 @dataclass
 class Attempts:
-    """What was asked for and has not ended yet, and what went wrong, by grain and period.
+    """Open requests and failures, by grain and period.
 
     Attributes:
-        asked: what is under way.
-        failures: what went wrong.
-        most: periods of one request; a setting of the deployment, which is not written down.
+        asked: open requests.
+        failures: by grain and period.
+        most: maximum number of periods per request; a deployment setting that is not stored.
     """
 
     asked: list[Request] = field(default_factory=list)
@@ -147,18 +146,15 @@ class Attempts:
     most: int = MOST_PERIODS
 
     def under_way(self, grain: Grain) -> set[Period]:
-        """Return the periods of a grain that a request is about to make."""
+        """Return the periods of a grain that are requested."""
         return {period for request in self.asked if request.grain is grain for period in request.periods}
 
     def settle(
         self, outcomes: RequestOutcomes, now: datetime, states: Mapping[Period, str] | None = None
     ) -> tuple[list[Request], list[FailureTransition]]:
-        """Take note of what became of requests; return those that ended well, and what people should know.
+        """Record the outcomes of requests. Return the successful requests, and the transitions to report.
 
-        Args:
-            outcomes: what became of them.
-            now: the time of this look.
-            states: what pending periods would be made from now; one that is as it was asked for was left undone.
+        `states` are current digests of pending periods. A period whose digest is unchanged was left undone by its run.
         """
         done, changes, still = [], [], []
         for request in self.asked:
@@ -198,7 +194,7 @@ class Attempts:
         return [FailureTransition(request.grain, tuple(begun), known[begun[0]])] if begun else []
 
     def forget(self, grain: Grain, pending: Collection[Period]) -> None:
-        """Forget what went wrong with periods that are no longer pending: somebody else has made them."""
+        """Drop failures of periods that are no longer pending."""
         known = self.failures[grain]
         for period in known.keys() - set(pending):
             del known[period]
@@ -206,14 +202,7 @@ class Attempts:
     def ask(
         self, grain: Grain, periods: Iterable[Period], now: datetime, states: Mapping[Period, str] | None = None
     ) -> list[Request]:
-        """Return requests for those periods that are not to wait, and remember them as asked for.
-
-        Args:
-            grain: of the periods.
-            periods: what is to be made and is not under way.
-            now: the time of this look.
-            states: what they are made from, to tell afterwards whether a run left them undone.
-        """
+        """Return requests for the pending `periods` whose delay is over. Record them with the digests in `states`."""
         known = self.failures[grain]
         fresh: list[Period] = []
         left: list[Period] = []
@@ -225,7 +214,7 @@ class Attempts:
             elif failure.again_at <= now:
                 (failed if failure.has_failed else left).append(period)
         attempts = max((known[period].attempts for period in failed), default=0)
-        # A few that failed once may just have had bad luck together.
+        # Retry a few together after a single failure, which may have another cause.
         once = attempts == 1 and len(failed) <= _PIECES
         again = _parts(failed, self.most) if once else _pieces(failed, attempts, self.most)
         parts = [*_parts(fresh, self.most), *_parts(left, self.most), *again]
@@ -243,7 +232,7 @@ class Attempts:
         return min(_MOST_REQUESTS * max(MOST_PERIODS // self.most, 1), _MOST_SMALL_REQUESTS)
 
     def failing(self) -> dict[Grain, dict[Period, Failure]]:
-        """Return what is failing."""
+        """Return the failing periods."""
         found = {
             grain: {period: failure for period, failure in sorted(known.items(), key=_key) if failure.is_failing}
             for grain, known in self.failures.items()
@@ -251,12 +240,12 @@ class Attempts:
         return {grain: known for grain, known in found.items() if known}
 
     def next_at(self, now: datetime) -> datetime | None:
-        """Return when something that failed is asked for again, after `now`; None if nothing waits."""
+        """Return when the next failed period is requested again, after `now`; None if there is none."""
         times = [failure.again_at for known in self.failures.values() for failure in known.values()]
         return min((time for time in times if time > now), default=None)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as JSON writes it; periods as spans, so that a year of hours stays small."""
+        """Return a JSON-serializable record. Periods are written as ranges, so that a year of hours stays small."""
         groups: dict[tuple[Grain, Failure], list[Period]] = defaultdict(list)
         for grain, known in self.failures.items():
             for period, failure in known.items():
@@ -280,7 +269,7 @@ class Attempts:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Attempts:
-        """Read what :meth:`to_record` wrote; anything else raises KeyError, TypeError or ValueError."""
+        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
         found = cls()
         for name, grain, periods, at, attempt, states in record["asked"]:
             listed = read_periods(Grain(grain), periods)
@@ -294,7 +283,7 @@ class Attempts:
 
 
 def blocks(periods: Iterable[Period], most: int | None = None) -> Iterator[list[Period]]:
-    """Cut sorted periods of one grain into blocks of consecutive ones, none longer than `most`."""
+    """Split sorted periods of one grain into blocks of at most `most` consecutive ones."""
     block: list[Period] = []
     for period in periods:
         if block and (block[-1].next() != period or len(block) == most):
@@ -306,13 +295,13 @@ def blocks(periods: Iterable[Period], most: int | None = None) -> Iterator[list[
 
 
 def written(periods: Iterable[Period]) -> str:
-    """Return periods of one grain as spans: ``2024-01-15..2024-01-19,2024-02-01``."""
+    """Format periods of one grain as ranges: ``2024-01-15..2024-01-19,2024-02-01``."""
     spans = blocks(sorted(periods, key=lambda period: period.key))
     return ",".join(f"{span[0]}..{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
 
 
 def read_periods(grain: Grain, text: str) -> tuple[Period, ...]:
-    """Read what :func:`written` wrote; what is no period raises InputError."""
+    """Parse the result of :func:`written`. Raise InputError if it is invalid."""
     found: list[Period] = []
     for span in filter(None, text.split(",")):
         first, separator, last = span.partition("..")
@@ -322,7 +311,7 @@ def read_periods(grain: Grain, text: str) -> tuple[Period, ...]:
 
 
 def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
-    """Cut sorted periods into what one run each makes: blocks, if they are few, or lists; none longer than `most`."""
+    """Split sorted periods into one list per run: blocks if they are few, else mixed lists; none longer than `most`."""
     found = list(blocks(periods, most))
     if len(found) <= _MOST_BLOCKS:
         return found
@@ -330,9 +319,9 @@ def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
 
 
 def _pieces(periods: Sequence[Period], attempts: int, most: int) -> list[list[Period]]:
-    """Cut periods that failed into more requests each time; those of failing ones are put together otherwise each time.
+    """Split failed periods into more requests after each attempt; recombine those of failing periods each time.
 
-    So good ones part with bad ones, even if there are many of these, and an outage does not become a run for each.
+    This separates good periods from bad ones, even if many are bad, without starting one run per period in an outage.
     """
     number = min(_PIECES * attempts, _MOST_PIECES)
     if attempts >= FAILING_AFTER:

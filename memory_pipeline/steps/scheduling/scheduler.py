@@ -1,11 +1,11 @@
-"""Decide which partitions to request now, from what is pending and what was requested before.
+"""Decide which partitions to request now, from pending periods and earlier requests.
 
-:class:`Hours` asks for hours that have journal files, :class:`RollUps` for all else: summaries whose period has closed
-or that late data changed, what waits for a model, and the marts. A summary is asked for once nothing finer is about to
-change what it is made from; so a late message makes its day, week, month, quarter and year again, each once.
+:class:`Hours` requests hours with journal files. :class:`RollUps` requests the rest: missing and stale summaries, rows
+that wait for a model, and the marts. A summary is requested once none of its sources are about to change. So a late
+message recomputes its day, week, month, quarter and year, each once.
 
-What is remembered from look to look only delays and counts. Without it everything that is pending is asked for at
-once, so nothing is lost with it. Nothing here reads a clock, starts a run or opens a table.
+The state between ticks only delays and counts. If it is lost, all pending partitions are requested at once. This module
+reads no clock, starts no runs and opens no tables.
 """
 
 from __future__ import annotations
@@ -34,103 +34,86 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.scheduling.request_log import RequestOutcomes
 
 
-# When summaries are asked for: soon after their period has closed, and, when late data came, at the next gate.
+# Summaries are requested soon after their period has closed, and after late data at the next gate.
 #
-# A gate is a moment that recurs: each hour for days, the beginning of a day for weeks, of a week for months and what is
-# coarser. What changes between two of them is made once, at the second; so a flood of late hours becomes one roll-up.
+# A gate is a recurring moment: every hour for days, the start of a day for weeks, the start of a week for months and
+# coarser grains. All changes between two gates cause one recomputation, at the second gate; so a flood of late hours
+# becomes one roll-up.
 
 
-#: How long the last messages of a period have to arrive before it is summarized.
+#: Time for late messages to arrive after a period has closed, before it is summarized.
 SETTLING = timedelta(minutes=5)
 
 
 def last_gate(calendar: Calendar, grain: Grain, now: datetime) -> datetime:
-    """Return the latest moment, at or before `now`, at which late data of a summary grain is looked for (UTC).
-
-    Args:
-        calendar: where days begin.
-        grain: of the summaries.
-        now: an aware time.
+    """Return the latest gate of a summary grain at or before `now`, in UTC.
 
     Raises:
-        InputError: the grain is working, whose hours are made as soon as something arrives.
+        InputError: the grain is working; hours are requested as soon as data arrives.
     """
     finer = grain.finer
     if finer is None:
         accepted = ", ".join(SUMMARY_GRAINS)
-        raise InputError(f"grain {grain} has no gates: hours are made at once; accepted grains: {accepted}")
+        raise InputError(f"grain {grain} has no gates: hours are requested at once; accepted grains: {accepted}")
     span = min(finer, Grain.WEEKLY, key=lambda grain: grain.rank)
     began = calendar.ancestor(calendar.hour(now - SETTLING), span)
     return calendar.bounds(began)[0] + SETTLING
 
 
 def settled_at(calendar: Calendar, period: Period) -> datetime:
-    """Return the moment (UTC) from which a period of a summary grain is summarized for the first time."""
+    """Return when a period of a summary grain is summarized for the first time, in UTC."""
     return calendar.closes_at(period) + SETTLING
 
 
 def has_passed(calendar: Calendar, period: Period, last_checked: datetime | None, now: datetime) -> bool:
-    """Tell whether a period of a summary grain may be made: it has closed, or a gate has passed, since the last look.
-
-    Args:
-        calendar: where days begin.
-        period: which.
-        last_checked: when this was last asked; None if it never was.
-        now: the time of this look.
-    """
+    """Return whether a period of a summary grain has closed or its gate has passed since `last_checked`."""
     settled = settled_at(calendar, period)
     if settled > now:
         return False
     return last_checked is None or settled > last_checked or last_gate(calendar, period.grain, now) > last_checked
 
 
-#: How often what waits for a model is asked for again: it may still be down, or the budget spent.
+#: How often rows that wait for a model are retried: it may still be down, or the budget spent.
 HEAL_EVERY = timedelta(minutes=15)
-#: How long a day waits for hours that are pending and that no run is making; what cannot be made must not hold it up.
+#: How long a day waits for pending hours that no run is working on, so that failing hours do not block it.
 PATIENCE = timedelta(hours=1)
 
 
 @dataclass
 class Hours:
-    """Asks for the hours that have journal files.
-
-    Attributes:
-        attempts: what is under way, and what failed.
-    """
+    """Requests hours with journal files."""
 
     attempts: Attempts = field(default_factory=Attempts)
 
     def ask(self, states: Mapping[Period, str], busy: Collection[Period], now: datetime) -> list[Request]:
-        """Return what is to be made now.
+        """Return the requests to start now.
 
-        Args:
-            states: the hours with files, each with what changes when a file comes.
-            busy: hours that other runs are making.
-            now: the time of this look.
+        `states` has a digest of each pending hour that changes when a file arrives; other runs are working on `busy`
+        hours.
         """
         self.attempts.forget(Grain.WORKING, states)
         making = self.attempts.under_way(Grain.WORKING) | set(busy)
         return self.attempts.ask(Grain.WORKING, states.keys() - making, now, states)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as JSON writes it."""
+        """Return a JSON-serializable record."""
         return self.attempts.to_record()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Hours:
-        """Read what :meth:`to_record` wrote; anything else raises KeyError, TypeError or ValueError."""
+        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
         return cls(Attempts.from_record(record))
 
 
 @dataclass
 class MartSchedule:
-    """Asks for the marts once a day, when the summaries are made.
+    """Requests the marts once a day, after the summaries.
 
     Attributes:
-        last_checked: when they were last owed.
-        is_due: whether they are to be made if they are stale.
-        asked: the request that is under way, and since when; None if there is none.
-        failure: what went wrong.
+        last_checked: when they last became due.
+        is_due: whether to build them if they are stale.
+        asked: id and time of the open request; None if there is none.
+        failure: of the last requests.
     """
 
     last_checked: datetime | None = None
@@ -139,22 +122,22 @@ class MartSchedule:
     failure: Failure | None = None
 
     def look(self, calendar: Calendar, now: datetime) -> None:
-        """Owe the marts if a day has begun since the last look."""
+        """Mark the marts as due if a day has begun since the last check."""
         if self.last_checked is None or last_gate(calendar, Grain.WEEKLY, now) > self.last_checked:
             self.last_checked, self.is_due = now, True
 
     def are_due(self, now: datetime) -> bool:
-        """Tell whether they may be asked for now."""
+        """Return whether to request them now."""
         waits = self.failure is not None and self.failure.again_at > now
         return self.is_due and self.asked is None and not waits
 
     def ask(self, now: datetime) -> tuple[str, int]:
-        """Remember that they are asked for; return the request's name and the number of the attempt."""
+        """Record a request. Return its id and the number of the attempt."""
         self.asked = (f"marts {now.isoformat(timespec='seconds')}", now)
         return self.asked[0], self.failure.attempts + 1 if self.failure else 1
 
     def settle(self, outcomes: RequestOutcomes, now: datetime) -> None:
-        """Take note of what became of the request; `outcomes` as for :meth:`~.attempts.Attempts.settle`."""
+        """Record the outcome of the request; `outcomes` as in :meth:`~.request_log.Attempts.settle`."""
         if self.asked is None:
             return
         outcome, error = outcomes.get(self.asked[0], (None, ""))
@@ -167,13 +150,13 @@ class MartSchedule:
             self.asked = None
 
     def to_record(self) -> list[Any]:
-        """Return it as JSON writes it."""
+        """Return a JSON-serializable record."""
         asked = [self.asked[0], _text(self.asked[1])] if self.asked else None
         return [_text(self.last_checked), self.is_due, asked, self.failure.to_record() if self.failure else None]
 
     @classmethod
     def from_record(cls, record: Any) -> MartSchedule:
-        """Read what :meth:`to_record` wrote; anything else raises TypeError or ValueError."""
+        """Parse the result of :meth:`to_record`. Raise TypeError or ValueError if it is invalid."""
         looked, is_owed, asked, failure = record
         return cls(
             last_checked=_time(looked),
@@ -185,19 +168,19 @@ class MartSchedule:
 
 @dataclass
 class RollUps:
-    """Asks for summaries, for what waits for a model, and for the marts.
+    """Requests summaries, rows that wait for a model, and the marts.
 
     Attributes:
-        attempts: what is under way, and what failed.
-        last_checked: when each grain was last looked at.
-        due: periods of each grain that may be made: they have closed, or a gate has passed, and they are not made yet.
-        waits: days with hours that are about to be made, and since when they wait for them.
-        last_retry: when what waits for a model was last listed, or first seen.
-        to_heal: what of that list has not been asked for yet.
-        marts: when they are made.
-        is_level: whether nothing is about to change a summary, as of the last look.
-        is_done: whether nothing at all was pending or under way.
-        closes: when the first of the open periods will be summarized.
+        attempts: open requests and failures.
+        last_checked: time of the last check of each grain.
+        due: by grain, stale periods that have closed or whose gate has passed.
+        waits: days with pending hours, and since when they wait for them.
+        last_retry: when unfinished periods were last listed for a retry, or first seen.
+        to_heal: listed periods that have not been requested yet.
+        marts: the schedule of the marts.
+        is_level: whether no summary is about to change, as of the last check.
+        is_done: whether nothing was pending or running, as of the last check.
+        closes: when the first open period will be summarized.
     """
 
     attempts: Attempts = field(default_factory=Attempts)
@@ -212,7 +195,7 @@ class RollUps:
     closes: datetime | None = None
 
     def made(self, requests: Collection[Request]) -> None:
-        """Take note of requests that ended well: what they made waits for the next gate if it is pending again."""
+        """Record successful requests. If their periods are pending again, they wait for the next gate."""
         for request in requests:
             self.due.get(request.grain, set()).difference_update(request.periods)
 
@@ -224,14 +207,9 @@ class RollUps:
         busy: Mapping[Grain, Collection[Period]],
         now: datetime,
     ) -> list[Request]:
-        """Return what is to be made now, the finest grain first.
+        """Return the requests to start now, finest grain first.
 
-        Args:
-            calendar: where days begin.
-            statuses: what is pending, of all grains.
-            hours: those with journal files, which are asked for elsewhere.
-            busy: what other runs are making.
-            now: the time of this look.
+        :class:`Hours` requests the hours with journal files, `hours`. Other runs are working on `busy` periods.
         """
         self._list_unfinished(statuses, now)
         for grain, status in statuses.items():
@@ -239,7 +217,7 @@ class RollUps:
 
         making = {grain: self.attempts.under_way(grain) | set(busy.get(grain, ())) for grain in Grain}
         working = statuses[Grain.WORKING]
-        # A run was stopped between its commits and the ledger, or older code made them.
+        # A run was stopped between its commits and the ledger, or an older version wrote the rows.
         undone = set(working.pending) - set(working.unfinished) - set(hours) - making[Grain.WORKING]
         heal = self.to_heal.get(Grain.WORKING, set()) & set(working.unfinished)
         asked = self.attempts.ask(Grain.WORKING, undone, now)
@@ -262,7 +240,7 @@ class RollUps:
         return asked
 
     def _list_unfinished(self, statuses: Mapping[Grain, GrainStatus], now: datetime) -> None:
-        """List what waits for a model, a while after it was first seen and after it was last asked for."""
+        """List unfinished periods for a retry, every :data:`HEAL_EVERY`."""
         if not any(status.unfinished for status in statuses.values()):
             self.last_retry, self.to_heal = None, {}
         elif self.last_retry is None:
@@ -274,9 +252,9 @@ class RollUps:
     def _days_to_come(
         self, calendar: Calendar, pending: Collection[Period], making: Collection[Period], now: datetime
     ) -> set[Period]:
-        """Return the days whose hours are about to be made, or are being made."""
+        """Return the days whose hours are pending or being computed."""
         days = {day for hour in pending if (day := calendar.parent(hour))}
-        # Of a day that is still open, or has just closed, some hour may always be pending.
+        # A day that is open or has just closed may always have pending hours.
         self.waits = {day: max(self.waits.get(day, now), settled_at(calendar, day)) for day in days}
         patient = {day for day, since in self.waits.items() if now < since + PATIENCE}
         return patient | {day for hour in making if (day := calendar.parent(hour))}
@@ -291,16 +269,10 @@ class RollUps:
         making: set[Period],
         now: datetime,
     ) -> tuple[list[Request], set[Period]]:
-        """Return the requests of a grain, and its periods that are about to be made or being made.
+        """Return the requests of a grain, and its periods that are about to change or being computed.
 
-        Args:
-            calendar: where days begin.
-            grain: which.
-            stale: closed periods to make.
-            waiting: those that hold something which waits for a model.
-            below: periods whose finer ones are about to change.
-            making: periods that runs are making.
-            now: the time of this look.
+        `stale` periods have closed. `waiting` ones have rows that wait for a model, `below` ones have finer periods
+        that are about to change, and runs are working on `making` ones.
         """
         looked = self.last_checked.get(grain)
         owed = self.due.get(grain, set()) & (stale | below | making)
@@ -320,20 +292,20 @@ class RollUps:
         return found
 
     def next_look(self, calendar: Calendar, now: datetime) -> datetime:
-        """Return when there may be something to ask for though nothing has come: at a gate, or after a wait."""
+        """Return when to check again if no data arrives: at a gate, or at the end of a delay."""
         times = [last_gate(calendar, Grain.WEEKLY, now) + timedelta(days=1)]  # the marts'
         times += [] if self.is_done else [last_gate(calendar, Grain.DAILY, now) + timedelta(hours=1)]
         times += [self.closes] if self.closes else []
         times += [since + PATIENCE for since in self.waits.values()]
         times += [again] if (again := self.attempts.next_at(now)) else []
         times += [self.last_retry + HEAL_EVERY] if self.last_retry else []
-        times += [request.at + START_WITHIN for request in self.attempts.asked]  # by then a lost one is known to be
+        times += [request.at + START_WITHIN for request in self.attempts.asked]  # one without a run is dropped
         times += [self.marts.asked[1] + START_WITHIN] if self.marts.asked else []
         times += [self.marts.failure.again_at] if self.marts.failure else []
         return min((time for time in times if time > now), default=now)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as JSON writes it."""
+        """Return a JSON-serializable record."""
         return {
             **self.attempts.to_record(),
             "looked": {grain.value: looked.isoformat() for grain, looked in self.last_checked.items()},
@@ -346,7 +318,7 @@ class RollUps:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RollUps:
-        """Read what :meth:`to_record` wrote; anything else raises KeyError, TypeError or ValueError."""
+        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             attempts=Attempts.from_record(record),
             last_checked={Grain(grain): datetime.fromisoformat(at) for grain, at in record["looked"].items()},

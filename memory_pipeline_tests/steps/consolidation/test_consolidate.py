@@ -1,4 +1,4 @@
-"""Runs of the upkeep on real lakes: what they write, in what order, and what becomes of what goes wrong."""
+"""Consolidation runs on real lakes: results, commits and faults."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KEPT = (UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)
 
 
 def history(scope: Scope) -> list[Any]:
-    """Contradictions, a double, a snapshot and an instruction of one agent."""
+    """Contradictions, a duplicate, a snapshot and an instruction of one agent."""
     day = FIRST
     events = [
         noted(
@@ -88,7 +88,7 @@ def filled(landed: Path, tmp_path: Path) -> Lake:
 
 @pytest.fixture(scope="module")
 def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> dict[str, Any]:
-    """The rows of the lake after all of its nights."""
+    """The rows of the lake after consolidating all days."""
 
     def keep(path: Path) -> None:
         lake = Lake(str(shutil.copytree(landed, path)))
@@ -110,18 +110,16 @@ def owners(lake: Lake, spec: Any) -> set[str]:
     return set(lake.tables.read(spec)[name].to_pylist())
 
 
-# --- what is to be done ----------------------------------------------------------------------------------------------
+# --- pending days ----------------------------------------------------------------------------------------------------
 
 
-def test_nights_are_pending_from_the_first_event_to_the_last_day_that_ended(
-    filled: Lake, lake: Lake, models: Models
-) -> None:
-    assert pending_nights(lake, START, NOW) == []  # a lake that does not exist
+def test_days_are_pending_from_the_first_event_to_the_last_closed_day(filled: Lake, lake: Lake, models: Models) -> None:
+    assert pending_nights(lake, START, NOW) == []  # the lake does not exist
     assert pending_nights(filled, START, at(FIRST, 23)) == []
     ended = at(FIRST + timedelta(days=1), 0)
     assert [each.key for each in pending_nights(filled, START, ended)] == ["2024-01-15"]
     assert len(pending_nights(filled, START, AFTER)) == 77
-    assert pending_nights(filled, LAST, AFTER) == []  # days before the first of the memory have no nights
+    assert pending_nights(filled, LAST, AFTER) == []  # days before the first day of the memory are ignored
     consolidate(filled, models, pending_nights(filled, START, AFTER)[5:9], START)
     status = night_status(filled, START, AFTER)
     assert [each.key for each in status.made] == ["2024-01-20", "2024-01-21", "2024-01-22", "2024-01-23"]
@@ -130,7 +128,7 @@ def test_nights_are_pending_from_the_first_event_to_the_last_day_that_ended(
     assert consolidate(filled, models, [parse_day("2023-12-31")], START).nights == []
 
 
-def test_a_dry_run_tells_what_the_run_does_and_writes_nothing(filled: Lake, models: Models) -> None:
+def test_a_dry_run_reports_the_changes_of_the_run_and_writes_nothing(filled: Lake, models: Models) -> None:
     nights = pending_nights(filled, START, AFTER)
     before = versions(filled)
     told = consolidate(filled, models, nights, START, dry_run=True)
@@ -153,9 +151,7 @@ def test_a_dry_run_tells_what_the_run_does_and_writes_nothing(filled: Lake, mode
     assert (again.changes, again.agents) == ([], 0)
 
 
-def test_one_agent_can_be_kept_alone_and_its_nights_stay_pending(
-    filled: Lake, models: Models, whole: dict[str, Any]
-) -> None:
+def test_consolidating_one_agent_leaves_the_days_pending(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
     done = consolidate(filled, models, nights, START, scopes=[SALES])
     assert done.agents == 1
@@ -165,7 +161,7 @@ def test_one_agent_can_be_kept_alone_and_its_nights_stay_pending(
     assert rows(filled) == whole
 
 
-def test_what_tells_who_is_level_may_be_lost(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
+def test_the_cache_of_unchanged_agents_may_be_lost(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
     consolidate(filled, models, nights, START)
     before = versions(filled)
@@ -177,9 +173,7 @@ def test_what_tells_who_is_level_may_be_lost(filled: Lake, models: Models, whole
     assert rows(filled) == whole
 
 
-def test_what_has_happened_today_is_looked_at_tomorrow_though_nothing_has_come_since(
-    filled: Lake, models: Models
-) -> None:
+def test_events_of_today_are_consolidated_tomorrow(filled: Lake, models: Models) -> None:
     today = LAST - timedelta(days=1)
     filled.journal.append([noted(at(LAST, 0), scope=SALES, content="Rui keeps bees.")])
     land(filled, models)
@@ -190,7 +184,7 @@ def test_what_has_happened_today_is_looked_at_tomorrow_though_nothing_has_come_s
     ]
 
 
-def test_two_runs_at_once_leave_what_one_does(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
+def test_two_concurrent_runs_give_the_result_of_one(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
     errors: list[BaseException] = []
 
@@ -210,23 +204,23 @@ def test_two_runs_at_once_leave_what_one_does(filled: Lake, models: Models, whol
     assert rows(filled) == whole
 
 
-# --- what goes wrong -------------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 
 class NoModel(RuleCurator):
-    """Says that its model did not help."""
+    """A curator whose model fails."""
 
     def stale(self, *args: Any) -> Any:
         raise ModelError("unavailable", "the model is down")
 
 
-def test_a_pass_that_fails_is_seen_and_made_again(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
+def test_a_failed_pass_is_reported_and_repeated(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
     nights = pending_nights(filled, START, AFTER)
     done = consolidate(filled, replace(models, curator=NoModel()), nights, START)
     failed = [each for each in done.nights if each.troubles]
     assert failed
     assert "acme / sales: staleness: ModelError: the model is down" in failed[0].troubles
-    assert any(each.events["SUPERSEDE"] for each in done.nights)  # the other passes were made
+    assert any(each.events["SUPERSEDE"] for each in done.nights)  # the other passes succeeded
     status = night_status(filled, START, AFTER)
     assert status.pending == status.troubled == [each.night for each in failed]
     assert status.missing == []
@@ -236,7 +230,7 @@ def test_a_pass_that_fails_is_seen_and_made_again(filled: Lake, models: Models, 
     assert rows(filled) == whole
 
 
-def test_what_could_not_be_embedded_could_not_be_compared(
+def test_memories_without_a_vector_are_reported_as_a_failed_comparison(
     filled: Lake, models: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights = pending_nights(filled, START, AFTER)
@@ -259,7 +253,7 @@ def test_what_could_not_be_embedded_could_not_be_compared(
     assert rows(filled) == whole
 
 
-def test_what_is_forgotten_meanwhile_does_not_come_back(
+def test_data_erased_during_the_run_does_not_come_back(
     filled: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refold = steps_memories.refold_memories
@@ -268,7 +262,7 @@ def test_what_is_forgotten_meanwhile_does_not_come_back(
     def forgetting(*args: Any) -> Any:
         result = refold(*args)
         if not calls:
-            # As whoever forgets does: the tombstone first, then all that is found.
+            # As erasure does: the tombstone first, then the rows.
             filled.tombstones.put(Tombstone.of(Subject.agent(SALES), NOW, "0" * 32))
             for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES):
                 filled.tables.remove(spec, ["acme~sales"])
@@ -286,7 +280,7 @@ def test_what_is_forgotten_meanwhile_does_not_come_back(
     assert left == []
 
 
-def test_an_agent_whose_events_are_all_gone_has_no_nights(filled: Lake, models: Models) -> None:
+def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> None:
     nights = pending_nights(filled, START, AFTER)
     consolidate(filled, models, nights, START)
     filled.tables.remove(MEMORY_EVENTS, ["acme~sales"])
@@ -295,7 +289,7 @@ def test_an_agent_whose_events_are_all_gone_has_no_nights(filled: Lake, models: 
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
 
 
-def test_a_first_day_that_is_taken_back_leaves_no_night_pending(filled: Lake, models: Models) -> None:
+def test_a_withdrawn_first_day_leaves_no_day_pending(filled: Lake, models: Models) -> None:
     consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     early = pc.field("period") == "2024-01-15T09"
     events = filled.tables.read(MEMORY_EVENTS, where=~early)
@@ -308,7 +302,7 @@ def test_a_first_day_that_is_taken_back_leaves_no_night_pending(filled: Lake, mo
     assert pending_nights(filled, START, AFTER) == []
 
 
-def test_other_settings_hold_from_the_next_night_on(filled: Lake, models: Models) -> None:
+def test_new_settings_apply_from_the_next_day_on(filled: Lake, models: Models) -> None:
     consolidate(filled, models, nights_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
     before = filled.tables.read(UPKEEP_EVENTS).num_rows
     filled.storage.write(CONFIGURATION, b"defaults:\n  memories:\n    hot_entries: 1\n")

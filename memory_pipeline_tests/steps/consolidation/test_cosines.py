@@ -24,7 +24,7 @@ DAY = parse_day("2024-01-15")
 
 
 class Made:
-    """Embeds each text as it is told to, and counts what it is asked; of others it makes none."""
+    """Embeds the given texts, counts requests, and fails for others."""
 
     name, dimension = "made", 4
 
@@ -44,7 +44,7 @@ def memories(*texts: str) -> list[DurableMemory]:
     return list(fold_events(events).newest.values())
 
 
-def test_pairs_are_as_near_as_is_asked_and_each_stands_once() -> None:
+def test_each_pair_above_the_threshold_is_returned_once() -> None:
     turned = [0.95, np.sqrt(1 - 0.95**2), 0, 0]
     embedder = Made({"a": [1, 0, 0, 0], "b": turned, "c": [0.91, 0, np.sqrt(1 - 0.91**2), 0], "d": [2, 0, 0, 0]})
     own = {memory.content: memory for memory in memories("a", "b", "c", "d", "no vector")}
@@ -54,7 +54,7 @@ def test_pairs_are_as_near_as_is_asked_and_each_stands_once() -> None:
     pairs = {frozenset((name[one], name[other])): cosine for one, other, cosine in found}
     assert pairs == {
         frozenset("ab"): pytest.approx(0.95, abs=1e-6),
-        frozenset("ad"): pytest.approx(1.0, abs=1e-6),  # lengths do not count
+        frozenset("ad"): pytest.approx(1.0, abs=1e-6),  # vectors are normalized
         frozenset("bd"): pytest.approx(0.95, abs=1e-6),
     }
     assert len(found) == 3
@@ -63,7 +63,7 @@ def test_pairs_are_as_near_as_is_asked_and_each_stands_once() -> None:
     assert CosineMatrix(embedder).similar([], all_of_them, 0.9, scope=ACME, day=DAY) == []
 
 
-def test_what_is_near_does_not_depend_on_the_blocks_nor_on_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_do_not_depend_on_block_size_or_order(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(60, 4))
     own = memories(*(f"t{number}" for number in range(60)))
@@ -77,7 +77,7 @@ def test_what_is_near_does_not_depend_on_the_blocks_nor_on_the_order(monkeypatch
     assert len(whole) == int(np.sum(np.triu(expected @ expected.T >= 0.9, k=1)))
 
 
-def test_of_a_crowd_the_nearest_are_told() -> None:
+def test_only_the_nearest_neighbours_are_returned() -> None:
     crowd = memories(*(f"t{number}" for number in range(3 * NEAREST)))
     embedder = Made({memory.content: [1, number / 1e4, 0, 0] for number, memory in enumerate(crowd)})
     found = CosineMatrix(embedder).similar(crowd[:1], crowd, 0.9, scope=ACME, day=DAY)
@@ -86,7 +86,7 @@ def test_of_a_crowd_the_nearest_are_told() -> None:
     assert all(one == crowd[0].id and other in ids for one, other, _ in found)
 
 
-def test_a_content_is_embedded_once_and_all_that_is_new_in_one_request() -> None:
+def test_new_contents_are_embedded_once_in_one_request() -> None:
     embedder = Made({"a": [1, 0, 0, 0], "b": [1, 0, 0, 0], "c": [1, 0, 0, 0]})
     vectors = CosineMatrix(embedder)
     vectors.learn({"a": np.array([1, 0, 0, 0], np.float32)})

@@ -1,4 +1,4 @@
-"""An agent's nights come out the same however its events arrived, and whenever nights were asked for."""
+"""Consolidation gives the same result however events arrive and whenever days are requested."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def remembered(day: int, hour: int, number: int) -> MemoryEvent:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[MemoryEvent]:
-    """Things that are remembered, used, doubted and forgotten over two months."""
+    """Memories that are remembered, used, doubted and forgotten over two months."""
     times = st.tuples(st.integers(0, DAYS - 1), st.integers(0, 23), st.integers(0, len(CONTENTS) - 1))
     events = [remembered(*drawn) for drawn in draw(st.lists(times, min_size=1, max_size=7))]
     verbs = st.sampled_from([MemoryVerb.ACCESS, MemoryVerb.BOOST, MemoryVerb.CONFIRM, MemoryVerb.FORGET])
@@ -63,7 +63,7 @@ def histories(draw: st.DrawFn) -> list[MemoryEvent]:
 
 
 class Agent:
-    """What the lake holds of an agent's upkeep, and what a run does to it."""
+    """The stored state of an agent's consolidation, and a run on it."""
 
     def __init__(self) -> None:
         self.checkpoint: ConsolidationCheckpoint | None = None
@@ -106,7 +106,7 @@ LAST = DAYS + 10
     st.randoms(use_true_random=False),
     st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(0, LAST), min_size=1, max_size=3)), max_size=6),
 )
-def test_what_stands_in_the_end_depends_on_what_happened_alone(
+def test_the_result_depends_only_on_the_events(
     events: list[MemoryEvent], rng: Any, runs: list[tuple[int, list[int]]]
 ) -> None:
     at_once = Agent()
@@ -115,7 +115,7 @@ def test_what_stands_in_the_end_depends_on_what_happened_alone(
     for count, asked in runs:
         arrived, waiting = arrived + waiting[:count], waiting[count:]
         agent.keep(arrived, nights(*asked))
-    # An hour that is made again may bring something that was not so, and take it back.
+    # A recomputed hour may add wrong events, and withdraw them later.
     if len(events) > 1:
         agent.keep(events[1:], nights(LAST // 2))
     agent.keep(events, nights(LAST))
@@ -126,7 +126,7 @@ def test_what_stands_in_the_end_depends_on_what_happened_alone(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(histories())
-def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[MemoryEvent]) -> None:
+def test_a_skipped_day_would_have_changed_nothing(events: list[MemoryEvent]) -> None:
     agent = Agent()
     simulation = agent.keep(events, nights(LAST))
     memories, every = Memories(), list[MemoryEvent]()
@@ -142,7 +142,7 @@ def test_a_night_that_is_left_out_would_have_changed_nothing(events: list[Memory
     assert len(simulation.made) <= LAST
 
 
-def test_other_rules_hold_for_nights_to_come_and_for_past_ones_if_they_are_asked_for() -> None:
+def test_new_rules_apply_to_later_days_and_to_requested_past_days() -> None:
     events = [remembered(day, 8, number) for day, number in enumerate([0, 4, 5, 6, 2])]
     agent = Agent()
     agent.keep(events, nights(20))
@@ -159,7 +159,7 @@ def test_other_rules_hold_for_nights_to_come_and_for_past_ones_if_they_are_asked
     assert agent.keep(events, nights(2), replace(other, method="m3")).first is None
 
 
-def test_a_night_of_which_a_pass_failed_is_made_again_with_all_that_follow() -> None:
+def test_a_day_with_a_failed_pass_is_repeated_with_all_following_days() -> None:
     class Broken(RuleCurator):
         def stale(self, *args: Any) -> Any:
             raise RuntimeError("no\nmodel \udc00" + "x" * 5_000)
@@ -173,7 +173,7 @@ def test_a_night_of_which_a_pass_failed_is_made_again_with_all_that_follow() -> 
     assert agent.checkpoint.first_trouble == failed[0]
     assert agent.checkpoint.troubles[0].startswith(f"{failed[0]} staleness: RuntimeError: no model ?xx")
     assert len(agent.checkpoint.troubles[0]) < 400
-    assert any(event.verb is MemoryVerb.HEAT for event in agent.nightly)  # the other passes were made
+    assert any(event.verb is MemoryVerb.HEAT for event in agent.nightly)  # the other passes succeeded
     healed = agent.keep(events, nights(40))
     assert healed.first == failed[0]
     whole = Agent()
@@ -181,13 +181,13 @@ def test_a_night_of_which_a_pass_failed_is_made_again_with_all_that_follow() -> 
     assert (agent.checkpoint, set(agent.nightly)) == (whole.checkpoint, set(whole.nightly))
 
 
-def test_what_is_late_by_months_makes_that_month_and_what_follows_again() -> None:
+def test_an_event_that_is_months_late_recomputes_from_its_month_on() -> None:
     events = [remembered(day, 8, number) for day, number in [(0, 0), (4, 5), (40, 6), (55, 2)]]
     agent = Agent()
     agent.keep(events, nights(LAST))
     assert agent.checkpoint is not None
     spans = [text.partition(" ")[0] for text in agent.checkpoint.days]
-    assert spans == ["2024-02", "2024-03", "2024-04"]  # the last night, when all had faded, is months later
+    assert spans == ["2024-02", "2024-03", "2024-04"]  # the last day, when everything had decayed, is months later
     simulation = agent.keep([*events, remembered(10, 8, 4)], nights(LAST))
     assert simulation.first == parse_day("2024-03-01")
     same_month = Agent()

@@ -1,4 +1,4 @@
-"""When summaries are made: each period soon after it closed, late data at gates that follow the calendar."""
+"""Summaries are requested soon after their period has closed; late data waits for gates that follow the calendar."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def at(text: str) -> datetime:
         ("yearly", "2024-01-15T00:04", "2024-01-08T00:05"),
     ],
 )
-def test_gates_are_at_the_hour_at_midnight_and_on_mondays(grain: str, now: str, gate: str) -> None:
+def test_gates_are_hourly_daily_and_weekly(grain: str, now: str, gate: str) -> None:
     assert last_gate(Calendar(), Grain(grain), at(now)) == at(gate)
 
 
-def test_gates_follow_the_zone() -> None:
+def test_gates_follow_the_time_zone() -> None:
     assert last_gate(Calendar("Europe/Berlin"), Grain.WEEKLY, at("2024-07-17T10:00")) == at("2024-07-16T22:05")
     assert last_gate(Calendar("America/New_York"), Grain.YEARLY, at("2024-01-17T10:00")) == at("2024-01-15T05:05")
 
@@ -58,10 +58,10 @@ def test_there_is_a_gate_in_every_hour_day_or_week(zone: str, grain: Grain, now:
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(SUMMARY_GRAINS), MOMENTS, st.integers(0, 10**7), st.integers(0, 10**7))
-def test_a_period_may_be_made_at_one_look_after_it_closed(
+def test_a_period_is_due_at_the_first_check_after_it_has_settled(
     zone: str, grain: Grain, now: datetime, before: int, after: int
 ) -> None:
-    """Looks may be rare: the first after the period has settled is not missed, and there is none before."""
+    """Checks may be rare: the first one after the period has settled finds it, and none before."""
     calendar = Calendar(zone)
     period = calendar.ancestor(calendar.hour(now), grain)
     settled = settled_at(calendar, period)
@@ -72,7 +72,7 @@ def test_a_period_may_be_made_at_one_look_after_it_closed(
     assert has_passed(calendar, period, None, late)
 
 
-def test_after_it_was_made_it_waits_for_the_next_gate() -> None:
+def test_a_recomputed_period_waits_for_the_next_gate() -> None:
     week = Period(Grain.WEEKLY, "2024-W02")
     looked = at("2024-01-17T10:00")
     assert not has_passed(Calendar(), week, looked, at("2024-01-17T23:59"))
@@ -80,7 +80,7 @@ def test_after_it_was_made_it_waits_for_the_next_gate() -> None:
     assert has_passed(Calendar(), week, looked, at("2024-01-18T00:05"))
 
 
-def test_a_month_is_not_made_before_its_last_week_has_ended() -> None:
-    # The week that holds the last Thursday of October 2024 ends on 3 November.
+def test_a_month_is_not_due_before_its_last_week_has_ended() -> None:
+    # The week with the last Thursday of October 2024 ends on 3 November.
     assert settled_at(Calendar(), Period(Grain.MONTHLY, "2024-10")) == at("2024-11-04T00:05")
     assert settled_at(Calendar(), Period(Grain.MONTHLY, "2024-01")) == at("2024-02-01T00:05")

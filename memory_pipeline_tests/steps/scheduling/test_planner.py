@@ -1,4 +1,4 @@
-"""The plan: what is pending, missing, open and early, read from journal and ledger."""
+"""The planner finds pending, missing, open and early periods from journal and ledger."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_period_is_pending_once_it_has_closed(lake: Lake, models: Models) -> N
     assert names(grain_status(lake, Grain.DAILY, START, day_after).pending) == ["2024-01-31"]
     run(lake, models, now=day_after)
     assert names(grain_status(lake, Grain.WEEKLY, START, day_after).open) == ["2024-W05"]
-    # 31 January 2024 is a Wednesday; its week belongs to February, which holds the Thursday.
+    # 31 January 2024 is a Wednesday; its week belongs to February, which has its Thursday.
     run(lake, models, now=datetime(2024, 2, 5, tzinfo=UTC))
     assert names(grain_status(lake, Grain.MONTHLY, START, datetime(2024, 2, 20, tzinfo=UTC)).open) == ["2024-02"]
 
@@ -60,7 +60,7 @@ def test_a_month_waits_for_its_last_week(lake: Lake, models: Models) -> None:
     assert (names(made[Grain.WEEKLY]), names(made[Grain.MONTHLY])) == (["2024-W44"], ["2024-10"])
 
 
-def test_what_a_crash_left_undone_is_pending(lake: Lake, models: Models) -> None:
+def test_work_interrupted_by_a_crash_is_pending(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."))
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert lake.journal.pending() == []
@@ -68,7 +68,7 @@ def test_what_a_crash_left_undone_is_pending(lake: Lake, models: Models) -> None
     assert names(status.pending) == names(status.missing) == ["2024-01-15"]
 
 
-def test_a_range_names_every_closed_period_that_owns_a_moment_of_it(lake: Lake, models: Models) -> None:
+def test_a_range_selects_every_closed_period_that_overlaps_it(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto.", at="2024-12-30T08:00"))
     run(lake, models)
     since, until = datetime(2024, 12, 30, tzinfo=UTC), datetime(2024, 12, 31, tzinfo=UTC)

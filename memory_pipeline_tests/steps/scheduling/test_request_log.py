@@ -1,4 +1,4 @@
-"""What is asked for is remembered until it ends; what fails is cut up, asked for again, and never forgotten."""
+"""Requests are tracked until they end; failed ones are split and repeated, and never given up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def again(attempts: Attempts) -> Attempts:
 
 
 @given(st.sampled_from(list(Grain)), st.sets(st.integers(0, 20_000), max_size=60))
-def test_periods_are_written_as_spans_and_read_back(grain: Grain, numbers: set[int]) -> None:
+def test_periods_are_formatted_as_ranges_and_parsed(grain: Grain, numbers: set[int]) -> None:
     periods = {Calendar().ancestor(hour, grain) for hour in hours(*numbers)}
     text = written(periods)
     assert read_periods(grain, text) == tuple(sorted(periods, key=lambda period: period.key))
@@ -36,12 +36,12 @@ def test_periods_are_written_as_spans_and_read_back(grain: Grain, numbers: set[i
 
 
 @pytest.mark.parametrize("text", ["2024-01-01T00..", "x", "2024-01-01T00..2024-01-01", "..", "2024-01-01"])
-def test_what_is_no_span_is_an_error(text: str) -> None:
+def test_an_invalid_range_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="expected an hour"):
         read_periods(Grain.WORKING, text)
 
 
-def test_few_blocks_are_ranges_many_are_lists_and_none_is_endless() -> None:
+def test_few_blocks_are_ranges_and_many_are_lists_of_limited_length() -> None:
     ranges = Attempts().ask(Grain.WORKING, hours(*range(5), *range(10, 12), 20), NOW)
     assert [len(request.periods) for request in ranges] == [5, 2, 1]
     assert all(request.is_range for request in ranges)
@@ -51,12 +51,12 @@ def test_few_blocks_are_ranges_many_are_lists_and_none_is_endless() -> None:
     assert [len(request.periods) for request in long] == [720, 280]
 
 
-def test_a_deployment_may_cut_requests_smaller_so_that_workers_share_them() -> None:
+def test_a_deployment_may_limit_the_size_of_requests() -> None:
     year = hours(*range(8784))
     asked = Attempts(most=168).ask(Grain.WORKING, year, NOW)
     assert {len(request.periods) for request in asked} == {168}
     assert all(request.is_range for request in asked)
-    # As many hours are under way as without, not as many requests.
+    # As many hours as without the limit, in more requests.
     assert len(asked) == 32
     [first, *_] = Attempts(most=168).ask(Grain.WORKING, year[::2], NOW)
     assert len(first.periods) == 168
@@ -70,7 +70,7 @@ def test_a_deployment_may_cut_requests_smaller_so_that_workers_share_them() -> N
     assert again(attempts).most > 168, "it is a setting, and not remembered"
 
 
-def test_an_import_of_two_years_is_asked_for_bit_by_bit() -> None:
+def test_an_import_of_two_years_is_requested_in_parts() -> None:
     attempts, pending, requests, now = Attempts(), set(hours(*range(17_520))), 0, NOW
     states = dict.fromkeys(pending, "12345678")
     while pending:
@@ -88,8 +88,8 @@ def test_an_import_of_two_years_is_asked_for_bit_by_bit() -> None:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.sets(st.integers(0, 500), min_size=1, max_size=5), st.sampled_from([60, 500]))
-def test_bad_periods_are_found_while_the_others_are_made(bad_numbers: set[int], number: int) -> None:
-    """In less than half an hour, wherever they lie, and in few runs."""
+def test_bad_periods_are_isolated_while_the_others_succeed(bad_numbers: set[int], number: int) -> None:
+    """In less than half an hour and with few runs, wherever the bad periods are."""
     bad = set(hours(*(n % number for n in bad_numbers)))
     attempts, pending, now, runs = Attempts(), set(hours(*range(number))), NOW, 0
     while pending != bad:
@@ -106,7 +106,7 @@ def test_bad_periods_are_found_while_the_others_are_made(bad_numbers: set[int], 
     assert runs < 150
 
 
-def test_waits_double_until_it_is_failing_and_then_last_an_hour() -> None:
+def test_the_delay_doubles_until_a_period_is_failing_and_is_then_an_hour() -> None:
     attempts, [hour], now = Attempts(), hours(7), NOW
     waits, changes = [], []
     for _ in range(8):
@@ -132,7 +132,7 @@ def test_waits_double_until_it_is_failing_and_then_last_an_hour() -> None:
     assert attempts.failing() == {}
 
 
-def test_what_a_good_run_left_as_it_was_waits_and_is_not_called_failing() -> None:
+def test_a_period_left_pending_by_a_successful_run_waits_and_is_not_failing() -> None:
     attempts, [hour], now = Attempts(), hours(7), NOW
     for _ in range(12):
         while not attempts.ask(Grain.WORKING, [hour], now, {hour: "before"}):
@@ -148,7 +148,7 @@ def test_what_a_good_run_left_as_it_was_waits_and_is_not_called_failing() -> Non
     assert attempts.ask(Grain.WORKING, [hour], now, {hour: "and since"})  # at once
 
 
-def test_what_is_there_no_more_is_forgotten() -> None:
+def test_failures_of_periods_that_are_no_longer_pending_are_dropped() -> None:
     attempts, found = Attempts(), hours(1, 2)
     [request] = attempts.ask(Grain.WORKING, found, NOW)
     attempts.settle({request.id: FAILED}, NOW)
@@ -156,7 +156,7 @@ def test_what_is_there_no_more_is_forgotten() -> None:
     assert list(attempts.failures[Grain.WORKING]) == found[:1]
 
 
-def test_a_request_without_a_run_is_waited_for_and_then_forgotten() -> None:
+def test_a_request_without_a_run_is_dropped_after_a_while() -> None:
     attempts = Attempts()
     attempts.ask(Grain.WORKING, hours(1), NOW)
     attempts.settle({}, NOW + 9 * MINUTE)
@@ -166,7 +166,7 @@ def test_a_request_without_a_run_is_waited_for_and_then_forgotten() -> None:
     assert attempts.failures[Grain.WORKING] == {}
 
 
-def test_grains_do_not_take_each_others_room() -> None:
+def test_the_limit_of_requests_is_per_grain() -> None:
     attempts = Attempts()
     for number in range(20):
         attempts.ask(Grain.WORKING, hours(number * 2), NOW)
@@ -175,6 +175,6 @@ def test_grains_do_not_take_each_others_room() -> None:
 
 
 @pytest.mark.parametrize("record", [{}, {"asked": [], "setbacks": [[]]}, {"asked": [[1]], "setbacks": []}])
-def test_what_is_no_record_is_an_error(record: dict[str, object]) -> None:
+def test_an_invalid_record_is_an_error(record: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         Attempts.from_record(record)

@@ -1,4 +1,4 @@
-"""What is asked for when: the parts that three simulated years (lifecycle/test_years.py) do not show one by one."""
+"""Decisions of the scheduler that three simulated years (lifecycle/test_years.py) do not show one by one."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def statuses(
 
 
 def chain(hour: str) -> list[Period]:
-    """Return an hour's ancestors."""
+    """Return the ancestors of an hour."""
     return [CALENDAR.ancestor(Period(Grain.WORKING, hour), grain) for grain in SUMMARY_GRAINS]
 
 
 def asked(rolls: RollUps, found: dict[Grain, GrainStatus], now: datetime, hours: Iterable[Period] = ()) -> list[str]:
-    """Return the periods that are asked for; what is remembered is written down and read in between."""
+    """Return the requested periods, after a round trip of the state through JSON."""
     requests = rolls.ask(CALENDAR, found, list(hours), {}, now)
     assert RollUps.from_record(json.loads(json.dumps(rolls.to_record()))).to_record() == rolls.to_record()
     return [str(period) for request in requests for period in request.periods]
@@ -62,18 +62,18 @@ def ended(rolls: RollUps, now: datetime) -> None:
     rolls.made(done)
 
 
-def test_of_a_chain_that_is_stale_the_finest_is_asked_for_alone() -> None:
+def test_only_the_finest_stale_period_of_a_chain_is_requested() -> None:
     rolls, periods = RollUps(), chain("2023-03-08T09")
     now = NOW
     for period in periods:
         assert asked(rolls, statuses(periods[periods.index(period) :]), now) == [str(period)]
-        assert asked(rolls, statuses(periods[periods.index(period) :]), now) == []  # a run is about to make it
+        assert asked(rolls, statuses(periods[periods.index(period) :]), now) == []  # a run is about to compute it
         now += MINUTE
         ended(rolls, now)
     assert asked(rolls, statuses(), now) == []
 
 
-def test_what_came_after_the_last_look_waits_for_the_gate() -> None:
+def test_data_after_the_last_check_waits_for_the_gate() -> None:
     rolls, [day, week, *_] = RollUps(), chain("2024-03-06T09")
     assert asked(rolls, statuses(), NOW) == []
     assert asked(rolls, statuses([day]), NOW + MINUTE) == []
@@ -85,9 +85,9 @@ def test_what_came_after_the_last_look_waits_for_the_gate() -> None:
     assert asked(rolls, statuses([week]), midnight) == [str(week)]
 
 
-def test_a_request_that_dagster_lost_is_asked_for_again_in_time() -> None:
+def test_a_request_lost_by_dagster_is_repeated() -> None:
     rolls, [day, *_] = RollUps(), chain("2024-03-06T09")
-    assert asked(rolls, statuses([day]), NOW) == [str(day)]  # the database goes away before the run is in it
+    assert asked(rolls, statuses([day]), NOW) == [str(day)]  # the database fails before the run is stored
     again = rolls.next_look(CALENDAR, NOW + MINUTE)
     assert again == NOW + START_WITHIN
     assert rolls.attempts.settle({}, again - MINUTE) == ([], [])
@@ -96,7 +96,7 @@ def test_a_request_that_dagster_lost_is_asked_for_again_in_time() -> None:
     assert asked(rolls, statuses([day]), again) == [str(day)]
 
 
-def test_an_idle_lake_is_looked_at_when_the_next_period_closes_and_once_a_day() -> None:
+def test_an_idle_lake_is_checked_when_the_next_period_closes_and_once_a_day() -> None:
     rolls = RollUps()
     asked(rolls, statuses(), NOW)
     assert rolls.next_look(CALENDAR, NOW) == datetime(2024, 7, 18, 0, 5, tzinfo=UTC)
@@ -126,18 +126,18 @@ def test_patience_begins_when_the_day_closes_and_marts_do_not_wait_for_today() -
     assert asked(rolls, statuses([today]), closed + PATIENCE, hours) == [str(today)]
 
 
-def test_what_waits_for_a_model_is_asked_for_every_quarter_of_an_hour_from_fine_to_coarse() -> None:
+def test_unfinished_periods_are_retried_every_15_minutes_finest_first() -> None:
     rolls = RollUps()
     hour, other = Period(Grain.WORKING, "2024-03-06T09"), Period(Grain.DAILY, "2024-05-05")
     day, week = chain("2024-03-06T09")[:2]
     found = statuses(unfinished=[hour, day, week, other])
-    assert asked(rolls, found, NOW) == []  # it was asked by the run that left it so
+    assert asked(rolls, found, NOW) == []  # requested by the run that left it so
     assert asked(rolls, found, NOW + HEAL_EVERY - MINUTE) == []
     now = NOW + HEAL_EVERY
     assert asked(rolls, found, now) == [str(hour), str(other)]
     now += MINUTE
     ended(rolls, now)
-    assert asked(rolls, found, now) == [str(day)]  # the model is still down, but it was their turn
+    assert asked(rolls, found, now) == [str(day)]  # the model is still down, but the retry was due
     ended(rolls, now)
     assert asked(rolls, found, now) == [str(week)]
     ended(rolls, now)
@@ -147,14 +147,14 @@ def test_what_waits_for_a_model_is_asked_for_every_quarter_of_an_hour_from_fine_
     assert rolls.last_retry is None
 
 
-def test_hours_that_were_left_undone_without_files_are_asked_for() -> None:
-    """A run was killed between its commits and the ledger, and somebody else acknowledged the file."""
+def test_undone_hours_without_files_are_requested() -> None:
+    """A run was killed between its commits and the ledger, and another one acknowledged the file."""
     hour, with_file = Period(Grain.WORKING, "2024-03-06T09"), Period(Grain.WORKING, "2024-03-07T09")
     assert asked(RollUps(), statuses([hour, with_file]), NOW, [with_file]) == [str(hour)]
 
 
 @pytest.mark.parametrize("last", [RequestOutcome.DONE, RequestOutcome.FAILED, None])
-def test_marts_are_due_once_a_day_and_until_they_are_made(last: RequestOutcome | None) -> None:
+def test_marts_are_due_once_a_day_until_they_are_built(last: RequestOutcome | None) -> None:
     marts = MartSchedule()
     assert not marts.are_due(NOW)
     marts.look(CALENDAR, NOW)
