@@ -138,10 +138,10 @@ def test_what_holds_since_earlier_may_be_told_later(writer: GraphWriter, graph: 
 # --- entities and relationships --------------------------------------------------------------------------------------
 
 
-def test_relationships_are_between_what_is_known(root: str, writer: GraphWriter, graph: Graph) -> None:
+def test_relationships_connect_known_entities(root: str, writer: GraphWriter, graph: Graph) -> None:
     writer.add_entity("Anna", now=NOON)
     for source, target, missing in (("Anna", "Bosch", "target 'Bosch'"), ("Bosch", "Anna", "source 'Bosch'")):
-        with pytest.raises(InputError, match=f"^{missing} is not known; add it first"):
+        with pytest.raises(InputError, match=f"^{missing} is unknown; add it with add_entity"):
             writer.add_relationship(source, "works_at", target, now=after(1))
     writer.add_entity("Bosch", "company", now=after(1))
     writer.add_relationship("ANNA", "works_at", "bosch", weight=0.9, now=after(2))
@@ -154,11 +154,11 @@ def test_relationships_are_between_what_is_known(root: str, writer: GraphWriter,
     assert writer.add_relationship("Annie", "knows", "Bosch", now=after(5))
 
 
-def test_nothing_of_another_agent_is_known(root: str, writer: GraphWriter) -> None:
+def test_another_agents_graph_is_invisible(root: str, writer: GraphWriter) -> None:
     writer.add_entity("Anna", now=NOON)
     writer.add_entity("Bosch", now=NOON)
     other = MemoryWriter(Lake(root), Scope("acme", "sales"), START).graph
-    with pytest.raises(InputError, match=r"^source 'Anna' is not known"):
+    with pytest.raises(InputError, match=r"^source 'Anna' is unknown"):
         other.add_relationship("Anna", "works_at", "Bosch", now=after(1))
 
 
