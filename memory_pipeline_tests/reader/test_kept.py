@@ -274,7 +274,7 @@ def test_no_search_reaches_another_agents_memories(lake: Lake, models: Models) -
     stolen = remember("Bruno's secret is 42.", minute(1), scope=other).memory_id
     assert reader.memories.get(stolen) is None
     assert reader.get(stolen) is None
-    with pytest.raises(InputError, match="there is nothing by the id"):
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(stolen)
 
 

@@ -93,12 +93,12 @@ def test_what_is_no_id_is_refused(reader: MemoryReader, identifier: str) -> None
 
 @pytest.mark.parametrize("identifier", ["yearly:2024:" + "0" * 32, "message:2024-01-15T08:" + "f" * 32])
 def test_an_id_of_nothing_is_refused(reader: MemoryReader, identifier: str) -> None:
-    with pytest.raises(InputError, match="nothing by the id"):
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(identifier)
 
 
 def test_a_point_that_is_not_there_is_refused(reader: MemoryReader) -> None:
-    with pytest.raises(InputError, match="nothing by the id"):
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(f"{the_year(reader)}#99")
 
 
@@ -119,5 +119,5 @@ def test_a_fact_that_an_agent_made_itself_walks_down_to_its_edit(lake: Lake, mod
     assert [leaf.content for leaf in leaves(reader.expand(fact.id))] == ["UPDATE Anna likes rum"]
     assert reader.expand(edit).what == "edit"
     for identifier in (fact.id, edit):
-        with pytest.raises(InputError, match="there is nothing by the id"):
+        with pytest.raises(InputError, match="is unknown in the memory of"):
             MemoryReader(lake, Scope("acme", "sales"), models.embedder).expand(identifier)

@@ -259,7 +259,7 @@ def test_scopes_with_the_same_texts_never_cross(root: str, models: Models) -> No
             for hit in hits:
                 for other in scopes:
                     if other != scope and (grain is not Grain.WORKING or "Still" not in hit.content):
-                        with pytest.raises(InputError, match="nothing by the id"):
+                        with pytest.raises(InputError, match="is unknown in the memory of"):
                             MemoryReader(Lake(root), other, models.embedder).expand(hit.id)
 
 
