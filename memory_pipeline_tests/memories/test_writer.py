@@ -267,7 +267,7 @@ def test_a_filter_forgets_what_passes_and_counts_it(
         ({"tag": "\ud800"}, "tag .* is not accepted"),
         ({"tag": ["house"]}, "tag .* is not accepted"),
         ({"predicate": 3}, "predicate 3 is not accepted"),
-        ({"id": NOBODY}, "this agent keeps no memory by the id"),
+        ({"id": NOBODY}, "is unknown to this agent"),
     ],
 )
 def test_what_is_no_filter_forgets_nothing(
@@ -325,9 +325,9 @@ def test_a_preference_is_deleted_by_user_and_name_and_no_less(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("u1", "theme", math.nan), "value nan is not accepted; expected what JSON can say"),
-        (("u1", "theme", {1, 2}), "value .* is not accepted; expected what JSON can say"),
-        (("u1", "theme", NOON), "is not accepted; expected what JSON can say"),
+        (("u1", "theme", math.nan), "value nan is not accepted; expected a JSON value"),
+        (("u1", "theme", {1, 2}), "value .* is not accepted; expected a JSON value"),
+        (("u1", "theme", NOON), "is not accepted; expected a JSON value"),
         (("u1", "theme", "x" * 20_000), "value has 20,002 characters"),
         (("u1", "theme", "\ud800"), "value .* is not a text"),
         (("", "theme", 1), "user_id '' is not accepted"),
@@ -395,7 +395,7 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda w, i: w.update(i, now=after(1)), "nothing is to be changed; give confidence, content"),
+        (lambda w, i: w.update(i, now=after(1)), "no change is given; expected one of confidence, content"),
         (lambda w, i: w.update(i, confidence=1.2, now=after(1)), "confidence 1.2 is not valid"),
         (lambda w, i: w.update(i, confidence=math.nan, now=after(1)), "confidence nan is not valid"),
         (lambda w, i: w.update(i, object="Porto", now=after(1)), "an object to both"),
@@ -404,9 +404,9 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
         (lambda w, i: w.reduce(i, -0.1, now=after(1)), "amount -0.1 is not valid"),
         (lambda w, i: w.boost(i, now=after(-90)), "is before memory .* was first said"),
         (lambda w, i: w.confirm(i, reason="x" * 501, now=after(1)), "reason .* expected 1 to 500"),
-        (lambda w, i: w.confirm(NOBODY, now=after(1)), "this agent keeps no memory by the id"),
-        (lambda w, i: w.update(NOBODY, "x", now=after(1)), "this agent keeps no memory by the id"),
-        (lambda w, i: w.touch([i, NOBODY], now=after(1)), "this agent keeps no memory by the id"),
+        (lambda w, i: w.confirm(NOBODY, now=after(1)), "is unknown to this agent"),
+        (lambda w, i: w.update(NOBODY, "x", now=after(1)), "is unknown to this agent"),
+        (lambda w, i: w.touch([i, NOBODY], now=after(1)), "is unknown to this agent"),
         (lambda w, i: w.touch(i, now=after(1)), "expected a list of ids"),
         (lambda w, i: w.boost("working:2024-01-15T12:" + "0" * 32, now=after(1)), "is not a durable memory's"),
         (lambda w, i: w.boost("../../etc/passwd", now=after(1)), "is not one of this memory's"),
@@ -426,7 +426,7 @@ def test_what_cannot_be_done_to_a_memory_is_refused(root: str, writer: MemoryWri
 
 def test_a_preference_is_changed_by_setting_it(writer: MemoryWriter) -> None:
     made = writer.set_preference("u1", "theme", "dark", now=NOON)
-    with pytest.raises(InputError, match="is preference 'theme' of 'u1'; set_preference changes it"):
+    with pytest.raises(InputError, match="is preference 'theme' of 'u1'; use set_preference to change it"):
         writer.update(made, "u1 likes light", now=after(1))
     writer.update(made, importance=0.9, now=after(1))
 
@@ -437,9 +437,9 @@ def test_an_agent_reaches_its_own_memories_alone(root: str, writer: MemoryWriter
                     for one in (writer, other))  # fmt: skip
     assert mine != theirs
     for change in (other.boost, other.confirm, other.forget):
-        with pytest.raises(InputError, match="this agent keeps no memory by the id"):
+        with pytest.raises(InputError, match="is unknown to this agent"):
             change(mine, now=after(1))
-    with pytest.raises(InputError, match="this agent keeps no memory by the id"):
+    with pytest.raises(InputError, match="is unknown to this agent"):
         other.touch([mine], now=after(1))
     assert other.forget(subject="Anna", now=after(1)) == 1
     assert [memory.id for memory in memories_of(root).list()] == [mine]
@@ -455,7 +455,9 @@ def test_a_kind_that_the_configuration_does_not_allow_is_refused(root: str) -> N
         lambda: writer.set_preference("u1", "theme", "dark", now=NOON),
     ]
     for change in refused:
-        with pytest.raises(InputError, match="is not kept by this agent; its configuration allows: fact, rule"):
+        with pytest.raises(
+            InputError, match=r"the configuration of this agent forbids kind '.*'; accepted: fact, rule"
+        ):
             change()
     assert MemoryWriter(Lake(root), SALES, START).remember("Anna seems tired.", "observation", now=NOON)
 
@@ -588,7 +590,7 @@ def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter
         ({"memory": "MERGE", "memory_id": NOBODY}, "change 2: memory 'MERGE' is unknown"),
         ({"memory": "REMEMBER", "content": "x", "amount": 1}, "change 2: 'amount' is unknown with REMEMBER"),
         ({"memory": "REMEMBER", "content": "x", 3: 1}, "change 2: '3' is unknown with REMEMBER"),
-        ({"memory": "FORGET", "memory_id": NOBODY}, "change 2: this agent keeps no memory"),
+        ({"memory": "FORGET", "memory_id": NOBODY}, "change 2: memory .* is unknown to this agent"),
         ({"memory": "FORGET"}, "change 2: id None is not one of this memory's"),
         ({"memory": "REMEMBER", "content": "x", "timestamp": "noon"}, "change 2: timestamp 'noon' cannot be read"),
         ({"memory": "REMEMBER", "content": "x", "timestamp": "2031-01-01T00:00Z"}, "change 2: .* lies in the future"),
@@ -597,7 +599,7 @@ def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter
         ({"memory": "REMEMBER", "content": "x", "user_id": "u1", "key": "k"}, "change 2: value .* is missing"),
         (
             {"memory": "REMEMBER", "kind": "rule", "user_id": "u1", "key": "k", "value": 1},
-            "change 2: key 'k' is of a preference; rule is another kind",
+            "change 2: kind rule does not accept key 'k'; expected kind preference",
         ),
     ],
 )
