@@ -67,7 +67,7 @@ def configure(root: str, text: str) -> None:
 # --- remembering -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_remembered_is_there_at_once_with_all_that_was_said(
+def test_a_remembered_text_is_visible_at_once_with_all_attributes(
     root: str, writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     made = writer.remember(
@@ -117,7 +117,7 @@ def test_the_defaults_are_those_of_the_formula(writer: MemoryWriter, memories: D
     assert (memory.kind, memory.title, memory.access_count) == (MemoryKind.FACT, "Anna is allergic to nuts.", 0)
 
 
-def test_the_clock_tells_the_time_if_nobody_does(root: str) -> None:
+def test_the_time_of_a_change_defaults_to_the_clock(root: str) -> None:
     before = datetime.now(UTC)
     made = MemoryWriter(Lake(root), ACME).remember("Anna is allergic to nuts.")
     memory = memories_of(root).get(made)
@@ -125,7 +125,7 @@ def test_the_clock_tells_the_time_if_nobody_does(root: str) -> None:
     assert before <= memory.created_at <= datetime.now(UTC)
 
 
-def test_the_same_is_matched_and_the_nearly_same_is_not(writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_equal_texts_match_and_similar_ones_do_not(writer: MemoryWriter, memories: DurableMemories) -> None:
     tea = writer.remember("Anna likes tea.", now=NOON)
     assert writer.remember("anna likes the TEA", now=after(200)) == tea
     coffee = writer.remember("Anna likes coffee.", now=after(201))
@@ -147,7 +147,7 @@ def test_three_updates_make_version_four(writer: MemoryWriter, memories: Durable
     assert [memory.content for memory in memories.list()] == ["The rent is 1000 euros."]
 
 
-def test_an_update_changes_what_is_given_and_nothing_else(writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_an_update_changes_only_the_given_attributes(writer: MemoryWriter, memories: DurableMemories) -> None:
     made = writer.remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", now=NOON)
     writer.update(f"{made}#1", importance=0.9, tags=["home"], reason="it matters", now=after(1))
     memory = memories.get(made)
@@ -206,7 +206,7 @@ def test_each_use_counts_once_a_call(writer: MemoryWriter, memories: DurableMemo
 # --- forgetting ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_forgotten_is_history_and_counts_again_when_it_is_said_again(
+def test_a_revoked_memory_stays_in_history_and_is_reactivated_when_said_again(
     writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     made = writer.remember("Anna likes tea.", now=NOON)
@@ -249,7 +249,7 @@ def several(writer: MemoryWriter) -> dict[str, str]:
         ({"subject": "Nobody"}, []),
     ],
 )
-def test_a_filter_forgets_what_passes_and_counts_it(
+def test_a_filter_revokes_and_counts_all_matches(
     writer: MemoryWriter, memories: DurableMemories, several: dict[str, str], filters: dict[str, Any], gone: list[str]
 ) -> None:
     assert writer.forget(**filters, now=after(1)) == len(gone)
@@ -270,7 +270,7 @@ def test_a_filter_forgets_what_passes_and_counts_it(
         ({"id": NOBODY}, "is unknown to this agent"),
     ],
 )
-def test_what_is_no_filter_forgets_nothing(
+def test_an_invalid_filter_revokes_nothing(
     root: str, writer: MemoryWriter, several: dict[str, str], filters: dict[str, Any], says: str
 ) -> None:
     files = written(root)
@@ -309,9 +309,7 @@ def test_preferences_are_of_one_user_until_they_are_deleted(
     assert writer.set_preference("u1", "theme", "dark", now=after(4)) == made
 
 
-def test_a_preference_is_deleted_by_user_and_name_and_no_less(
-    root: str, writer: MemoryWriter, memories: DurableMemories
-) -> None:
+def test_deleting_a_preference_needs_user_and_name(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
     writer.set_preference("u 1", "the  theme", "dark", now=NOON)
     wrong: list[Any] = [("u 1", None), (None, "the theme"), (None, None), ("", "the theme"), ("u 1", 3)]
     for user, key in wrong:
@@ -337,7 +335,7 @@ def test_a_preference_is_deleted_by_user_and_name_and_no_less(
         ((None, "theme", 1), "content is missing|belong together"),
     ],
 )
-def test_what_is_no_preference_is_refused(root: str, writer: MemoryWriter, arguments: Any, says: str) -> None:
+def test_an_invalid_preference_is_rejected(root: str, writer: MemoryWriter, arguments: Any, says: str) -> None:
     with pytest.raises(InputError, match=f"({says}).*nothing was written$"):
         writer.set_preference(*arguments, now=NOON)
     assert written(root) == 0
@@ -384,7 +382,7 @@ def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
         ({"now": datetime(2023, 1, 15, tzinfo=UTC)}, "is before the first day of this memory"),
     ],
 )
-def test_what_is_not_accepted_is_named_and_nothing_is_written(
+def test_invalid_arguments_are_named_and_nothing_is_written(
     root: str, writer: MemoryWriter, given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
@@ -416,7 +414,7 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
         (lambda w, i: w.boost("x" * 10**6, now=after(1)), "is not one of this memory's"),
     ],
 )
-def test_what_cannot_be_done_to_a_memory_is_refused(root: str, writer: MemoryWriter, change: Any, says: str) -> None:
+def test_impossible_changes_are_rejected(root: str, writer: MemoryWriter, change: Any, says: str) -> None:
     made = writer.remember("Anna likes tea.", now=NOON)
     with pytest.raises(InputError, match=says) as caught:
         change(writer, made)
@@ -431,7 +429,7 @@ def test_a_preference_is_changed_by_setting_it(writer: MemoryWriter) -> None:
     writer.update(made, importance=0.9, now=after(1))
 
 
-def test_an_agent_reaches_its_own_memories_alone(root: str, writer: MemoryWriter) -> None:
+def test_an_agent_reaches_only_its_own_memories(root: str, writer: MemoryWriter) -> None:
     other = MemoryWriter(Lake(root), SALES, START)
     mine, theirs = (one.remember("Anna likes tea.", subject="Anna", predicate="likes", object="tea", now=NOON)
                     for one in (writer, other))  # fmt: skip
@@ -462,7 +460,7 @@ def test_a_kind_that_the_configuration_does_not_allow_is_refused(root: str) -> N
     assert MemoryWriter(Lake(root), SALES, START).remember("Anna seems tired.", "observation", now=NOON)
 
 
-def test_the_configuration_may_take_all_for_snapshots(root: str) -> None:
+def test_the_configuration_can_make_all_memories_snapshots(root: str) -> None:
     configure(root, "defaults: {memories: {point_in_time: true}}")
     writer, memories = MemoryWriter(Lake(root), ACME, START), memories_of(root)
     stock = writer.remember("There are 12 ovens in stock.", now=NOON)
@@ -530,7 +528,9 @@ def test_threads_of_one_writer_lose_nothing(writer: MemoryWriter, memories: Dura
     assert memory.importance == 0.2
 
 
-def test_what_was_merged_goes_on_in_the_winner(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_the_id_of_a_merged_memory_refers_to_the_winner(
+    root: str, writer: MemoryWriter, memories: DurableMemories
+) -> None:
     lost, won = (writer.remember(text, now=NOON) for text in ("Anna likes tea.", "Anna loves tea."))
     merge(root, won, lost)
     assert writer.boost(lost, now=after(60 * 24)) == won
@@ -632,7 +632,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> MemoryWriter:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(verb=st.sampled_from([*MemoryVerb, "?"]), said=st.dictionaries(_FIELDS, _ANYTHING, max_size=4))
-def test_whatever_is_written_is_accepted_or_refused(hostile: MemoryWriter, verb: str, said: dict[str, Any]) -> None:
+def test_every_change_is_accepted_or_rejected(hostile: MemoryWriter, verb: str, said: dict[str, Any]) -> None:
     with suppress(InputError):
         [made] = hostile.change_memories([{"memory": verb, **said}], now=NOON)
         assert made.startswith("memory:2024-")
@@ -641,7 +641,7 @@ def test_whatever_is_written_is_accepted_or_refused(hostile: MemoryWriter, verb:
 # --- what a conversation and an agent say ----------------------------------------------------------------------------
 
 
-def test_what_was_said_and_what_is_written_is_one_memory(
+def test_a_statement_and_a_written_memory_with_the_same_words_are_one_memory(
     root: str, writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     writer.write(conversation("My policy is simple.", "From now on, always call me Ann."), now=after(1))

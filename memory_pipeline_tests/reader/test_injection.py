@@ -59,13 +59,13 @@ def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> N
     assert without_recalled(f"{PROMPT}\n\n{known}") == PROMPT
 
 
-def test_parts_can_be_followed_to_what_they_rest_on(reader: MemoryReader) -> None:
+def test_items_can_be_traced_to_their_sources(reader: MemoryReader) -> None:
     for one in ask(reader).of("memory"):
         assert reader.expand(one.id).content in one.text
         assert one.evidence
 
 
-def test_what_was_written_a_moment_ago_is_there(lake: Lake, models: Models) -> None:
+def test_new_messages_are_injected(lake: Lake, models: Models) -> None:
     write(lake, conversation(*SAID))
     before = ask(MemoryReader(lake, ACME, models.embedder))
     make_hours(lake.storage.uri, models)
@@ -91,7 +91,7 @@ def test_the_same_memory_gives_the_same_block(reader: MemoryReader, shared: str,
     assert {str(other) for other in others} == {str(first)}
 
 
-def test_who_asks_is_who_i_means(lake: Lake, models: Models) -> None:
+def test_i_refers_to_the_speaker(lake: Lake, models: Models) -> None:
     for name, firm in (("Anna", "Initech"), ("Ben", "Hooli")):
         tell(lake.storage.uri, name, "works_for", firm)
     reader = MemoryReader(lake, ACME, models.embedder)
@@ -100,7 +100,7 @@ def test_who_asks_is_who_i_means(lake: Lake, models: Models) -> None:
     assert "Hooli" in ask(reader, "Where do I work?", speaker="Ben").block
 
 
-def test_what_is_said_later_than_now_is_not_told(reader: MemoryReader) -> None:
+def test_messages_after_now_are_not_injected(reader: MemoryReader) -> None:
     known = reader.inject_knowledge(PROMPT, DOCUMENTS, now=datetime(2024, 1, 2, tzinfo=UTC))
     assert known.of("memory") == known.of("summary") == []
     assert known.of("document")
@@ -118,7 +118,7 @@ def test_nothing_crosses_from_one_agent_to_another(shared: str, models: Models) 
     assert nobodys.block == ""
 
 
-def test_summaries_help_where_what_was_said_is_not_there() -> None:
+def test_summaries_are_used_where_facts_are_missing() -> None:
     old = recalled("Anna planned a trip to Porto.", 1, Grain.MONTHLY)
     known = injected([recalled(SAID[0], 0), old])
     assert [one.text for one in known.of("summary")] == [old.line]
@@ -126,7 +126,7 @@ def test_summaries_help_where_what_was_said_is_not_there() -> None:
     assert old.line not in injected([recalled("Anna planned a trip to Porto.", 0), old]).block
 
 
-def test_a_summary_has_its_place_beside_many_things_that_were_said() -> None:
+def test_many_facts_leave_a_place_for_a_summary() -> None:
     said = [recalled(f"Anna sent parcel number {number} to Porto.", number) for number in range(30)]
     old = recalled("Anna planned a trip to Lisbon in spring.", 31, Grain.MONTHLY)
     assert [one.text for one in injected([*said, old]).of("summary")] == [old.line]
@@ -197,7 +197,7 @@ def test_a_blank_prompt_asks_for_nothing(reader: MemoryReader, prompt: str) -> N
     assert known.troubles == {"injection": "prompt is blank"}
 
 
-def test_what_was_recalled_before_asks_for_nothing(reader: MemoryReader) -> None:
+def test_recalled_blocks_in_a_prompt_are_ignored(reader: MemoryReader) -> None:
     told = "Anna: I moved to Porto last week.\nAnna works_for Initech"
     block = mark(told)
     asked, alone = ask(reader, f"{block}\n\nWho is Bruno?", max_results=2), ask(reader, "Who is Bruno?", max_results=2)
@@ -205,7 +205,7 @@ def test_what_was_recalled_before_asks_for_nothing(reader: MemoryReader) -> None
     assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # else nothing is tested
 
 
-def test_a_document_is_told_without_what_was_recalled_before(reader: MemoryReader) -> None:
+def test_recalled_blocks_in_a_document_are_removed(reader: MemoryReader) -> None:
     block = ask(reader).block
     alone = ask(reader, documents=["Porto lies at the Douro."], max_results=10)
     known = ask(reader, documents=[f"{block}\n\nPorto lies at the Douro.", block], max_results=10)
@@ -214,7 +214,7 @@ def test_a_document_is_told_without_what_was_recalled_before(reader: MemoryReade
 
 
 @pytest.mark.parametrize("place", ["beginning", "end"])
-def test_of_a_prompt_of_a_megabyte_both_ends_count(reader: MemoryReader, place: str) -> None:
+def test_both_ends_of_a_megabyte_prompt_are_used(reader: MemoryReader, place: str) -> None:
     filler, question = "la " * 350_000, "What did Bruno do with the passport?"
     prompt = f"{question}\n{filler}" if place == "beginning" else f"{filler}\n{question}"
     started = time.monotonic()
@@ -227,7 +227,7 @@ def test_of_a_prompt_of_a_megabyte_both_ends_count(reader: MemoryReader, place: 
 @pytest.mark.parametrize(
     "prompt", ["?!", "👍", "'; DROP TABLE facts; --", "\\" * 500, "(" * 5_000, "\x00\x01a", "ﷺ" * 9_999]
 )
-def test_prompts_that_mean_nothing_do_no_harm(reader: MemoryReader, prompt: str) -> None:
+def test_meaningless_prompts_are_answered(reader: MemoryReader, prompt: str) -> None:
     known = ask(reader, prompt, ["Porto lies at the Douro."])
     assert known.troubles == {}
     assert "Porto lies at the Douro." in known.block

@@ -83,7 +83,7 @@ def test_pages_of_the_best_are_disjoint_and_make_one_list(ways: dict[str, Memory
 
 
 @pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
-def test_more_results_begin_with_the_fewer(ways: dict[str, MemoryReader], way: str) -> None:
+def test_a_longer_list_begins_with_the_shorter_one(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, *QUERIES):
         longest = search(ways[way], query_text=query)
         for count in (1, 2, 5, 20, 61, 99):
@@ -92,7 +92,7 @@ def test_more_results_begin_with_the_fewer(ways: dict[str, MemoryReader], way: s
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("query", [None, *QUERIES])
-def test_past_the_last_page_there_is_nothing_and_the_total_is_still_told(
+def test_pages_after_the_last_are_empty_with_the_same_total(
     ways: dict[str, MemoryReader], way: str, query: str | None
 ) -> None:
     assert len(search(ways[way], query_text=query, offset=MESSAGES - 1, max_results=10)) == 1
@@ -102,7 +102,7 @@ def test_past_the_last_page_there_is_nothing_and_the_total_is_still_told(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_pages_of_what_passes_a_filter(ways: dict[str, MemoryReader], way: str) -> None:
+def test_pages_of_a_filtered_search(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, "zebra"):
         for options, count in (({"person": "Ben"}, STORMS), ({"conversation_id": "parcels"}, PARCELS)):
             ids, totals = paged(ways[way], 12, query_text=query, **options)
@@ -163,7 +163,7 @@ def test_each_part_is_documented(signal: str) -> None:
     assert f"{signal}: " in (Weights.__doc__ or "") or f"{signal}, " in (Weights.__doc__ or "")
 
 
-def test_parts_tell_why(ways: dict[str, MemoryReader]) -> None:
+def test_parts_explain_the_score(ways: dict[str, MemoryReader]) -> None:
     def parts(query: str, **options: Any) -> list[dict[str, float]]:
         return [dict(hit.parts or {}) for hit in search(ways["held"], query_text=query, explain=True, **options)]
 
@@ -179,9 +179,7 @@ def test_parts_tell_why(ways: dict[str, MemoryReader]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_scores_are_explained_only_where_it_is_asked_for_and_are_the_same(
-    ways: dict[str, MemoryReader], way: str
-) -> None:
+def test_explain_adds_parts_and_keeps_the_scores(ways: dict[str, MemoryReader], way: str) -> None:
     plain = search(ways[way], query_text="zebra parcel")
     explained = search(ways[way], query_text="zebra parcel", explain=True)
     assert [hit.parts for hit in plain] == [None] * len(plain)

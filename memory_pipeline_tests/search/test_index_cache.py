@@ -57,7 +57,7 @@ def held(root: str, index: VectorIndex) -> IndexCache:
     return found
 
 
-def test_what_has_come_changed_and_gone_is_so_at_once(held: IndexCache, index: VectorIndex) -> None:
+def test_added_changed_and_deleted_rows_are_visible_at_once(held: IndexCache, index: VectorIndex) -> None:
     whole = (held.parts(Grain.WORKING) or [])[-1].segment
     put(index, fact("tea", vector=axis(1)), fact("oats", 2, vector=axis(4)))
     parts = held.parts(Grain.WORKING)
@@ -89,16 +89,14 @@ def test_a_compaction_changes_nothing(held: IndexCache, index: VectorIndex) -> N
     assert said(held.parts(Grain.WORKING)) == ["milk", "oats", "rye", "tea"]
 
 
-def test_a_table_that_was_made_again_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
+def test_a_recreated_table_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
     index.remove_agent(ACME)
     assert said(held.parts(Grain.WORKING)) == []
     put(index, fact("oats", 2))
     assert said(held.parts(Grain.WORKING)) == ["oats"]
 
 
-def test_more_rows_than_may_be_patched_are_read_whole(
-    held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_changes_are_read_whole(held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "_MOST_PATCHED", 2)
     put(index, *(fact(f"row {number}", 240 + number) for number in range(3)))
     parts = held.parts(Grain.WORKING)
@@ -107,7 +105,7 @@ def test_more_rows_than_may_be_patched_are_read_whole(
     assert said(parts) == ["milk", "row 0", "row 1", "row 2", "rye", "tea"]
 
 
-def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex) -> None:
+def test_a_table_that_outgrows_the_cache_is_evicted(root: str, index: VectorIndex) -> None:
     put(index, fact("tea"), fact("milk", 1))
     held = IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, 2, Calendar())
     assert said(held.parts(Grain.WORKING)) == ["milk", "tea"]
@@ -116,7 +114,7 @@ def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex
     assert held._held == {}
 
 
-def test_it_is_laid_out_anew_beside_the_searches(
+def test_the_layout_is_rebuilt_in_a_thread(
     held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

@@ -139,7 +139,7 @@ def test_where_no_row_has_a_vector_there_is_no_sample() -> None:
     assert len(both.nearest(np.ones(4, np.float32), 2)) == 2
 
 
-def test_no_vectors_at_all_are_no_hindrance() -> None:
+def test_a_block_without_vectors_works() -> None:
     both = VectorSketch(np.empty((0, 4), np.float32), np.empty(0, np.intp))
     assert both.nearest(np.ones(4, np.float32), 3).tolist() == []
     assert len(both.sample(np.ones(4, np.float32))) == 0
