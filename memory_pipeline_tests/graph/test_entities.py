@@ -1,4 +1,4 @@
-"""Which entities a text names, and which of their facts fit it; whatever the text is."""
+"""Entities in a text and ranking of their facts, for any text."""
 
 from __future__ import annotations
 

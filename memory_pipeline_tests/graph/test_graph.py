@@ -1,4 +1,4 @@
-"""What a graph answers: facts, history, neighbours, entities, SQL; and that nothing crosses between agents."""
+"""Queries of a graph: facts, history, neighbours, entities, SQL; isolation between agents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INSERT Bruno|likes|Anna"""
 
 @pytest.fixture
 def graph(lake: Lake) -> Graph:
-    """Anna's: something has landed, something waits, something has ended."""
+    """A graph with committed, pending and ended facts about Anna."""
     land(lake, {ACME: told(SAID, ["m1"], hour(0))})
     tell(lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2))
     return graph_of(lake)
@@ -106,7 +106,7 @@ def test_history_returns_ended_facts_and_their_replacements(graph: Graph) -> Non
 
 
 def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
-    """Of facts and of history the last ones stay, in the order that they have."""
+    """A limit keeps the last facts, in the same order."""
     tell(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
     tell(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
     graph = graph_of(lake)
@@ -119,7 +119,7 @@ def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
 
 
 def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
-    """What one message says has one time; the order within it is by id."""
+    """Facts of one message have the same time and are ordered by id."""
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(12))
     land(lake, {ACME: told(said, ["m1"], hour(0))})
     graph = graph_of(lake)
@@ -352,7 +352,7 @@ def test_hostile_names_are_names(lake: Lake, name: str) -> None:
 
 
 def test_facts_of_a_message_are_visible_at_once_and_unchanged_by_the_commit(lake: Lake) -> None:
-    """Where the pipeline works by rules, as the tail does."""
+    """If the pipeline extracts by rules, as pending entries are."""
     write(lake, conversation("I live in Porto.", "I like green tea.", "My sister Maria works at Bosch."))
     tell(lake, "INSERT Anna | also_known_as | Annie", at=hour(1))
     graph = graph_of(lake)

@@ -1,4 +1,4 @@
-"""Facts in arrays: the numbers of entities, and the rows of one."""
+"""Facts in arrays: codes of entities, and rows of an entity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def column(*names: str) -> pa.ChunkedArray:
 
 
 def layer(*said: str, codes: Codes | None = None) -> Layer:
-    """Return the layer of lines, each an hour after the one before."""
+    """Return a layer with a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
     return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
 

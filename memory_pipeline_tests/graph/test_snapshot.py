@@ -1,4 +1,4 @@
-"""A graph as it stands, of one layer or of two."""
+"""Graph snapshots of one layer and of two."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rows(*said: str, names: Names = NOBODY) -> pa.Table:
-    """Return the facts of lines, each an hour after the one before."""
+    """Return a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
     return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
 

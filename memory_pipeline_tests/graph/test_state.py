@@ -1,4 +1,4 @@
-"""The newest state of a graph: what waits in the journal counts as if it had landed."""
+"""The newest state of a graph: pending entries count like committed ones."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 #: Histories that are compared in one test, which share two lakes.
 CHUNK = 25
-#: Chunks of histories without aliases, and of those with them. The rest takes too long for every run.
+#: Chunks of histories without and with aliases. The others take too long for every run.
 PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (2, 1)
 Parts = tuple[list["Operation"], list[list["Operation"]]]
 
 
 def rows(table: pa.Table) -> list[str]:
-    """Return rows in one order."""
+    """Return rows in a fixed order."""
     return sorted(str(row) for row in table.to_pylist())
 
 
 def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[GraphOverlay, GraphOverlay]]:
-    """Return of each history the state with a tail, and the one of a lake in which all has landed."""
+    """Return two states of each history: with pending entries, and with all committed."""
     split, whole = Lake(str(tmp_path / "split")), Lake(str(tmp_path / "whole"))
     scopes = [Scope("acme", f"agent-{number}") for number in range(len(parts))]
     for lake in (split, whole):
@@ -54,7 +54,7 @@ def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[GraphOverlay, Graph
 
 
 def differences(states: list[tuple[GraphOverlay, GraphOverlay]]) -> list[str]:
-    """Return in what the states of each pair differ."""
+    """Return the differences between the states of each pair."""
     found = []
     for split, whole in states:
         mine, theirs = split.snapshot(), whole.snapshot()
@@ -84,7 +84,7 @@ def test_pending_operations_count_like_committed_ones(tmp_path: Path, chunk: int
 
 
 def test_the_histories_are_cut_where_it_matters() -> None:
-    """Otherwise the comparison would compare nothing."""
+    """Otherwise the comparison would be empty."""
     parts = [part for chunk in range(PLAIN_CHUNKS) for part in cut(f"plain {chunk}", CHUNK, PLAIN)]
     assert len(parts) == PLAIN_CHUNKS * CHUNK
     assert sum(bool(landed) and all(files) for landed, files in parts) > len(parts) / 2
@@ -100,7 +100,7 @@ def test_the_histories_are_cut_where_it_matters() -> None:
 
 
 def naming(seed: int, count: int) -> list[Parts]:
-    """Return histories in which aliases come, none ends, and no two things claim the same one."""
+    """Return histories with new aliases; none ends, and no two entities claim the same one."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
@@ -179,7 +179,7 @@ def test_a_pending_alias_joins_two_entities(lake: Lake) -> None:
 
 
 def test_two_pending_changes_in_sequence(lake: Lake) -> None:
-    """The second layer is made of the table each time, never of the layer before."""
+    """The second layer is always built on the table, never on the layer before."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))
     first = graph.history("Anna")
@@ -193,7 +193,7 @@ def test_two_pending_changes_in_sequence(lake: Lake) -> None:
 
 
 def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
-    """Between landing and acknowledging an edit is in both."""
+    """An edit is in both between its commit and its acknowledgement."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | also_known_as | Annie", at=hour(0))
     before = graph.history("Anna")
@@ -207,7 +207,7 @@ def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
 
 
 def test_operations_committed_without_their_fold_count_once(lake: Lake) -> None:
-    """A run was ended between the two tables."""
+    """A run was killed between the two commits."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
     before = graph.history("Anna")

@@ -1,4 +1,4 @@
-"""What an agent says of its world itself: durable and visible at once, or refused with nothing written."""
+"""Graph writes: durable and visible at once, or rejected with nothing written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def writer(root: str) -> GraphWriter:
 
 @pytest.fixture
 def graph(root: str) -> Graph:
-    """Of a reader that was opened before anything was written."""
+    """The graph of a reader that was opened before the first write."""
     return MemoryReader(Lake(root), ACME, default_models().embedder).graph
 
 
@@ -271,7 +271,7 @@ def test_hostile_terms_are_kept_as_names(root: str, writer: GraphWriter, graph: 
 
 
 def test_a_repeated_change_is_idempotent(root: str, graph: Graph) -> None:
-    """A writer that does not know whether it was heard says it again."""
+    """A writer that gets no confirmation writes again."""
     made = [MemoryWriter(Lake(root), ACME, START).graph.insert("Anna", "likes", "tea", now=NOON) for _ in range(3)]
     assert len(set(made)) == 1
     assert len(Lake(root).journal.pending()) == 3

@@ -1,4 +1,4 @@
-"""Durable memories are asked for by id, subject and filters; what is asked wrongly is named."""
+"""Queries of durable memories by id, subject and filters; errors name the invalid argument."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALICE = [
 
 @pytest.fixture(params=["landed", "pending", "half"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> DurableMemories:
-    """What is known is the same, wherever it lies."""
+    """The results are the same for committed and pending events."""
     lake = Lake(str(tmp_path))
     landed = {"landed": 3, "pending": 0, "half": 2}[request.param]
     if landed:

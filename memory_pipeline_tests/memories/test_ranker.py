@@ -1,4 +1,4 @@
-"""What is read of durable memories before a model chooses some of them, and after it; which headers it is shown."""
+"""Reads before and after a model selects memories, and the headers it gets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
 
 class Noting(Choosing):
-    """Chooses places that it is told, and notes what was read of the table before and after it was asked."""
+    """Returns the given choices, and records the reads of the table before and after its call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *places: int, error: Exception | None = None) -> None:
         super().__init__(*places, error=error)
@@ -51,7 +51,7 @@ class Noting(Choosing):
         monkeypatch.setattr(Tables, "read", noting)
 
     def forget(self) -> None:
-        """Forget what was read."""
+        """Clear the recorded reads."""
         self._was_asked = False
         self.before.clear()
         self.after.clear()
@@ -62,7 +62,7 @@ class Noting(Choosing):
 
 
 def contents_read(reads: Sequence[Read]) -> list[str]:
-    """Return the ids of the memories whose contents were read."""
+    """Return the ids of memories with contents that were read."""
     return [one for read in reads if "content" in read.columns for one in read.memory_ids]
 
 
@@ -71,7 +71,7 @@ def vectors_read(reads: Sequence[Read]) -> bool:
 
 
 def prices(lake: Lake, count: int, *more: MemoryEvent) -> list[str]:
-    """Land a memory for each of some items, and return their ids."""
+    """Commit a memory for each item; return their ids."""
     told = [remember(f"The price of item {number} is {number} euros.", minute(number)) for number in range(count)]
     land(lake, *told, *more)
     return [one.memory_id for one in told]

@@ -1,4 +1,4 @@
-"""What is known of an agent's memories: the table, events that it lacks, and the journal's tail give one state."""
+"""The state of an agent's memories: the table, events missing from it, and pending events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NIGHT = minute(24 * 60)
 
 
 def known(state: MemoryOverlay, of: Memories) -> Memories:
-    """Return what a state knows of all memories of another, in the form of that."""
+    """Return a state's memories in the form of the other's."""
     newest = {own: memory for own in of.newest if (memory := state.get(own)) is not None}
     earlier = {own: history[:-1] for own in of.newest if len(history := state.history(own)) > 1}
     return Memories(newest, earlier)
@@ -199,7 +199,7 @@ CONTENTS = [PORTO, LISBON, TEA, "anna lives in porto", "Anna likes the tea"]
 
 @st.composite
 def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
-    """Return events on few memories, some by the upkeep, at few times."""
+    """Return events on few memories at few times, some by consolidation."""
     ids = [remember(content, minute(hour * 60)).memory_id for content in CONTENTS for hour in (0, 1)]
     events: list[MemoryEvent] = []
     for _ in range(draw(st.integers(1, 12))):

@@ -1,4 +1,4 @@
-"""What an agent keeps for good, as it writes it: durable and visible at once, or refused with nothing written."""
+"""Writes of durable memories: durable and visible at once, or rejected with nothing written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def writer(root: str) -> MemoryWriter:
 
 @pytest.fixture
 def memories(root: str) -> DurableMemories:
-    """Of a reader that was opened before anything was written."""
+    """Memories of a reader that was opened before the first write."""
     return memories_of(root)
 
 
@@ -222,7 +222,7 @@ def test_a_revoked_memory_stays_in_history_and_is_reactivated_when_said_again(
 
 @pytest.fixture
 def several(writer: MemoryWriter) -> dict[str, str]:
-    """Memories by what tells them apart."""
+    """Memories that differ in each filter."""
     told: dict[str, dict[str, object]] = {
         "porto": {"content": "Anna lives in Porto.", "subject": "Anna", "predicate": "lives_in", "object": "Porto"},
         "tea": {"content": "Anna likes tea.", "subject": "Anna", "predicate": "likes", "object": "tea"},
@@ -544,7 +544,7 @@ def test_the_id_of_a_merged_memory_refers_to_the_winner(
 
 
 def merge(root: str, winner: str, loser: str) -> None:
-    """Land what is pending, and an event of the upkeep."""
+    """Commit pending events and one of consolidation."""
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS

@@ -1,4 +1,4 @@
-"""Nothing is told twice, and nothing is lost: what says the same, and facts beside the messages that they rest on."""
+"""Deduplication of injected items: nothing is repeated, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server() -> Iterator[OpenAIServer]:
 
 
 def told(*parts: ContextItem) -> list[str]:
-    """Return the texts that are left of parts, each thing said once."""
+    """Return the texts of parts after deduplication."""
     return [one.text for one in distinct(parts)]
 
 
@@ -146,7 +146,7 @@ def test_duplicates_share_their_evidence() -> None:
 
 
 class Told(NamedTuple):
-    """What a part says, by construction, whatever it looks like."""
+    """The meaning of a part, by construction, however it looks."""
 
     speaker: str | None
     words: tuple[str, ...]
@@ -205,7 +205,7 @@ def test_the_first_duplicate_is_kept_with_all_evidence(
     assert [one.id for one in result] == [str(place) for place in kept]
     assert sorted(name for one in result for name in one.evidence) == sorted(one.id for one in parts)
     for first in result:
-        # Each agrees with another that is counted with it: of three, two may agree through the third alone.
+        # Each equals another one in its group: two of three may be equal only through the third.
         told = [drawn[int(name)][0] for name in first.evidence]
         for place, one in enumerate(told):
             others = told[:place] + told[place + 1 :]
@@ -271,7 +271,7 @@ def test_a_document_is_returned_if_the_memory_that_contains_it_does_not_fit() ->
 
 
 def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> MemoryReader:
-    """Make memory of conversations with a model that finds where people live; return its reader."""
+    """Build memory with a model that finds where people live; return its reader."""
     write(lake, *talks)
     oracle.configure(lake, server)
     make_hours(lake.storage.uri, oracle.models_at(lake))

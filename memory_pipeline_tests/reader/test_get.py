@@ -1,4 +1,4 @@
-"""One memory by its id."""
+"""``MemoryReader.get``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inject Knowledge: what is there to be told is told, of the agent that asks, and wrong questions are refused."""
+"""Injection: all sources are used, agents are isolated, and invalid requests are rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from memory_pipeline_tests.reader.ways import make_hours
 
 @pytest.fixture
 def shared(injected_with_summaries: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_with_summaries)
 
 
@@ -43,7 +43,7 @@ def reader(shared: str, models: Models) -> MemoryReader:
     return MemoryReader(Lake(shared), ACME, models.embedder)
 
 
-# What is there to be told.
+# Sources.
 
 
 def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> None:
@@ -132,7 +132,7 @@ def test_many_facts_leave_a_place_for_a_summary() -> None:
     assert [one.text for one in injected([*said, old]).of("summary")] == [old.line]
 
 
-# What is asked.
+# Arguments.
 
 
 @pytest.mark.parametrize(

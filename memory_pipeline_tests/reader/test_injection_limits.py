@@ -1,4 +1,4 @@
-"""Within its limits whatever comes: count and budget are never exceeded, and each source has its share of them."""
+"""Limits of injection: count and budget are never exceeded, and each source gets its share."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RERANKS = ("none", "deterministic", "model")
 
 @pytest.fixture
 def shared(injected_from: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_from)
 
 
@@ -199,13 +199,13 @@ def test_pieces_of_one_document_stay_in_the_order_in_which_they_were_chosen() ->
 
 @st.composite
 def numbered(draw: st.DrawFn, texts: st.SearchStrategy[str], most: int) -> list[str]:
-    """Return texts of which no two say the same: each begins with a number of its own."""
+    """Return distinct texts; each begins with its own number."""
     drawn = draw(st.lists(texts, max_size=most))
     return [f"{number}q{draw(st.sampled_from([' ', chr(10)]))}{text}" for number, text in enumerate(drawn)]
 
 
 def split(texts: list[str], documents: int, summaries: int) -> tuple[list[str], list[Recalled]]:
-    """Return the first texts as documents, and the others as recalled: from summaries, and as said."""
+    """Return the first texts as documents, the others as recalled points and facts."""
     others = texts[documents:]
     grains = [Grain.DAILY] * summaries + [Grain.WORKING] * len(others)
     said = [recalled(text, number, grain) for number, (text, grain) in enumerate(zip(others, grains, strict=False))]

@@ -1,4 +1,4 @@
-"""No failure spreads: of sources that fail, of models that do not help, of an agent for which it is switched off."""
+"""Failures of sources and models during injection, and the switch that disables it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shared(injected_from: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_from)
 
 
@@ -54,7 +54,7 @@ def server() -> Iterator[OpenAIServer]:
 
 # Sources that fail.
 
-#: What each source is asked by.
+#: The method that queries each source.
 FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
 
 
@@ -134,7 +134,7 @@ def test_disabled_injection_queries_nothing(lake: Lake, models: Models, monkeypa
         assert server.requests == []
 
 
-# Models that help, or do not.
+# Models.
 
 
 def asked_of(lake: Lake, server: OpenAIServer, models: Models, injection: str = oracle.INJECTION) -> MemoryReader:
@@ -144,7 +144,7 @@ def asked_of(lake: Lake, server: OpenAIServer, models: Models, injection: str = 
 
 
 def calm(injection: str = oracle.INJECTION) -> str:
-    """Return a configuration that gives a busy machine its time."""
+    """Return a configuration with long timeouts, for a busy machine."""
     return injection.replace("attempts: 1", "attempts: 2")
 
 

@@ -1,4 +1,4 @@
-"""Durable memories in what a reader returns: searched, recalled, imagined, warned of, and never told twice."""
+"""Durable memories in a reader's results: search, recall, proactive recall, warnings, deduplication."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reading(lake: Lake, models: Models) -> MemoryReader:
 
 
 class Choosing:
-    """Chooses places that it is told, whatever is asked; an error is raised."""
+    """Returns the given choices, or raises the given error."""
 
     def __init__(self, *places: int, error: Exception | None = None) -> None:
         self._places = places
@@ -53,7 +53,7 @@ class Choosing:
 
 
 class Imagining:
-    """Imagines queries that it is told."""
+    """Returns the given queries."""
 
     def __init__(self, *queries: str, error: Exception | None = None) -> None:
         self._queries = queries
@@ -68,7 +68,7 @@ class Imagining:
 
 
 def helped(reader: MemoryReader, **helpers: Any) -> MemoryReader:
-    """Give a reader models that help."""
+    """Give a reader models."""
     vars(reader)["_reading_models"] = replace(ReadingModels(), **helpers)
     return reader
 
@@ -175,7 +175,7 @@ def reader(lake: Lake, models: Models) -> MemoryReader:
     return reading(lake, models)
 
 
-# F5: what the chosen ones say, and the graph around.
+# F5: contents of selected memories, and graph facts around them.
 
 
 def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Models) -> None:
@@ -233,7 +233,7 @@ def test_the_text_warns_of_an_old_memory(lake: Lake, models: Models) -> None:
     assert "2 days ago" in known.block
 
 
-# F16, F17: cold ones, and others' ones.
+# F16, F17: cold memories, and other agents' memories.
 
 
 def test_cold_memories_are_only_in_the_archive_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
@@ -256,7 +256,7 @@ def test_cold_memories_are_only_in_the_archive_and_revoked_ones_nowhere(lake: La
     assert sorted(said(archive)) == sorted(f"Bruno's {name} toy." for name in ("cooled", "archived", "superseded"))
     assert archive[0].memory.status_reason is None
     assert [one.status for one in reader.memories.history(ids["revoked"])] == ["deprecated"]
-    # Before that night, and before it was revoked, all were warm.
+    # Before that day of consolidation, and before the revocation, all were warm.
     assert len(reader.memories.search("Bruno's toy", 9, now=NOON)) == 5
     assert reader.search_archive("Bruno's toy", now=NOON) == []
 
@@ -278,7 +278,7 @@ def test_no_search_reaches_another_agents_memories(lake: Lake, models: Models) -
         reader.expand(stolen)
 
 
-# What was said, and what is kept of it, is told once; before a run and after it.
+# A message and its durable memory are returned once, before a run and after it.
 
 
 def test_a_message_and_its_memory_are_returned_once_and_the_memory_outlives_the_message(
@@ -365,7 +365,7 @@ def test_an_invalid_query_is_named(reader: MemoryReader, query: Any) -> None:
         reader.search_archive(query)
 
 
-# F12: imagining.
+# F12: proactive recall.
 
 
 def test_a_permanent_instruction_is_found_by_any_query(lake: Lake, models: Models) -> None:

@@ -1,4 +1,4 @@
-"""Documents, parts and the block: what is put before a model is marked, whole, and no longer than it says."""
+"""Documents, items and the block: the text is marked, complete, and has the reported size."""
 
 from __future__ import annotations
 

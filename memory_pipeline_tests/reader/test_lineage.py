@@ -1,4 +1,4 @@
-"""Walking from a summary to what it rests on."""
+"""Tracing a summary to its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of a search, how much there is in all, and what scores are made of."""
+"""Pages of a search, totals, and parts of scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hits
     from memory_pipeline_tests.conftest import SharedFolder
 
-#: More of one talk than a page looks at, beside as many talks of one message, which are nearly as good.
+#: A talk with more messages than a page considers, and as many talks of one message that score nearly as high.
 PARCELS, STORMS = 66, 12
 TALKS = [
     talk(
@@ -49,7 +49,7 @@ def search(reader: MemoryReader, **options: Any) -> Hits:
 
 
 def paged(reader: MemoryReader, size: int, **options: Any) -> tuple[list[str], set[int]]:
-    """Return the ids of all pages until an empty one, and the totals that they told."""
+    """Return the ids of all pages until an empty one, and their totals."""
     ids: list[str] = []
     totals = set()
     for offset in range(0, 1_000, size):
@@ -129,7 +129,7 @@ def test_a_message_of_many_facts_of_one_kind_is_one_hit_and_counts_once(
 def test_a_message_in_both_the_tail_and_the_index_counts_once(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, resident_rows: int
 ) -> None:
-    """As after a run that was killed before it acknowledged what it had made."""
+    """The state after a run that was killed before it acknowledged its journal entries."""
     tell(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
     from memory_pipeline.steps import materialize as steps
 

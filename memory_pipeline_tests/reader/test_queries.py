@@ -1,4 +1,4 @@
-"""Queries that nobody expects: each gets a sensible answer or an InputError, wherever memories lie."""
+"""Unusual queries: each gets an answer or an InputError, in memory, in pending entries and on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TALKS = [
     talk("last", "2024-01-17T09:00", Said("Anna", "Porto is hilly.")),
 ]
 EVERYTHING = 9
-#: What a search by words must not choke on.
+#: Queries that a search by words must accept.
 ODD = [
     "the of and a to", "Who is it that was there?", "!!!", "...", "?", "-", "_", "'", '"', "''",
     "\\", "%", "*", "+", "^2", "~", "()", "{}", "[]", "a:b", "AND", "OR NOT", '"unfinished',
@@ -60,7 +60,7 @@ def search(reader: MemoryReader, query: Any, **options: Any) -> Hits:
 
 @pytest.fixture(scope="module")
 def newest(ways: dict[str, MemoryReader]) -> dict[str, Hits]:
-    """What is found without a query."""
+    """The hits without a query."""
     return {way: search(ways[way], None) for way in WAYS}
 
 

@@ -1,4 +1,4 @@
-"""Searching: what was written is found at once and once, within its window, in nobody else's memory."""
+"""Search: a message is found at once, exactly once, in its range of days, and only by its own agent."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_summary_is_found_by_its_own_dates(porto: Path, models: Models, grain:
         [own] = found(start, end)
         assert found(start, start) == found(end, end) == [own]  # any day of the period finds it
         assert found(None, start - day) == found(end + day, None) == []
-        # Nobody knew of it before it was made, whatever dates are asked for.
+        # It did not exist before it was made, whatever the range of dates.
         hits = reader.search_memory(grain, since=start, until=end, now=datetime.combine(end, time(23), UTC))
         assert list(hits) == []
 
@@ -280,7 +280,7 @@ def test_every_write_and_commit_is_visible_to_the_next_search(root: str, models:
 
 
 def _tell_elsewhere(root: str) -> None:
-    """Write and run, as another process does, and leave a second message in the journal."""
+    """Write and run in another process, and leave a second message in the journal."""
     from memory_pipeline.models.factory import default_models
 
     tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
@@ -306,7 +306,7 @@ def test_changes_of_another_process_are_visible_to_the_next_search(root: str, mo
 
 
 def held_rows(reader: MemoryReader) -> int:
-    """Count the rows of the index that a reader keeps, wherever; points of summaries, which it works out, apart."""
+    """Count the index rows that a reader holds, without computed points of summaries."""
     segments: dict[int, RowBlock] = {}
 
     def look(kept: object) -> None:
@@ -340,7 +340,7 @@ def test_recall_never_exceeds_resident_rows(walked: Path, models: Models) -> Non
 
 
 def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
-    """Who speaks is told by name, or as user and agent; a question that names somebody finds what they said."""
+    """Speakers have a name, or are user and agent. A question that names a speaker finds what they said."""
     five = ["Anna Lee", "Ben", "Chloé", "Dan O'Neil", "Эмма"]
     talks = [
         talk(

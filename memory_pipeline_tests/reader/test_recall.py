@@ -1,4 +1,4 @@
-"""Recall: all grains within one budget, nothing beside what it was made from, and always the same."""
+"""Recall: all grains within one budget, without repetition, and deterministic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def durable(
 
 
 def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
-    """Return a reader of the lake as after retention has taken the facts: the index of working memory is emptied."""
+    """Return a reader of the lake as after retention: the index of working memory is empty."""
     shutil.copytree(filled, root)
     lake = Lake(root)
     keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
@@ -271,7 +271,7 @@ def test_a_memory_is_dropped_if_facts_cover_it() -> None:
 
 
 def test_a_memory_stays_if_its_replacement_would_not_fit() -> None:
-    """Were the memory left out, the long fact would fit, and the message that tells it would not."""
+    """Without the memory the long fact would fit, and the message that covers the memory would not."""
     hour = Period.parse("working", "2024-01-15T08")
     kept = durable("Anna lives in Porto.", 9, "kept", "m1")
     long = replace(item(hour, 3, "x" * 200, 1), kind="turn", source_ids=("m0",))

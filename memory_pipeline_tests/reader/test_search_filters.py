@@ -1,4 +1,4 @@
-"""Filters of a search: the same memories pass, wherever they lie: held in memory, in the tail, on disk."""
+"""Filters of a search: the same rows pass in memory, in pending entries and on disk."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ KOLKATA = timezone(timedelta(hours=5, minutes=30))
 TRIP, WORK, LATE = {"porto", "clara", "tea"}, {"call", "lisbon", "okay", "noted"}, {"ferry", "rain"}
 EVERYTHING = TRIP | WORK | LATE
 QUERY = "Who drinks tea with Bruno in Bergen?"
-#: What shares a word with the query.
+#: Messages that share a word with the query.
 RELATED = {"porto", "clara", "tea", "lisbon", "rain"}
-#: What passes each filter, without a query and with one.
+#: Messages that pass each filter, without a query and with one.
 EXPECTED: list[tuple[dict[str, Any], set[str]]] = [
     ({}, EVERYTHING),
     ({"since": date(2024, 1, 12)}, WORK | LATE),
@@ -106,7 +106,7 @@ def ways(shared_folder: SharedFolder, models: Models) -> dict[str, MemoryReader]
 
 @pytest.fixture(scope="module")
 def messages(ways: dict[str, MemoryReader]) -> dict[tuple[str, ...], str]:
-    """What tests call the messages, by what their hits rest on."""
+    """Short names of the messages, by the sources of their hits."""
     hits = search(ways["tail"])
     keys = "porto clara tea call lisbon okay noted ferry rain".split()
     return {hit.source_ids: key for hit, key in zip(reversed(hits), keys, strict=True)}
@@ -132,7 +132,7 @@ def test_filters_find_and_count_the_same_in_memory_in_pending_entries_and_on_dis
         if query is None:
             times = [hit.starts_at for hit in found["held"]]
             assert times == sorted(times, reverse=True)
-        # Where rows on disk and in the tail are scored, what is usual among candidates is told by fewer.
+        # Statistics of rows on disk and of pending rows come from fewer candidates.
         for way in WAYS if query is None else ("tail", "held and tail"):
             assert (found[way], way) == (found["held"], way)
 

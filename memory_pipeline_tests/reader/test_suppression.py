@@ -1,4 +1,4 @@
-"""What was shown or revoked is told in no other form, and what is a snapshot is warned of in all of them."""
+"""Shown and revoked statements are hidden in all forms, and snapshots have a warning in all forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of a search: what is accepted means what it says, what is not is an error that names it."""
+"""Arguments of a search: valid ones become a filter, invalid ones an error that names them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cases(names: str, expected: str, *values: Any) -> list[tuple[str, Any, str]
     return [(name, value, expected) for name in names.split() for value in values]
 
 
-#: An argument, what is given for it, and what the message says beside both.
+#: An argument, its value, and the rest of the message.
 REFUSED = [
     *_cases(
         "grain", "accepted: working, daily, weekly, monthly, quarterly, yearly",
@@ -90,7 +90,7 @@ def reader(root: str, models: Models) -> MemoryReader:
 
 
 def filtered(calendar: Calendar | None = None, now: datetime = NOON, **options: Any) -> Filter:
-    """Return the filter of a search with these arguments, all others as they are when left out."""
+    """Return the filter of a search with these arguments and defaults for the others."""
     labels = {name: options.pop(name, None) for name in LABELS}
     others = {"minimum_days_ago": 0, "maximum_days_ago": 365, "since": None, "until": None, "kind": None}
     return filter_of(calendar or Calendar(), now, **{**others, "minimum_importance": None, **options}, labels=labels)
@@ -234,7 +234,7 @@ def test_a_date_is_the_whole_day_of_the_lakes_zone(zone: str, day: date) -> None
     found = filtered(Calendar(zone), datetime(2025, 1, 1, tzinfo=UTC), since=day, until=day)
     assert found.since is not None
     assert found.until is not None
-    # Hours are UTC's; a day begins with the first that begins in it.
+    # Hours are in UTC; a day begins with the first hour that begins in it.
     begins = datetime.combine(day, datetime.min.time(), ZoneInfo(zone)).astimezone(UTC)
     assert timedelta(0) <= found.since - begins < timedelta(hours=1)
     following = filtered(Calendar(zone), datetime(2025, 1, 1, tzinfo=UTC), since=day + timedelta(days=1)).since

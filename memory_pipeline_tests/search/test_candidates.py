@@ -1,4 +1,4 @@
-"""What a reader holds of an index: never stale, never more than it may."""
+"""The cache of an index: never stale, never too large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
-    """Make rows all that their periods hold, as another process would."""
+    """Replace the periods of rows with them, as another process would."""
     index = VectorIndex(Storage(root))
     periods = [Period.parse(grain, period) for period in by_period(rows)]
     index.replace(grain, periods, scoped(ACME, rows))

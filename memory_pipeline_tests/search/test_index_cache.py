@@ -1,4 +1,4 @@
-"""What a reader finds of a large table that has changed: what one that is opened then finds, before it has read it."""
+"""Changes of a large cached table: a reader finds the same as one opened after the change."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are patched, too, and laid out anew when a test says so."""
+    """Patch small tables too, and rebuild only when a test asks for it."""
     monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
     monkeypatch.setattr(candidates, "_IDLE", 0)
     monkeypatch.setattr(IndexCache, "_begin_anew", lambda *_: None)
 
 
 def put(index: VectorIndex, *rows: Row) -> None:
-    """Make rows all that their hours hold."""
+    """Replace the hours of rows with them."""
     periods = [Period.parse(Grain.WORKING, period) for period in by_period(rows)]
     index.replace(Grain.WORKING, periods, scoped(ACME, rows))
 
 
 def said(parts: list[CachedRows] | None) -> list[str]:
-    """Return the contents that stand, sorted; each may be there once."""
+    """Return the contents of current rows, sorted; each must be unique."""
     assert parts is not None
     found: list[str] = []
     for segment, stands in parts:

@@ -1,4 +1,4 @@
-"""A segment: rows laid out by talk and message, with postings and neighbours."""
+"""Row blocks: rows by talk and message, with postings and neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores: equal to what a slow oracle works out, wherever the rows lie and whatever is filtered."""
+"""Scores equal those of a slow oracle, for all layouts and filters."""
 
 from __future__ import annotations
 

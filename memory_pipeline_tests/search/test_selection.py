@@ -1,4 +1,4 @@
-"""Choosing among what was scored: each message once, several talks, ties by id."""
+"""Selection from scored rows: each message once, several talks, ties by id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STILL = Weights(repeats=0)
 
 
 def scored(part: RowBlock, totals: dict[str, float]) -> Scored:
-    """Give rows the totals that are told by their ids; rows that are not told of are no candidates."""
+    """Score rows with the given totals by id; rows without a total are not candidates."""
     ids = part.rows["id"].to_pylist()
     places = [place for place, id in enumerate(ids) if id in totals]
     signals = np.zeros((len(SIGNALS), len(places)), np.float32)
@@ -131,7 +131,7 @@ def test_a_longer_list_begins_with_the_shorter_one() -> None:
 
 
 def test_a_row_considered_later_can_tie_with_an_earlier_one() -> None:
-    """The long talk is all that is looked at of its segment, and less welcome after its first hit."""
+    """Only the long talk of its segment is considered, with a penalty after its first hit."""
     long = [fact("x", n % 60, turn=n, id=f"long {n:03}", conversation="long") for n in range(60)]
     hidden, seen = fact("y", id="a", conversation="hidden"), fact("y", id="z", conversation="seen")
     totals = {f"long {n:03}": 3 - n / 100 for n in range(60)} | {"a": 1.0, "z": 1.0}
@@ -206,7 +206,7 @@ def test_the_newest_are_told_apart_by_the_microsecond() -> None:
 
 
 def test_only_necessary_older_rows_are_considered() -> None:
-    """All of one moment or none, and as many as hold the messages that are wanted."""
+    """Rows of one moment together, and as many rows as the messages need."""
 
     def looked_at(count: int, *minutes: int) -> list[float]:
         part = segment([fact("x", minute, id=f"{n:02}") for n, minute in enumerate(minutes)])
