@@ -122,7 +122,7 @@ class GraphOverlay:
         self._top: GraphSnapshot | None = None
         self._table: frozenset[str] | None = None
         self._paths: frozenset[str] = frozenset()
-        self._told: tuple[frozenset[str], list[Operation]] | None = None
+        self._alias_operations: tuple[frozenset[str], list[Operation]] | None = None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -165,9 +165,9 @@ class GraphOverlay:
     def _aliases(self) -> list[Operation]:
         """Return the committed operations on aliases, cached: they are few, but finding them scans all operations."""
         table = self._lake.tables.state(GRAPH_OPERATIONS, self._owners)
-        if self._told is None or self._told[0] != table:
-            self._told = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
-        return self._told[1]
+        if self._alias_operations is None or self._alias_operations[0] != table:
+            self._alias_operations = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
+        return self._alias_operations[1]
 
     def _stored(self, where: pc.Expression) -> list[Operation]:
         return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))

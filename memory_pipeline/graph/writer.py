@@ -42,7 +42,7 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        self._moments = EventClock()
+        self._clock = EventClock()
 
     def insert(
         self,
@@ -158,7 +158,7 @@ class GraphWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
-        with self._moments.at(received_at) as take:
+        with self._clock.at(received_at) as take:
             for place, change in enumerate(changes, start=1):
                 try:
                     _check_keys(change)
@@ -191,8 +191,8 @@ class GraphWriter:
         now: When | None,
     ) -> str:
         terms = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces}
-        [made] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)
-        return made
+        [identifier] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)
+        return identifier
 
 
 def _check_keys(change: object) -> None:

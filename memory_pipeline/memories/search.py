@@ -93,7 +93,7 @@ class MemorySearch(DurableMemories):
         selector: Callable[[], MemorySelector | None] = lambda: None,
     ) -> None:
         super().__init__(state)
-        self._keeping = MemoryRanker(state, embedder)
+        self._ranker = MemoryRanker(state, embedder)
         self._embedder = embedder
         self._graph = graph
         self._calendar = calendar
@@ -194,7 +194,7 @@ class MemorySearch(DurableMemories):
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
         """Return the memories that fit best by words and vectors."""
         many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
-        top, found, _ = self._keeping.ranked(many, pool, now)
+        top, found, _ = self._ranker.ranked(many, pool, now)
         return RankedMemories(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
@@ -245,7 +245,7 @@ class MemorySearch(DurableMemories):
         self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None
     ) -> RankedMemories | None:
         """Return the memories that a model selects by their headers, read whole; None if the model fails."""
-        top, shown, _ = self._keeping.headers(wanted, now)
+        top, shown, _ = self._ranker.headers(wanted, now)
         headers = top.headers_of([one.id for one in shown])
         most = min(wanted.most, CHOSEN)
         # Only a memory's content shows that it repeats an excluded item. Select spares for those.

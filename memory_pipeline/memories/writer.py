@@ -47,7 +47,7 @@ class MemoryEventWriter:
         self._lake = lake
         self._scope = scope
         self._start = start or lake.accepts_from
-        self._moments = EventClock()
+        self._clock = EventClock()
 
     def remember(
         self,
@@ -157,8 +157,8 @@ class MemoryEventWriter:
         """Revoke a memory, or all memories that match a filter; return the number.
 
         Revoked memories stay in the history. No search of memories finds them, not even of the archive, and recall
-        leaves out sentences with the same words. A message that says more is still found, and so are other searches of
-        conversations. To erase a person's data, use ``memory-pipeline forget``.
+        leaves out sentences with the same words. Recall still finds a message that says more, and other searches of
+        conversations find all messages. To erase a person's data, use ``memory-pipeline forget``.
 
         Args:
             id: the memory.
@@ -191,9 +191,9 @@ class MemoryEventWriter:
             problem = "both are given" if is_given else "neither is given"
             raise InputError(f"forget takes an id, or a filter of {', '.join(filters)}; {problem}")
         if id is None:
-            found = self._door.passing(filters)
+            found = self._validator.passing(filters)
         else:
-            known = self._door.header(id)
+            known = self._validator.header(id)
             found = [] if known.status is Status.DEPRECATED else [known.id]
         self._write([_record(MemoryVerb.FORGET, one, {}, editor, reason) for one in found], now)
         return len(found)
@@ -245,7 +245,7 @@ class MemoryEventWriter:
         """
         if isinstance(ids, str | bytes):
             raise InputError(f"ids {shown(ids)} is not accepted; expected a list of ids")
-        found = list(dict.fromkeys(self._door.header(one).id for one in ids))
+        found = list(dict.fromkeys(self._validator.header(one).id for one in ids))
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
 
@@ -312,7 +312,7 @@ class MemoryEventWriter:
         return MemoryOverlay(self._lake, self._scope, self._pending)
 
     @cached_property
-    def _door(self) -> ChangeValidator:
+    def _validator(self) -> ChangeValidator:
         return ChangeValidator(self._scope, self._state, self._lake.configuration().memories(self._scope))
 
     def _one(
@@ -334,11 +334,11 @@ class MemoryEventWriter:
             return []
         admission = Admission(self._start, received_at, self._lake.calendar)
         events = []
-        with self._moments.at(received_at) as take:
+        with self._clock.at(received_at) as take:
             top = self._state.snapshot()
             for turn, change in enumerate(changes):
                 try:
-                    event = self._door.event(change, turn, top, received_at, take)
+                    event = self._validator.event(change, turn, top, received_at, take)
                     admission.check(event.event_at)
                 except InputError as error:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""

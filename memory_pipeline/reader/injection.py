@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Order of sources if the count is smaller than the number of sources.
 _FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
 #: Sources with items that are dropped in favour of the messages they come from.
-_GIVING_WAY: Final = frozenset([Source.GRAPH, Source.DURABLE])
+_REPLACEABLE: Final = frozenset([Source.GRAPH, Source.DURABLE])
 #: Marks around words that are ignored when texts are compared.
 _OPENING: Final = "\"'“”„«»(!?,;:"
 _MARKS: Final = f"{_OPENING})."
@@ -107,7 +107,7 @@ def inject(
             try:
                 names = models.entity_finder.find(prompt)
             except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
-                troubles["entities"] = _told(error)
+                troubles["entities"] = _message_of(error)
         facts = search(prompt, _CONSIDERED * most + hidden, names)
         return graph_parts(fact for fact in facts if not hides(fact))
 
@@ -125,7 +125,7 @@ def inject(
         try:
             ranked = by_model(prompt, ranked, models.reranker)
         except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
-            troubles["rerank"] = _told(error)
+            troubles["rerank"] = _message_of(error)
     elif settings.rerank == "deterministic":
         ranked = by_words(prompt, ranked)
     return choose(ranked, most, budget, troubles)
@@ -146,11 +146,11 @@ def gather(asked: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found
                 for part in future.result():
                     found[part.source].append(part)
             except Exception as error:  # noqa: BLE001  # after any error, the other sources still answer
-                troubles[name] = _told(error)
+                troubles[name] = _message_of(error)
     return found, troubles
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
 
 
@@ -237,7 +237,7 @@ def settled(found: Found) -> Found:
             continue
         gone.add(id(same))
         stays = part if part.is_standing else same
-        durable.append(_joined(stays, same if stays is part else part))
+        durable.append(_merged(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
@@ -249,36 +249,36 @@ def distinct(parts: Iterable[ContextItem]) -> list[ContextItem]:
     name; then the message stays. Texts that differ in a number, a "not" or the order of words are not equal.
     """
     kept: list[ContextItem] = []
-    told: dict[str, int] = {}
-    told_by_somebody: dict[str, int] = {}
-    told_plainly: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    seen_with_speaker: dict[str, int] = {}
+    seen_plain: dict[str, int] = {}
     for part in parts:
         whole = _as_compared(part.said)
         speaker, colon, words = part.said.partition(": ")
         bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
-        before = told.get(whole)
-        plain = None if before is not None or bare is None else told_plainly.pop(bare, None)
+        before = seen.get(whole)
+        plain = None if before is not None or bare is None else seen_plain.pop(bare, None)
         if before is None and bare is None:
-            before = told_by_somebody.get(whole)
+            before = seen_with_speaker.get(whole)
         if before is not None:
-            kept[before] = _joined(kept[before], part)
+            kept[before] = _merged(kept[before], part)
             continue
         place = len(kept) if plain is None else plain
-        told[whole] = place
+        seen[whole] = place
         if bare is None:
-            told_plainly[whole] = place
+            seen_plain[whole] = place
         else:
-            told_by_somebody.setdefault(bare, place)
+            seen_with_speaker.setdefault(bare, place)
         if plain is None:
             kept.append(part)
         else:
             # The next item must match the text shown now, not the text it replaced.
-            del told[bare or ""]
-            kept[place] = _joined(part, kept[place])
+            del seen[bare or ""]
+            kept[place] = _merged(part, kept[place])
     return kept
 
 
-def _joined(part: ContextItem, other: ContextItem) -> ContextItem:
+def _merged(part: ContextItem, other: ContextItem) -> ContextItem:
     """Return an item with the evidence of both, and with either warning."""
     return replace(part, evidence=part.evidence | other.evidence, warning=part.warning or other.warning)
 
@@ -332,20 +332,20 @@ def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: 
     """
     budget = max_tokens * BYTES_PER_TOKEN
     kept = [part for part in ranked if part.source is Source.DURABLE and part.warning]
-    left = [_warned(part, kept) for part in ranked]
+    left = [_with_warning(part, kept) for part in ranked]
     chosen = _chosen(left, most, budget)
-    while told := _told_by_message(chosen, left):
-        fewer = [part for part in left if part.source not in _GIVING_WAY or part.id not in told]
+    while covered := _covered_by_messages(chosen, left):
+        fewer = [part for part in left if part.source not in _REPLACEABLE or part.id not in covered]
         again = _chosen(fewer, most, budget)
-        if not told <= _told_by_message([*again, *(part for part in chosen if part.id in told)], left):
+        if not covered <= _covered_by_messages([*again, *(part for part in chosen if part.id in covered)], left):
             break  # without the dropped items, the message would not be chosen
         left, chosen = fewer, again
-    chosen = [_unwarned(part, kept, chosen) for part in chosen]
+    chosen = [_without_shown_warning(part, kept, chosen) for part in chosen]
     parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
     return InjectedContext(tuple(parts), len(ranked) - len(parts), troubles)
 
 
-def _warned(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
+def _with_warning(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
     """Add the warning of the first durable memory from the same message to a message without a warning."""
     if part.source is not Source.MEMORY or part.warning is not None:
         return part
@@ -353,22 +353,24 @@ def _warned(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
     return part if warning is None else replace(part, warning=warning)
 
 
-def _unwarned(part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]) -> ContextItem:
+def _without_shown_warning(
+    part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]
+) -> ContextItem:
     """Remove a warning that is already shown with the durable memory."""
     if part.source is not Source.MEMORY or part.warning is None:
         return part
     shown = {one.id for one in chosen if one.source is Source.DURABLE}
     own = [one for one in kept if not part.evidence.isdisjoint(one.evidence)]
-    is_told = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
-    return replace(part, warning=None) if is_told else part
+    is_shown = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
+    return replace(part, warning=None) if is_shown else part
 
 
-def _told_by_message(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
+def _covered_by_messages(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
     """Return the ids of chosen facts and durable memories with messages that are all chosen uncut."""
     whole = {id(part) for part in ranked}
     messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
     said = frozenset[str]().union(*messages)
-    return {part.id for part in chosen if part.source in _GIVING_WAY and part.evidence and part.evidence <= said}
+    return {part.id for part in chosen if part.source in _REPLACEABLE and part.evidence and part.evidence <= said}
 
 
 def _chosen(ranked: Sequence[ContextItem], most: int, budget: int) -> list[ContextItem]:

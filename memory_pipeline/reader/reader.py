@@ -78,9 +78,9 @@ class MemoryReader:
         self._embedder = embedder
         pending = PendingJournal(lake, scope)
         self._graph = Graph(lake, scope, pending)
-        self._searching = Searcher(lake, scope, embedder, pending, resident_rows)
+        self._searcher = Searcher(lake, scope, embedder, pending, resident_rows)
         state = MemoryOverlay(lake, scope, pending)
-        self._retellings = SuppressionIndex(state)
+        self._suppression = SuppressionIndex(state)
         self._memories = MemorySearch(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
         )
@@ -184,11 +184,11 @@ class MemoryReader:
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = validate_query(query_text)
         if query is None:
-            chosen, total = self._searching.newest(grain, where, wanted)
+            chosen, total = self._searcher.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
             at = self._lake.calendar.moment("now", _clock(now))
-            chosen, total = self._searching.best(grain, where, wanted, query, now=at, explain=explain)
+            chosen, total = self._searcher.best(grain, where, wanted, query, now=at, explain=explain)
         return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
 
     def recall(
@@ -252,19 +252,19 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
 
-        def keep(retelling: SuppressionRules) -> list[RecalledMemory]:
+        def keep(rules: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
-                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
+                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=rules.hides_memory
             )
 
         return recollect(
-            self._searching,
+            self._searcher,
             text,
             max_tokens,
             where,
             left_out,
             now=at,
-            retell=lambda shown: self._retellings.of(left_out, shown, as_of, at),
+            rules_for=lambda shown: self._suppression.of(left_out, shown, as_of, at),
             keep=keep,
         )
 
@@ -344,14 +344,14 @@ class MemoryReader:
         )
 
         @cache
-        def retelling() -> SuppressionRules:
+        def rules() -> SuppressionRules:
             shown: list[Statement] = []
             if left_out and asking.prompt is not None:
                 try:
-                    shown = forms_shown(self._searching, asking.prompt, self._everything(instant), left_out)
+                    shown = forms_shown(self._searcher, asking.prompt, self._everything(instant), left_out)
                 except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
                     _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
-            return self._retellings.of(left_out, shown, as_of, instant)
+            return self._suppression.of(left_out, shown, as_of, instant)
 
         return inject(
             asking,
@@ -362,10 +362,10 @@ class MemoryReader:
                 text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
             ),
             lambda text, limit: sorted(
-                self._memories.fitting(text, limit, left_out, as_of, hides=retelling().hides_memory),
+                self._memories.fitting(text, limit, left_out, as_of, hides=rules().hides_memory),
                 key=lambda one: not one.memory.kind.is_permanent,
             ),
-            lambda fact: fact.id in left_out or retelling().hides_fact(fact),
+            lambda fact: fact.id in left_out or rules().hides_fact(fact),
             len(left_out),
         )
 
@@ -375,13 +375,13 @@ class MemoryReader:
         """Return facts and points of summaries, without durable memories."""
         self._lake.index.check(self._embedder)
         return recollect(
-            self._searching,
+            self._searcher,
             text,
             tokens,
             self._everything(at),
             exclude,
             now=at,
-            retell=lambda shown: self._retellings.of(exclude, shown, now, at),
+            rules_for=lambda shown: self._suppression.of(exclude, shown, now, at),
         )
 
     def _everything(self, now: datetime) -> Filter:
@@ -453,7 +453,7 @@ class MemoryReader:
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
-        segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        segments, masks, _ = self._searcher.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)
             for row in rows.to_pylist():

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.search.searcher import Searcher
     from memory_pipeline.search.selection import Choice
 
-    Retell = Callable[[Iterable[Statement]], SuppressionRules]
+    RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
     Keep = Callable[[SuppressionRules], Iterable[RecalledMemory]]
 
 #: Share of the budget for durable memories and their graph facts, and the least number of tokens.
@@ -80,51 +80,51 @@ def choose(
         budget: tokens of the whole text.
         kept: durable memories, best first, each followed by its graph facts.
     """
-    facts, points = ([_warned(item, kept) for item in items] for items in (facts, points))
+    facts, points = ([_with_warning(item, kept) for item in items] for items in (facts, points))
     left = list(kept)
     costs: dict[str, int] = {}
     chosen = _chosen(facts, points, calendar, budget, left, costs)
-    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
-        left = [item for item in left if item not in told]
+    while covered := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
+        left = [item for item in left if item not in covered]
         again = _chosen(facts, points, calendar, budget, left, costs)
-        if not all(_is_covered(item, again) for item in told):
+        if not all(_is_covered(item, again) for item in covered):
             break  # without the dropped items, the ones that cover them would not be chosen
         chosen = again
     places = {item.id: place for place, item in enumerate(kept)}
     shown = places.keys() & {item.id for item in chosen}
-    lost = [item for item in kept if item.id not in shown]
+    dropped = [item for item in kept if item.id not in shown]
     final = []
     for item in chosen:
-        told_of = _first_told(item, lost)
-        if told_of is not None:  # an item in place of a durable memory gets the memory's place
-            places[item.id] = places[told_of.id]
-        score = item.score if told_of is None else max(told_of.score, item.score)
-        final.append(replace(_unwarned(item, kept, lost), score=score))
+        replaced = _best_covered(item, dropped)
+        if replaced is not None:  # an item in place of a durable memory gets the memory's place
+            places[item.id] = places[replaced.id]
+        score = item.score if replaced is None else max(replaced.score, item.score)
+        final.append(replace(_without_shown_warning(item, kept, dropped), score=score))
     final.sort(key=lambda item: (-item.score, places.get(item.id, len(places)), item.id))
     return Recollection(final)
 
 
-def _first_told(item: Recalled, lost: Iterable[Recalled]) -> Recalled | None:
+def _best_covered(item: Recalled, dropped: Iterable[Recalled]) -> Recalled | None:
     """Return the best durable memory that is not shown and that an item covers."""
     if not isinstance(item.grain, Grain):
         return None
-    return next((one for one in lost if one.grain == DURABLE and _covers(item, one)), None)
+    return next((one for one in dropped if one.grain == DURABLE and _covers(item, one)), None)
 
 
-def _warned(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
+def _with_warning(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
     """Add the warning of the first durable memory that an item covers, unless the item has a warning."""
     if item.warning is not None:
         return item
     return next((replace(item, warning=one.warning) for one in kept if one.warning and _covers(item, one)), item)
 
 
-def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]) -> Recalled:
+def _without_shown_warning(item: Recalled, kept: Sequence[Recalled], dropped: Sequence[Recalled]) -> Recalled:
     """Remove a warning that is already shown with the durable memory."""
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
     own = [one for one in kept if one.warning and _covers(item, one)]
-    is_told = any(one.warning == item.warning for one in own) and not any(one in lost for one in own)
-    return replace(item, warning=None) if is_told else item
+    is_shown = any(one.warning == item.warning for one in own) and not any(one in dropped for one in own)
+    return replace(item, warning=None) if is_shown else item
 
 
 def _covers(item: Recalled, kept: Recalled) -> bool:
@@ -166,7 +166,7 @@ def _chosen(
 
     chosen: dict[str, Recalled] = {}
     taken: set[Period] = set()  # periods above the chosen items
-    told: set[Period] = set()  # periods with a chosen point
+    summarized: set[Period] = set()  # periods with a chosen point
     size = 0  # bytes; tokens are estimated at four bytes and rounded up once
 
     def add(items: Iterable[Recalled], limit: float) -> None:
@@ -183,11 +183,11 @@ def _chosen(
                 continue
             if isinstance(item.grain, Grain):
                 period = Period(item.grain, item.period)
-                if not told.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
+                if not summarized.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
                     continue
                 taken.update(above(period))
                 if item.grain is not Grain.WORKING:
-                    told.add(period)
+                    summarized.add(period)
             chosen[item.id] = item
             size += cost
 
@@ -283,7 +283,7 @@ def recollect(
     exclude: Collection[str] = (),
     *,
     now: datetime,
-    retell: Retell,
+    rules_for: RulesFor,
     keep: Keep = lambda _: (),
 ) -> Recollection:
     """Answer a question from all grains and from durable memories.
@@ -295,7 +295,7 @@ def recollect(
         where: filter for facts and points.
         exclude: ids of items that are left out.
         now: ignore everything after this time, UTC.
-        retell: returns the rules for what to hide, given the excluded facts and points.
+        rules_for: returns the rules for what to hide, given the excluded facts and points.
         keep: returns the durable memories for the question, by those rules.
     """
     wanted = min(considered(max_tokens) + len(exclude), 1_000)
@@ -304,18 +304,18 @@ def recollect(
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
     said = recalled(Grain.WORKING, ranked.said, calendar)
     points = [recalled(grain, choices, calendar) for grain, choices in ranked.points.items()]
-    retelling = retell(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
+    rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
     lists = (said, together(*points))
-    said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
+    said, told = (rules.told(item for item in items if item.id not in exclude) for items in lists)
     said = [excerpted(item, passages[item.id]) for item in said]
     own, others = _persons(ranked.question, [*ranked.facts, *ranked.summaries.values()])
 
     def hides(fact: GraphFact) -> bool:
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
-        return is_of_another or fact.id in exclude or retelling.hides_fact(fact)
+        return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    lasting = kept(keep(retelling), calendar, hides)
-    return choose(said, told, calendar, max_tokens, lasting)
+    durable = kept(keep(rules), calendar, hides)
+    return choose(said, told, calendar, max_tokens, durable)
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:

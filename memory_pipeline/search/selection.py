@@ -176,7 +176,7 @@ def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int)
             _Candidate,
             part.totals[places].tolist(),
             segment.ids.take(pa.array(rows)).to_pylist(),
-            segment.message[rows].tolist() if alone else _told(segment, rows),
+            segment.message[rows].tolist() if alone else _sources_of(segment, rows),
             segment.talk[segment.slot[rows]].tolist() if alone else _talks(segment, rows),
             [number] * len(places),
             places.tolist(),
@@ -189,7 +189,7 @@ def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int)
     return list(unique.values()), others
 
 
-def _told(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
+def _sources_of(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
     """Return the messages of each row."""
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
@@ -297,7 +297,7 @@ def _shared(
     within = (other.ends_at >= times.min()) & (other.ends_at <= times.max())
     beside = np.flatnonzero(within if others is None else within & others)
     beside = beside[np.isin(other.ends_at[beside], times)]
-    return set(_told(other, beside)) & set(_told(one, rows)) if len(beside) else set()
+    return set(_sources_of(other, beside)) & set(_sources_of(one, rows)) if len(beside) else set()
 
 
 def _passing(segment: RowBlock, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:

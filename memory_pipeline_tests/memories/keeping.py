@@ -37,7 +37,7 @@ MONDAY = datetime(2024, 1, 15, 8, tzinfo=UTC)
 
 
 def minute(number: float) -> datetime:
-    """Return the time `minutes` after the first event."""
+    """Return the time `number` minutes after the first event."""
     return MONDAY + timedelta(minutes=number)
 
 
