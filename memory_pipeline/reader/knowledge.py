@@ -63,7 +63,7 @@ class Document:
         """
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
-        document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # likewise
+        document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # checked below
         if not isinstance(document.content, str) or not document.content.strip() or not is_unicode(document.content):
             raise InputError(
                 f"documents[{place}] {shown(value)} is not accepted; expected a text, or a mapping with content (a "

@@ -179,7 +179,7 @@ class IndexCache:
         self._held: dict[Grain, _Held] = {}
         self._lock = threading.Lock()
         # Earliest time of the next rebuild by grain; infinity during a rebuild.
-        self._again_at: dict[Grain, float] = {}
+        self._next_rebuild: dict[Grain, float] = {}
 
     def parts(self, grain: Grain) -> list[CachedRows] | None:
         """Return the newest rows of a grain, in one part or several; None if they are too many to cache."""
@@ -199,7 +199,7 @@ class IndexCache:
             if held is not None and not (in_one and held.is_patched):
                 self._held[grain] = held  # now the most recently used
                 if held.is_patched:
-                    self._begin_anew(grain)
+                    self._start_rebuild(grain)
                     self._make_room()
                 return held.parts
             if self._index.count(self._scope, grain) > self._most:
@@ -214,7 +214,7 @@ class IndexCache:
     def _loaded(self, grain: Grain, version: int | None) -> _Held:
         held = _Held.of(version or 0, self._index.load(self._scope, grain, self._dimension))
         if len(held) >= SKETCHED_FROM:
-            _give_back()
+            _release_memory()
         return held
 
     def _patched(self, grain: Grain, held: _Held, version: int | None) -> _Held | None:
@@ -229,28 +229,28 @@ class IndexCache:
         patched = replace(held, version=version, come=come, gone=gone if gone.any() else None, points=None)
         return patched if len(patched) <= self._most else None
 
-    def _begin_anew(self, grain: Grain) -> None:
+    def _start_rebuild(self, grain: Grain) -> None:
         """Rebuild the layout of a grain in a thread, unless that is in progress or was done recently."""
-        if time.monotonic() >= self._again_at.get(grain, 0.0):
-            self._again_at[grain] = math.inf
-            threading.Thread(target=self._lay_out, args=(grain,), name="memory-layout").start()
+        if time.monotonic() >= self._next_rebuild.get(grain, 0.0):
+            self._next_rebuild[grain] = math.inf
+            threading.Thread(target=self._rebuild, args=(grain,), name="memory-layout").start()
 
-    def _lay_out(self, grain: Grain) -> None:
+    def _rebuild(self, grain: Grain) -> None:
         started = time.monotonic()
         try:
             version = self._index.version(self._scope, grain)
-            anew = self._loaded(grain, version)
+            rebuilt = self._loaded(grain, version)
             with self._lock:
                 held = self._held.get(grain)
                 # Rows added during the rebuild are patched in by the next search.
                 if held is not None and version is not None and is_of_one_table(held.version, version):
-                    self._held[grain] = anew
+                    self._held[grain] = rebuilt
                     self._make_room()
         except Exception:  # noqa: BLE001  # the cached rows remain correct
             _log.warning("rebuilding the cached %s rows of %s failed", grain, self._scope, exc_info=True)
         finally:
             ended = time.monotonic()
-            self._again_at[grain] = ended + _IDLE * (ended - started)
+            self._next_rebuild[grain] = ended + _IDLE * (ended - started)
 
     def points(self, grain: Grain) -> RowBlock | None:
         """Return the points of a grain's summaries; None if these are too many to cache."""
@@ -271,7 +271,7 @@ class IndexCache:
             del self._held[next(iter(self._held))]
 
 
-def _give_back() -> None:
+def _release_memory() -> None:
     """Return freed memory to the system. Otherwise the process keeps what reading a large table took."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None

@@ -401,7 +401,7 @@ def test_one_graph_serves_several_threads_while_it_grows(lake: Lake) -> None:
                 last = facts.total
                 assert {one.distance for one in graph.neighbors("Anna", 3)} <= {1}
                 graph.search("What does Anna like?")
-        except BaseException as error:  # noqa: BLE001  # told by the main thread
+        except BaseException as error:  # noqa: BLE001  # reported by the main thread
             failed.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]

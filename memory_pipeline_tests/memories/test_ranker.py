@@ -100,7 +100,7 @@ def test_only_contents_of_selected_memories_are_read_and_no_vectors(
     assert not vectors_read([*noting.before, *noting.after])
     noting.forget()
     ask(reader)
-    assert not [*noting.before, *noting.after]  # the same ones are chosen again
+    assert not [*noting.before, *noting.after]  # the same ones are selected again
 
 
 def test_contents_and_vectors_are_read_once_the_model_has_failed(
@@ -142,7 +142,7 @@ def test_only_memories_that_pending_events_change_are_read(
     found = said(reader.memories.search("Which item is free or new?", now=TUESDAY))
     assert {"Item 99 is new.", "Item 4 is free."} < set(found)
     assert "Item 4 (fact): It is free." in noting.headers
-    assert len(noting.headers) == 30  # one more, one less
+    assert len(noting.headers) == 30  # one added, one removed
     assert not any("item 5 " in header or "item 4 " in header for header in noting.headers)
     assert set(contents_read(noting.before)) == {ids[4], ids[5]}
     assert not vectors_read([*noting.before, *noting.after])

@@ -114,7 +114,7 @@ def test_similar_texts_are_both_kept() -> None:
 def test_a_message_equals_a_text_without_its_speaker() -> None:
     said, bare = part("Anna: I moved to Porto.", Source.MEMORY), part("I moved to Porto", Source.DOCUMENT)
     assert told(said, bare) == [said.text]
-    assert told(bare, said) == [said.text]  # who said it is not lost
+    assert told(bare, said) == [said.text]  # the speaker is kept
     ben = part("Ben: I moved to Porto.", Source.MEMORY)
     assert told(bare, said, ben, bare) == [said.text, ben.text]
     assert told(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
@@ -123,7 +123,7 @@ def test_a_message_equals_a_text_without_its_speaker() -> None:
 def test_messages_of_different_speakers_are_both_kept() -> None:
     anna, ben = part("Anna: I moved to Porto.", Source.MEMORY), part("Ben: I moved to Porto.", Source.MEMORY)
     assert told(anna, ben) == [anna.text, ben.text]
-    for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only of memory it is known who speaks
+    for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only messages have speakers
         other = part(ben.text, source)
         assert told(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
         assert told(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
@@ -240,7 +240,7 @@ def test_facts_and_points_are_limited_separately() -> None:
 @settings(max_examples=examples(20), deadline=None)
 @given(TEXTS, st.integers(2, 6))
 def test_a_repeated_message_is_returned_once(text: str, times: int) -> None:
-    assume(without_recalled(text) is text)  # documents are told without what was recalled
+    assume(without_recalled(text) is text)  # recalled blocks are removed from documents
     known = injected([recalled(text, number) for number in range(times)], [text] * times, tokens=10_000)
     assert [one.said for one in known.parts] == [compact(text)]
     assert known.left_out == 0
@@ -276,7 +276,7 @@ def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> Memo
     oracle.configure(lake, server)
     make_hours(lake.storage.uri, oracle.models_at(lake))
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
-    assert len(reader.graph.facts_about("Anna")) == 1  # else nothing is tested
+    assert len(reader.graph.facts_about("Anna")) == 1  # otherwise nothing is tested
     return reader
 
 
@@ -288,7 +288,7 @@ def test_a_fact_is_dropped_only_for_messages_that_are_chosen() -> None:
 
     assert chosen(fact) == [fact.text]
     assert fact.text in chosen(fact, part("Anna: Where I live I told you.", Source.MEMORY, "m3"))
-    assert fact.text in chosen(fact, part("Anna: I moved to Porto.", Source.MEMORY, "m1"))  # m2 is not told
+    assert fact.text in chosen(fact, part("Anna: I moved to Porto.", Source.MEMORY, "m1"))  # m2 is not chosen
     assert fact.text in chosen(part("Anna moved to Porto.", Source.SUMMARY, "m1", "m2"), fact)
     assert fact.text in chosen(part("Anna lives_in Porto", Source.GRAPH), part("Anna: It rains.", Source.MEMORY, "m1"))
     both = part("Anna: I moved to Porto.", Source.MEMORY, "m1", "m2")

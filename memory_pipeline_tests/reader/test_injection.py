@@ -168,7 +168,7 @@ def test_the_last_accepted_limits_are_accepted(reader: MemoryReader, name: str, 
 
 
 WRONG_TIMES = [
-    datetime(2024, 1, 20),  # noqa: DTZ001  # no zone is what is wrong
+    datetime(2024, 1, 20),  # noqa: DTZ001  # the missing zone is the error
     datetime(1, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, tzinfo=UTC),
     "yesterday",
@@ -202,7 +202,7 @@ def test_recalled_blocks_in_a_prompt_are_ignored(reader: MemoryReader) -> None:
     block = mark(told)
     asked, alone = ask(reader, f"{block}\n\nWho is Bruno?", max_results=2), ask(reader, "Who is Bruno?", max_results=2)
     assert (asked.parts, asked.left_out) == (alone.parts, alone.left_out)
-    assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # else nothing is tested
+    assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # otherwise nothing is tested
 
 
 def test_recalled_blocks_in_a_document_are_removed(reader: MemoryReader) -> None:

@@ -168,7 +168,7 @@ def test_rules_give_the_same_order_in_every_process() -> None:
     own = io.StringIO()
     with redirect_stdout(own):
         exec(_ORDERS, {})
-    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # hashes of texts are others there
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # hashes of strings differ there
     other = subprocess.run(
         [sys.executable, "-c", _ORDERS], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
     )

@@ -75,7 +75,7 @@ def test_a_failed_source_is_reported_and_the_others_answer(
     assert known.of(source) == []
     for other in {Source.MEMORY, Source.GRAPH, Source.DOCUMENT} - {Source(source)}:
         expected = {one.text for one in whole.of(other)}
-        assert expected  # facts may come besides, whose messages memory did not tell
+        assert expected  # there may be more facts, of messages that memory did not return
         assert expected <= {one.text for one in known.of(other)}
 
 

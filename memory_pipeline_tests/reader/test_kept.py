@@ -438,7 +438,7 @@ def test_the_hot_index_has_one_line_a_memory_within_its_limits(lake: Lake, model
     assert len(index) == 20
     assert str(index).splitlines()[0] == "⁍ Rule number 0. (rule): so it is"
     assert index.tokens <= 3_000
-    assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the night that chose it
+    assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the consolidation that selected it
     assert reader.hot_index(now=TUESDAY) == index
     forgotten = TUESDAY + timedelta(hours=1)
     write(lake, event(MemoryVerb.FORGET, forgotten, told[0].memory_id))

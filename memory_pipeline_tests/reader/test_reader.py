@@ -270,7 +270,7 @@ def test_every_write_and_commit_is_visible_to_the_next_search(root: str, models:
         tell(root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto.")))
         expected.insert(0, f"Anna: Parcel {number} is for Porto.")
         for reader in open_readers:
-            assert contents(reader) == expected  # from the tail, the newest of them
+            assert contents(reader) == expected  # pending, the newest of them
             assert sorted(contents(reader, "parcel")) == sorted(expected)
         make_hours(root, models)
         for reader in open_readers:

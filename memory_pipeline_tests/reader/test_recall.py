@@ -99,7 +99,7 @@ def test_summaries_fill_in_where_facts_are_gone(filled: Path, root: str, models:
     assert any("moved to Porto" in one.content for one in found)
     point = next(one for one in found if "moved to Porto" in one.content)
     assert point.date == date(2024, 1, 15)
-    assert point.warning is not None  # what is kept for good of it gives way
+    assert point.warning is not None  # its durable memory is dropped
     assert str(point).endswith(f"({point.grain} summary of {point.period}; {point.warning})")
     assert reader.expand(point.id).content.endswith(point.content)
 
@@ -262,7 +262,7 @@ def test_a_memory_is_dropped_if_facts_cover_it() -> None:
         durable("anna: i moved to porto.", 5, "words", "m7", "m8"),
         durable("Anna lives_in Porto", 5, "graph", "m1", grain="graph"),
     ]
-    assert choose([turn], [], CALENDAR, 1_000, others) == [replace(turn, score=5)]  # it stands where that would
+    assert choose([turn], [], CALENDAR, 1_000, others) == [replace(turn, score=5)]  # it has the memory's place
     more = durable("Anna lives in Porto.", 5, "more", "m1", "m2")
     own = durable("Anna lives in Porto.", 5, "own")
     sentence = replace(turn, kind="statement", content="Anna: It rains.")

@@ -94,7 +94,7 @@ def test_the_least_recently_used_tables_are_evicted(root: str) -> None:
     put(root, summary("a week") | {"period": "2024-W03"}, grain=Grain.WEEKLY)
     held = resident(root, 5)
     working, daily = held.segment(Grain.WORKING), held.segment(Grain.DAILY)
-    assert held.segment(Grain.WORKING) is working  # and so the more recently used
+    assert held.segment(Grain.WORKING) is working  # now the most recently used
     held.segment(Grain.WEEKLY)
     assert list(held._held) == [Grain.WORKING, Grain.WEEKLY]
     assert held.segment(Grain.WORKING) is working

@@ -25,7 +25,7 @@ def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patch small tables too, and rebuild only when a test asks for it."""
     monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
     monkeypatch.setattr(candidates, "_IDLE", 0)
-    monkeypatch.setattr(IndexCache, "_begin_anew", lambda *_: None)
+    monkeypatch.setattr(IndexCache, "_start_rebuild", lambda *_: None)
 
 
 def put(index: VectorIndex, *rows: Row) -> None:
@@ -85,7 +85,7 @@ def test_rows_keep_their_vectors(held: IndexCache, index: VectorIndex) -> None:
 
 def test_a_compaction_changes_nothing(held: IndexCache, index: VectorIndex) -> None:
     put(index, fact("oats", 240, vector=axis(4)))
-    index.purge([ACME], [Grain.WORKING])  # every row is written anew
+    index.purge([ACME], [Grain.WORKING])  # rewrites every row
     assert said(held.parts(Grain.WORKING)) == ["milk", "oats", "rye", "tea"]
 
 

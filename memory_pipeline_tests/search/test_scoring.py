@@ -129,7 +129,7 @@ def test_talks_score_the_same_in_one_segment_and_in_several(
     one = [row for talk in list(talks.values())[::2] for row in talk]
     other = [row for talk in list(talks.values())[1::2] for row in talk]
     assume(other)
-    weights = Weights(speaker=0)  # see the test of who speaks alone in the tail
+    weights = Weights(speaker=0)  # see the test of the only speaker of pending entries
     whole = scores(query, rows, vector=vector, weights=weights)
     assert scores(query, one, other, vector=vector, weights=weights) == pytest.approx(whole, abs=2e-5)
 
