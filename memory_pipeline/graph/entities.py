@@ -110,7 +110,6 @@ def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> i
 
 
 def _names(text: str) -> list[str]:
-    """Return quoted terms and names, as written."""
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
     sentences = sentences_of(text)
     named = [name for own in names_in(sentences) for name in own]

@@ -68,7 +68,6 @@ class Facts(list[GraphFact]):
         self.total = total
 
     def __str__(self) -> str:
-        """Return one line for each fact."""
         return "\n".join(map(str, self))
 
 

@@ -111,7 +111,6 @@ class Layer:
         self._sorted = tuple(numbers[order] for numbers, order in zip(self.ends, self._order, strict=True))
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.rows.num_rows)
 
     def rows_of(self, codes: NDArray[np.int64], end: int) -> NDArray[np.int64]:
@@ -346,7 +345,6 @@ class GraphSnapshot:
 
 
 def _rows_on(layer: Layer, codes: Codes, groups: Collection[tuple[str, str]]) -> NDArray[np.int64]:
-    """Return the rows on some sources and labels."""
     found = [np.empty(0, np.int64)]
     for source_id, label in groups:
         code = codes.get(source_id)

@@ -145,7 +145,6 @@ class GraphOverlay:
             return self._top
 
     def _above(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
-        """Return the graph after pending operations."""
         if not pending:
             return base
 

@@ -177,7 +177,6 @@ class MemoryRanker:
         return RankedMemories(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
 
     def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
-        """Return the memories that fit best, best first."""
         at = datetime.now(UTC) if now is None else now
         shown = _shown(top, wanted)
         masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
@@ -201,7 +200,6 @@ class MemoryRanker:
         return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
 
     def _taken(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
-        """Return the best rows of one layout."""
         rows, totals = part.rows, part.totals + self._gained(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
@@ -224,7 +222,6 @@ class MemoryRanker:
         return np.float32(self._weights.importance) * gained.astype(np.float32)
 
     def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
-        """Return a mask of the rows that may be found."""
         mask = np.ones(len(segment), np.bool_)
         if hidden:
             mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
@@ -237,7 +234,6 @@ class MemoryRanker:
         return mask
 
     def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
-        """Return the layouts of headers; see :meth:`_segments`."""
         top = self._state.snapshot(until_of(now, self._state.calendar))
         with self._lock:
             above = self._headers_above
@@ -272,7 +268,6 @@ class MemoryRanker:
         return held[1]
 
     def _upper(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        """Return the layout of memories from pending events."""
         held = self._above.get(pool)
         if held is None or held[0] is not top:
             memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
@@ -309,7 +304,6 @@ def _shown(top: MemorySnapshot, wanted: Wanted) -> set[str]:
 
 
 def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
-    """Return memories as rows for a layout."""
     columns = {
         "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
         for name, kind in _types().items()

@@ -279,7 +279,6 @@ class MemorySearch(DurableMemories):
 
 
 def _not_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
-    """Leave out memories that `wanted.hides` rejects."""
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])

@@ -109,7 +109,6 @@ class Rows:
         self._alone: dict[str, DurableMemory] = {}
 
     def __len__(self) -> int:
-        """Return the number of memories."""
         return int(self.table.num_rows)
 
     @cached_property
@@ -219,7 +218,6 @@ class MemorySnapshot:
         self.is_whole = is_whole
 
     def __len__(self) -> int:
-        """Return the number of memories."""
         return int(self.standing.sum()) + len(self.above.newest)
 
     def __contains__(self, memory_id: object) -> bool:

@@ -215,7 +215,6 @@ class MemoryOverlay:
         )
 
     def _above(self, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
-        """Return the memories after pending events."""
         new = self._new(base, tail)
         if not base.is_level or any(base.last is not None and event.order < base.last for event in new):
             return MemorySnapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
@@ -224,7 +223,6 @@ class MemoryOverlay:
         return MemorySnapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
 
     def _is_later(self, base: _Base, tail: Iterable[MemoryEvent], until: datetime) -> bool:
-        """Return whether any event is later than a time."""
         return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in tail)
 
     def _at(self, until: datetime, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
@@ -291,7 +289,6 @@ class MemoryOverlay:
             return self._matches[1]
 
     def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
-        """Return the newest versions of memories, or of all for None."""
         if memory_ids is None:
             return self.rows(_NEWEST)
         return self.rows(_NEWEST & pc.field("memory_id").isin(pa.array(sorted(memory_ids), pa.string())))
@@ -301,7 +298,6 @@ class MemoryOverlay:
         return self._lake.tables.read(MEMORIES, self._owners, columns=columns, where=where)
 
     def _all_events(self, where: pc.Expression | None = None) -> list[MemoryEvent]:
-        """Return the committed events, optionally filtered."""
         parts = [self._lake.tables.read(spec, self._owners, where=where) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
         return [event for part in parts for event in rows_to_events(part)]
 

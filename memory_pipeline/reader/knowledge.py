@@ -132,7 +132,6 @@ class InjectedContext:
         return [part for part in self.parts if part.source == source]
 
     def __str__(self) -> str:
-        """Return the block."""
         return self.block
 
 

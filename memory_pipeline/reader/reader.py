@@ -475,7 +475,6 @@ class MemoryReader:
         return expand(self._lake, self._scope, id)
 
     def _kept(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
-        """Return a durable memory, or one version of it, as a hit."""
         memory = self._memories.get(id, now=now)
         if memory is None:
             return None

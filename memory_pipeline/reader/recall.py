@@ -327,7 +327,6 @@ def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collectio
 
 
 def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:
-    """Return the rows with the given ids as statements."""
     if not exclude:
         return []
     ids = pa.array(sorted(exclude), pa.string())

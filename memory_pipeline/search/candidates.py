@@ -395,7 +395,6 @@ class Candidates:
 
 
 def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    """Return where both are true; None is true everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

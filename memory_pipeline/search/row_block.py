@@ -162,7 +162,6 @@ class RowBlock:
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.rows.num_rows)
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
@@ -275,7 +274,6 @@ class RowBlock:
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
-    """Return a code for each value of a column."""
     codes: NDArray[np.int32] = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return codes
 

@@ -262,7 +262,6 @@ class _SegmentScorer:
         self._agreement = self._agreement_of_speakers()
 
     def _add(self, word: Word, talks: int, segments: Sequence[RowBlock], best: _OfWord) -> None:
-        """Add the scores of one word of the question."""
         segment = self._segment
         forms = [form for form in word.forms if len(segment.holding(form[0]))]
         if not forms:

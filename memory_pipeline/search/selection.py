@@ -190,7 +190,6 @@ def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int)
 
 
 def _sources_of(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
-    """Return the messages of each row."""
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
 
@@ -219,7 +218,6 @@ def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> li
 def _rows(
     segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate]
 ) -> dict[str, dict[str, Any]]:
-    """Return the rows of candidates by id; each segment is read once."""
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
