@@ -1,4 +1,4 @@
-"""The journal's unprocessed tail, extracted by rules: what was written and the pipeline has not taken yet."""
+"""Pending journal entries of one agent, extracted by rules: written, but not yet processed by the pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """What one file says: facts of its messages, edits of the graph, and what was done to durable memories."""
+    """Contents of one journal file: facts of its messages, edits of the graph, and events of durable memories."""
 
     facts: tuple[Fact, ...]
     edits: tuple[Edit, ...]
@@ -27,15 +27,15 @@ class PendingFile:
 
     @property
     def operations(self) -> list[Operation]:
-        """What it changes in the graph."""
+        """All changes of the graph that the file contains."""
         said = [operation for fact in self.facts for operation in fact.placed_operations]
         return [*said, *(operation for edit in self.edits for operation in edit.operations)]
 
 
 class PendingJournal:
-    """Reads and extracts each of an agent's pending files once, and again when some of its hours are acknowledged.
+    """Reads an agent's pending files. Each is extracted once, and again when some of its hours are acknowledged.
 
-    No model is asked. Safe to use from several threads.
+    No model is called. Safe to use from several threads.
     """
 
     def __init__(self, lake: Lake, scope: Scope) -> None:
@@ -46,9 +46,9 @@ class PendingJournal:
         self._lock = threading.Lock()
 
     def files(self) -> dict[str, PendingFile]:
-        """Return what is pending now of each file, by a name that changes when more of the file is acknowledged.
+        """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
 
-        One that holds nothing has nothing memorable, or was acknowledged since it was listed.
+        A file's contents are empty if nothing in it is memorable, or if it was acknowledged after it was listed.
         """
         files = self._lake.journal.pending(self._scope)
         with self._lock:

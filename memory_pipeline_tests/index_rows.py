@@ -1,4 +1,4 @@
-"""Rows of an index as tests need them: facts and summaries, with all columns, without a lake."""
+"""Index rows for tests: facts and summaries with all columns, without a lake."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fact(
     mentioned: datetime | None = None,
     vector: Sequence[float] | None = None,
 ) -> Row:
-    """Return a fact said so many minutes after noon; unless told otherwise it rests on a message of its own."""
+    """Return a fact said `minute` minutes after noon, by default from a message of its own."""
     at = NOON + timedelta(minutes=minute)
     own = id or f"{conversation}:{minute}:{turn}:{position}:{content}"
     return {
@@ -73,7 +73,7 @@ def fact(
 
 
 def summary(content: str, day: int = 15, *, importance: float = 0.5, vector: Sequence[float] | None = None) -> Row:
-    """Return the summary of a day of January 2024: nobody says it, in no conversation."""
+    """Return the summary of a day of January 2024, without speaker and conversation."""
     start = datetime(2024, 1, day, tzinfo=UTC)
     own = fact(content, importance=importance, vector=vector, id=f"daily:{day}:{content}")
     return own | {
@@ -98,7 +98,7 @@ def segment(rows: Iterable[Row], dimension: int = DIMENSION) -> RowBlock:
 
 
 class Embedder:
-    """Makes the vector that it was told to make, the same of every text; NaN where it is none."""
+    """Returns the given vector for every text; NaN without one."""
 
     name = "test"
 
@@ -113,7 +113,7 @@ class Embedder:
 
 
 def by_period(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by the period that they lie in."""
+    """Return rows by their period."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["period"], []).append(row)

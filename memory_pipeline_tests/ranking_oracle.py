@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.index_rows import Row
 
 Signals = dict[str, float]
-#: A message among its neighbours: the rows that say it, and its place in its talk.
+#: A message among its neighbours: its rows, and its place in its talk.
 Moment = list["Row"]
 
 _NUMBERS = "one two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice half"
@@ -27,7 +27,7 @@ _CLOSING = " \t\n\"'”’)]"
 
 
 def exact_signals(rows: Sequence[Row], question: Query, vector: Sequence[float] | None) -> dict[str, Signals]:
-    """Return all signals of all rows, by their ids, before weighting."""
+    """Return all signals of all rows by id, unweighted."""
     talks = _talks(rows)
     words = _Words(rows, talks, question)
     near = _nearness(rows, vector)
@@ -68,7 +68,7 @@ def exact_signals(rows: Sequence[Row], question: Query, vector: Sequence[float] 
 def exact_scores(
     rows: Sequence[Row], question: Query, vector: Sequence[float] | None, weights: Weights = WEIGHTS
 ) -> dict[str, float]:
-    """Return the scores of all rows by their ids, without what repeats take away."""
+    """Return the scores of all rows by id, without the penalty for repeats."""
     factors = asdict(weights)
     return {
         id: sum(factors[name] * value for name, value in signals.items())
@@ -77,7 +77,7 @@ def exact_scores(
 
 
 def _talks(rows: Sequence[Row]) -> list[list[Moment]]:
-    """Return what was said in one conversation on one day, message after message."""
+    """Return the talks: messages of one conversation on one day, in order."""
     talks: defaultdict[tuple[str, object], defaultdict[tuple[object, int], Moment]]
     talks = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -108,7 +108,7 @@ def _brevity(moment: Moment) -> float:
 
 
 class _Words:
-    """How like the question rows are, BM25 of talks, and how much of the question is covered."""
+    """Similarity of rows to the question, BM25 of talks, and coverage of the question."""
 
     def __init__(self, rows: Sequence[Row], talks: list[list[Moment]], question: Query) -> None:
         self._rows = rows
@@ -116,7 +116,7 @@ class _Words:
         self._asks_the_assistant = question.asks_the_assistant
         self._row_rarity, self._talk_rarity = cache(self._row_rarity_of), cache(self._talk_rarity_of)
         vocabulary = sorted({term for row in rows for term in row["terms"]})
-        #: Of each word of the question: the forms that are held, with what they count, and its rarity.
+        #: For each word of the question: its forms in memory with their weights, and its rarity.
         self._words: list[tuple[dict[str, float], float]] = []
         for term in question.terms:
             forms = {term: 1.0, **dict.fromkeys(question.alternatives(term, vocabulary), RELATED)}
@@ -169,7 +169,7 @@ class _Words:
 
 
 def _nearness(rows: Sequence[Row], vector: Sequence[float] | None) -> Callable[[Row], float]:
-    """Return what tells how much nearer a row is than usual, in standard deviations; 0 where it has no vector."""
+    """Return a function for how many standard deviations nearer than usual a row is; 0 without a vector."""
 
     def cosine(row: Row) -> float:
         return math.fsum(one * other for one, other in zip(row["vector"], vector or (), strict=True))
@@ -191,7 +191,7 @@ def _agreement(speaker: str | None, about: Sequence[str], speakers: set[str]) ->
 
 
 def _asks(row: Row) -> bool:
-    """Tell whether a row ends with a question mark, whatever closes after it: quotes, a note in brackets."""
+    """Return whether a row ends with a question mark, before closing quotes or a note in brackets."""
     said = row["content"].rstrip()
     if said.endswith("]") and "[" in said:
         without_note = said[: said.rindex("[")].rstrip(_CLOSING)

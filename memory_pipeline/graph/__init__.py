@@ -1,4 +1,4 @@
-"""One agent's graph as readers see it: what the pipeline has folded, and what the journal holds beyond that."""
+"""One agent's graph for readers: the pipeline's tables overlaid with pending journal entries."""
 
 from memory_pipeline.graph.graph import MAX_HOPS, Entity, Facts, Graph, GraphFact, Neighbor, Neighbors
 

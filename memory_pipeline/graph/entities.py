@@ -1,4 +1,4 @@
-"""Which entities of a graph a text names, and which of their facts answer it best; without a model."""
+"""Find the entities that a text names and rank their facts, without a model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
 
-#: Longest name that is looked for in a text, in words.
+#: Words of the longest name that is looked up in a text.
 _LONGEST: Final = 6
-#: Of what is not a name as it stands, so many names that hold it as a word are taken.
+#: Most entities taken for a name that only appears as a word of longer names, …
 _MOST_PARTIAL: Final = 5
-#: … of so many that hold it at all, those of which most is known.
+#: … out of this many candidates with the most facts.
 _LOOKED_AT: Final = 1_000
-#: Of all facts of the entities, so many of the newest are compared with the text.
+#: Newest facts of the entities that are compared with the text.
 _COMPARED: Final = 2_000
-#: Of a text so many characters are looked at.
+#: Characters of a text that are read.
 _READ: Final = 10_000
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’.\-&+][^\W_]+)*[+#]*")
@@ -47,21 +47,21 @@ _YEAR: Final = 365.25 * 86_400e6  # microseconds
 def named_in(
     graph: GraphSnapshot, text: str, *, speaker: str | None = None, names: Iterable[str] | None = None
 ) -> list[int]:
-    """Return the numbers of the entities that a text names, each once, in the text's order.
+    """Return the codes of the entities that a text names, without duplicates, in the order of the text.
 
-    Entities of the graph are found by name and alias, longest names first, whatever their case; names and quoted terms
-    that are none, by the entities that hold them as words. "I" is the speaker, or ``User``; "you" is ``Agent``.
+    Entities are found by name and alias in any case, longest names first. A name or quoted term that is not an entity
+    finds entities with names that contain it as words. "I" is the speaker, or ``User``; "you" is ``Agent``.
 
     Args:
-        graph: where.
-        text: the first 10,000 characters count.
-        speaker: who says it.
-        names: what the text names, if a model has said so; but for "I" and "you" the text is not looked at then.
+        graph: the graph to search.
+        text: the first 10,000 characters are read.
+        speaker: name of the speaker.
+        names: names that a model has found; the text is then only searched for "I" and "you".
     """
     if names is not None:
         wanted = list(names)
         found = [code for name in wanted if (code := graph.code(name)) is not None]
-        # Whom "I" and "you" mean, no model is told.
+        # The model does not know the meaning of "I" and "you".
         spoken_of = (_spoken_of(graph, token[0], speaker) for token in _TOKEN.finditer(text[:_READ]))
         found += (code for code in spoken_of if code is not None)
         partial = [name for name in wanted if graph.code(name) is None]
@@ -93,7 +93,7 @@ def _known(graph: GraphSnapshot, text: str, speaker: str | None) -> Iterator[int
 
 
 def _spoken_of(graph: GraphSnapshot, word: str, speaker: str | None) -> int | None:
-    """Return the entity that "I" or "you" stands for; None for any other word."""
+    """Return the entity that "I" or "you" refers to; None for any other word."""
     lower = word.lower().replace("’", "'")
     own = (speaker or "User") if lower in _FIRST_PERSON else "Agent" if lower in _SECOND_PERSON else None
     return None if own is None else graph.code(own)
@@ -110,7 +110,6 @@ def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> i
 
 
 def _names(text: str) -> list[str]:
-    """Return quoted terms and names, as they are written."""
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
     sentences = sentences_of(text)
     named = [name for own in names_in(sentences) for name in own]
@@ -118,7 +117,7 @@ def _names(text: str) -> list[str]:
 
 
 def _holding(graph: GraphSnapshot, name: str) -> list[int]:
-    """Return the best known entities whose names hold a name as words."""
+    """Return the entities with the most facts among those with names that contain a name as words."""
     key = name_key(name.encode(errors="replace").decode())
     if len(key) < 3:
         return []
@@ -133,25 +132,27 @@ def _holding(graph: GraphSnapshot, name: str) -> list[int]:
 def ranked(
     graph: GraphSnapshot, codes: list[int], text: str, limit: int, hops: int, now: int, at: datetime | None = None
 ) -> tuple[list[tuple[Layer, int, float]], int]:
-    """Return the facts around entities that fit a text best, with their scores, and how many facts there are in all.
+    """Return the facts around entities that fit a text best, with scores, and the total number of facts.
 
-    The first ring are the facts of the entities, the second those of the entities that these lead to, and so on. The
-    score of a fact is 1 for each of its ends that the ring goes out from, less the more facts that entity has
-    (``1 / log2(1 + facts)``, so that a rare thing counts for more than a person of whom much is known); plus 1.5 times
-    the share of the words of its label and other end that stand in the text; plus half its confidence; plus 0.3 if it
-    was said now, half as much a year ago; all of it halved for each ring after the first. A kind (``Anna is_a person``)
-    leads to no ring.
+    The first ring contains the facts of the entities, the second those of their neighbours, and so on. A fact scores:
 
-    Each ring has a share of the limit to itself, lest many facts of the first leave no place for those of the others.
+    - for each end from which the ring starts, ``1 / log2(1 + facts of that entity)``: a rare thing counts for more than
+      a person with many facts;
+    - 1.5 times the share of the words of its label and other end that are in the text;
+    - half its confidence;
+    - 0.3 if it was said now, half as much for each year of age.
+
+    The sum is halved for each ring after the first. A kind (``Anna is_a person``) leads to no ring. Each ring has its
+    own share of the limit. Otherwise a large first ring would leave no place for the others.
 
     Args:
-        graph: where.
+        graph: the graph to search.
         codes: the entities.
-        text: what is asked.
-        limit: how many facts at most.
-        hops: how many rings.
+        text: the question.
+        limit: maximum number of facts.
+        hops: number of rings.
         now: microseconds since 1970, from which ages count.
-        at: the facts that held then; those that hold if None.
+        at: return the facts that held at this time; None for the facts that hold now.
     """
     asked = frozenset(terms(text[:_READ]))
     rings: list[list[tuple[float, int, str, Layer, int]]] = []

@@ -36,16 +36,13 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# What the graph answers.
-
-
 @dataclass(frozen=True, slots=True)
 class GraphFact(Triple):
     """A fact of the graph.
 
     Attributes:
-        since, until: the first day of it, and the day of its end, in the lake's time zone.
-        score: how well it fits what was asked; 0 where nothing was.
+        since, until: the day it began and the day it ended, in the lake's time zone.
+        score: relevance to the search; 0 without one.
     """
 
     since: date
@@ -54,7 +51,7 @@ class GraphFact(Triple):
 
     @property
     def line(self) -> str:
-        """Its terms with its dates: ``Anna lives_in Porto (since 2024-01-15)``."""
+        """The terms with the dates: ``Anna lives_in Porto (since 2024-01-15)``."""
         when = f"since {self.since}" if self.until is None else f"{self.since} to {self.until}"
         return f"{self.source} {self.label} {self.target} ({when})"
 
@@ -64,31 +61,26 @@ class GraphFact(Triple):
 
 
 class Facts(list[GraphFact]):
-    """Facts, and how many there are in all.
-
-    Attributes:
-        total: how many there are, those too that the limit has left out.
-    """
+    """Facts up to a limit; `total` is the number without the limit."""
 
     def __init__(self, facts: Iterable[GraphFact] = (), total: int = 0) -> None:
         super().__init__(facts)
         self.total = total
 
     def __str__(self) -> str:
-        """Return a line for each."""
         return "\n".join(map(str, self))
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Something that the graph knows.
+    """An entity of the graph.
 
     Attributes:
-        id: its name, as names are compared.
-        name: as it was last said.
-        aliases: other names for it, as names are compared; sorted.
-        facts: how many facts hold of which it is source or target.
-        updated_at: when the newest of them was said.
+        id: the name in its compared form.
+        name: the name in its newest spelling.
+        aliases: other names in their compared form, sorted.
+        facts: number of current facts with this entity as source or target.
+        updated_at: when the newest of these facts was said.
     """
 
     id: str
@@ -100,37 +92,37 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """An entity that others lead to, and in how many steps."""
+    """An entity that facts connect to another one; `distance` is the number of steps."""
 
     name: str
     distance: int
 
 
 class Neighbors(list[Neighbor]):
-    """Neighbours, nearest first, and how many there are in all (`total`)."""
+    """Neighbours up to a limit, nearest first; `total` is the number without the limit."""
 
     def __init__(self, neighbors: Iterable[Neighbor] = (), total: int = 0) -> None:
         super().__init__(neighbors)
         self.total = total
 
 
-#: Deepest neighbourhood that is walked.
+#: Most steps of :meth:`Graph.neighbors`.
 MAX_DEPTH = 6
 MAX_FACTS = 10_000
-#: Most rings of facts around the entities of a text.
+#: Most hops of :meth:`Graph.search`.
 MAX_HOPS = 3
 
 
 class Graph:
-    """What one agent knows, as facts with the time that they hold. It cannot reach another agent's.
+    """One agent's knowledge as facts, each with the time in which it holds.
 
-    What was written a moment ago is known too. Names are compared without regard to case, and by alias; facts that were
-    withdrawn or replaced are told by :meth:`history` and :meth:`query` alone. Safe to use from several threads.
+    New changes are visible at once. Names are compared without regard to case, and by alias. Only :meth:`history` and
+    :meth:`query` return facts that were withdrawn or replaced. Safe to use from several threads.
 
     Args:
-        lake: where.
-        scope: whose.
-        pending: the journal's tail.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        pending: the agent's pending journal entries.
     """
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -139,7 +131,7 @@ class Graph:
         self._session: tuple[GraphSnapshot, Session] | None = None
 
     def entity(self, name: str) -> Entity | None:
-        """Return what is known by a name or alias; None if nothing is, or nothing holds of it any more."""
+        """Return the entity with a name or alias; None if it is unknown or none of its facts holds any more."""
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
         if code is None or not graph.degrees[code]:
@@ -154,10 +146,10 @@ class Graph:
         """Return the facts that hold, newest first.
 
         Args:
-            limit: how many at most, up to 10,000; `total` tells how many there are.
+            limit: 1 to 10,000; `total` of the result counts all facts.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit, MAX_FACTS)
         graph = self._state.snapshot()
@@ -165,23 +157,23 @@ class Graph:
             [(layer, graph.visible(at, np.arange(len(layer)))) for at, layer in enumerate(graph.layers)], limit
         )
 
-    def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the name that every store gives it
-        """Return a fact by its id, also one that has ended; None if there is none."""
+    def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the usual name in stores
+        """Return a fact by its id, even if it has ended; None if there is none."""
         rows = self._state.snapshot().history
         wanted = pa.scalar(str(id).encode(errors="replace").decode())
         found = rows_to_triples(rows.filter(pc.equal(rows["id"], wanted)))
         return self._fact(found[0]) if found else None
 
     def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
-        """Return the facts of which an entity is source or target, newest first.
+        """Return the facts with an entity as source or target, newest first.
 
         Args:
-            name: the entity, or an alias of it.
-            limit: how many at most, up to 10,000; `total` tells how many there are.
-            at: a time; the facts that held then, as far as it is known now. Those that hold if not given.
+            name: the entity or an alias of it.
+            limit: 1 to 10,000; `total` of the result counts all facts.
+            at: return the facts that held at this time, as known today; by default the facts that hold now.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit, MAX_FACTS)
         instant = None if at is None else self._calendar.moment("at", at)
@@ -195,15 +187,15 @@ class Graph:
         return self._facts(parts, limit)
 
     def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
-        """Return all facts with a subject, those too that have ended, in the order in which they began.
+        """Return all facts with a subject, including ended ones, in the order in which they began.
 
         Args:
-            subject: the entity, or an alias of it.
-            predicate: only facts with this one.
-            limit: how many at most, up to 10,000; the last ones.
+            subject: the entity or an alias of it.
+            predicate: return only facts with this predicate.
+            limit: 1 to 10,000; of more facts, the last ones.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit, MAX_FACTS)
         label = None if predicate is None else snake_case(_name("predicate", predicate))
@@ -222,17 +214,17 @@ class Graph:
         return Facts(sorted(facts, key=lambda fact: (fact.valid_from, fact.id)), facts.total)
 
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
-        """Return the entities that facts lead to from one, in either direction, nearest first, then by id.
+        """Return the entities that facts connect to one, in either direction: nearest first, then by id.
 
-        A kind (``Anna is_a person``) is no neighbour, and leads to none: else all things of a kind would be neighbours.
+        A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours.
 
         Args:
-            name: where to begin: an entity, or an alias of it.
+            name: the first entity or an alias of it.
             depth: steps, 1 to 6.
-            limit: how many at most, up to 10,000.
+            limit: 1 to 10,000.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         graph = self._state.snapshot()
         _count("depth", depth, MAX_DEPTH)
@@ -269,20 +261,20 @@ class Graph:
         at: When | None = None,
         now: When | None = None,
     ) -> Facts:
-        """Return the facts around the entities that a text names which fit it best.
+        """Return the facts that fit a text best, around the entities that it names.
 
         Args:
             prompt: the text.
-            limit: how many at most, up to 10,000; `total` tells how many facts there are of these entities.
-            speaker: who says it: what "I" means. ``User`` if not given.
-            names: what the text names, if a model has said so.
-            hops: how far around: 1 for the facts of these entities, 2 for those too of what these lead to, up to 3; 0
-                for none.
-            at: a time; the facts that held then. Those that hold if not given.
-            now: the time from which the age of a fact counts; the clock's if not given.
+            limit: 1 to 10,000; `total` of the result counts all facts around these entities.
+            speaker: name of the speaker, the meaning of "I"; ``User`` by default.
+            names: the entities in the text, if a model has found them.
+            hops: how far to walk: 1 returns the facts of the entities, 2 also those of their neighbours, up to 3; 0
+                returns none.
+            at: return the facts that held at this time; by default the facts that hold now.
+            now: the time from which ages count; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit, MAX_FACTS)
         if not isinstance(prompt, str):
@@ -306,21 +298,21 @@ class Graph:
         )
 
     def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
-        """Return what a SELECT over the graph returns. It can read nothing else and change nothing.
+        """Run a SELECT over the graph and return its rows. It cannot read other data or change anything.
 
-        Tables are ``facts`` (what holds), ``history`` (that, and what has ended) and ``entities``; their columns are
-        those of ``graph_facts``, and id, name, aliases, facts, first_seen, last_seen.
+        Tables are ``facts`` (facts that hold), ``history`` (also ended ones) and ``entities``. The columns of the first
+        two are those of the table ``graph_facts``; of the third, id, name, aliases, facts, first_seen and last_seen.
 
         Args:
             sql: one statement in DuckDB's SQL.
-            max_rows: rows that are returned; `is_cut` tells whether there were more.
-            max_seconds: how long it may take.
+            max_rows: rows to return; `is_cut` of the result says whether there were more.
+            max_seconds: time limit.
 
         Raises:
-            InputError: the statement is not accepted, fails, or takes too long.
+            InputError: the statement is not allowed, fails, or exceeds the time limit.
         """
         graph = self._state.snapshot()
-        from memory_pipeline.lake.sql.session import Session  # costs the import of DuckDB
+        from memory_pipeline.lake.sql.session import Session  # imports DuckDB, which is slow
 
         if self._session is None or self._session[0] is not graph:
             tables = {"facts": graph.facts, "history": graph.history, "entities": graph.entities}
@@ -328,7 +320,7 @@ class Graph:
         return self._session[1].ask(sql, max_rows=max_rows, max_seconds=max_seconds)
 
     def export(self, file: Path) -> int:
-        """Write all facts, those too that have ended, as one Parquet file; return how many.
+        """Write all facts, including ended ones, as one Parquet file. Return their number.
 
         Raises:
             InputError: the file cannot be written.
@@ -337,14 +329,14 @@ class Graph:
         try:
             pq.write_table(rows, file, compression="zstd")
         except OSError as error:
-            raise InputError(f"file {file} cannot be written: {error.strerror or error}; name another") from None
+            raise InputError(f"file {file} cannot be written: {error.strerror or error}; choose another path") from None
         return int(rows.num_rows)
 
     def knows(self, name: str, argument: str = "name") -> bool:
-        """Tell whether anything was ever said of a name.
+        """Return whether the graph has ever had a name.
 
         Raises:
-            InputError: it is no name; the message calls it `argument`.
+            InputError: `name` is not a name; the message calls it `argument`.
         """
         return self._state.snapshot().code(_name(argument, name)) is not None
 
@@ -354,7 +346,7 @@ class Graph:
         limit: int,
         by: Literal["updated_at", "valid_from"] = "updated_at",
     ) -> Facts:
-        """Return the newest of some rows, by a column of times; of equals those whose ids come first."""
+        """Return the newest rows by a time column; ties are ordered by id."""
         found: list[GraphFact] = []
         for layer, rows in parts:
             newest = layer.newest_of(rows, by, limit)

@@ -1,7 +1,7 @@
-"""The graph of one agent as it stands: what the pipeline has folded, under what the journal's tail changes in it.
+"""One agent's graph at one moment: the pipeline's table, overlaid with pending changes.
 
-The tail's operations are folded by the same function, together with what the table holds on the same sources and
-labels; these facts lie in a second, small layer and hide those that they take the place of.
+Pending operations are folded together with the stored ones on the same sources and labels. The resulting facts are in a
+second, small layer, and the facts they replace are masked.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.graph.triples import Names
 
 
-# Facts of a graph laid out in arrays, so that those of an entity are found without looking at the others.
+# Facts in arrays, sorted so that an entity's facts are found without a scan.
 
 
 _ENDS = ("source_id", "target_id")
 
 
 class Codes:
-    """Numbers of entities: 0, 1, …. A layer above another one goes on counting, and leaves that one's as they are.
+    """Integer codes of entities: 0, 1, …. An upper layer continues the codes of the layer below.
 
     Args:
-        below: what is numbered already.
+        below: codes of the layer below.
     """
 
     def __init__(self, below: Codes | None = None) -> None:
@@ -45,29 +45,29 @@ class Codes:
         self._array: pa.Array | None = None
 
     def __len__(self) -> int:
-        """Return how many there are, those below included."""
+        """Return the number of codes, with those below."""
         return self._first + len(self._names)
 
     def get(self, name: str) -> int | None:
-        """Return the number of a name; None if it has none."""
+        """Return the code of a name, or None."""
         found = None if self._below is None else self._below.get(name)
         return self._codes.get(name) if found is None else found
 
     def name(self, code: int) -> str:
-        """Return the name that has a number."""
+        """Return the name of a code."""
         if self._below is not None and code < self._first:
             return self._below.name(code)
         return self._names[code - self._first]
 
     def holding(self, text: str) -> list[int]:
-        """Return the numbers of the names that hold a text."""
+        """Return the codes of the names that contain a text."""
         if self._array is None or len(self._array) != len(self._names):
             self._array = pa.array(self._names, pa.string())
         own = np.flatnonzero(pc.match_substring(self._array, text).to_numpy(zero_copy_only=False))
         return [*(() if self._below is None else self._below.holding(text)), *(own + self._first).tolist()]
 
     def of(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
-        """Return the numbers of a column of names; new names get the next ones."""
+        """Return the codes of a column of names; new names get new codes."""
         encoded = column.combine_chunks().dictionary_encode()
         names = encoded.dictionary.to_pylist()
         if self._below is None and not self._names:
@@ -87,17 +87,17 @@ class Codes:
 
 
 class Layer:
-    """Some facts of one agent.
+    """Facts of one agent.
 
     Args:
-        rows: of ``graph_facts``.
-        codes: numbers entities.
+        rows: rows of ``graph_facts``.
+        codes: codes of the entities.
 
     Attributes:
-        rows: the same.
-        ends: of each row the numbers of source and target.
-        holds: whether a row holds now; what is hidden by another layer does not.
-        updated_at: of each row, in microseconds.
+        rows: the rows.
+        ends: codes of each row's source and target.
+        holds: whether a row holds now, without regard to masking by another layer.
+        updated_at: microseconds since 1970, by row.
     """
 
     def __init__(self, rows: pa.Table, codes: Codes) -> None:
@@ -111,11 +111,10 @@ class Layer:
         self._sorted = tuple(numbers[order] for numbers, order in zip(self.ends, self._order, strict=True))
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.rows.num_rows)
 
     def rows_of(self, codes: NDArray[np.int64], end: int) -> NDArray[np.int64]:
-        """Return the rows whose source (end 0) or target (end 1) is one of `codes`."""
+        """Return the rows with a source (end 0) or target (end 1) among `codes`."""
         first = np.searchsorted(self._sorted[end], codes, "left")
         counts = np.searchsorted(self._sorted[end], codes, "right") - first
         total = int(counts.sum())
@@ -124,13 +123,13 @@ class Layer:
         return found
 
     def newest(self, code: int, end: int) -> int | None:
-        """Return the row that was last said of those with a source (end 0) or target (end 1); None if there is none."""
+        """Return the row last said with a source (end 0) or target (end 1), or None."""
         row = self._newest[end][code] if code < len(self._newest[end]) else -1
         return None if row < 0 else int(row)
 
     @cached_property
     def leads(self) -> NDArray[np.bool_]:
-        """Of each row, whether its source and target are related by it: they are not if one is the other's kind."""
+        """Mask of the rows that relate source and target; a kind (``is_a``) does not."""
         related: NDArray[np.bool_] = pc.not_equal(self.rows["label"], KIND).to_numpy(zero_copy_only=False)
         return related
 
@@ -145,14 +144,14 @@ class Layer:
         found = []
         for numbers in self.ends:
             rows = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
-            rows[numbers[order]] = order  # of several assignments the last one stays
+            rows[numbers[order]] = order  # the last of several assignments stays
             found.append(rows)
         return found
 
     def newest_of(
         self, rows: NDArray[np.int64], by: Literal["updated_at", "valid_from"], limit: int
     ) -> NDArray[np.int64]:
-        """Return the `limit` newest of some rows, by one of their times; of equals those whose ids come first."""
+        """Return the `limit` newest of some rows by a time column; ties are ordered by id."""
         times = (self.updated_at if by == "updated_at" else self._valid_from)[rows]
         if len(rows) > limit:
             least = np.partition(times, len(rows) - limit)[len(rows) - limit]
@@ -163,24 +162,24 @@ class Layer:
         return newest
 
     def held_at(self, rows: NDArray[np.int64], instant: datetime) -> NDArray[np.int64]:
-        """Return those of some rows that held at an instant: from their beginning on, at their end no longer."""
+        """Return the rows that held at an instant; the start of a fact is included, its end is not."""
         times = self.rows.select(["valid_from", "valid_to"]).take(pa.array(rows))
         moment = pa.scalar(instant, times["valid_from"].type)
         begun = pc.less_equal(times["valid_from"], moment)
-        lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # what has no end lasts
+        lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # null: no end
         held: NDArray[np.int64] = rows[pc.and_(begun, lasts).to_numpy(zero_copy_only=False).astype(np.bool_)]
         return held
 
     def touching(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows that have one of `codes` at either end, each once, ascending."""
+        """Return the rows with one of `codes` at either end, without duplicates, ascending."""
         return np.unique(np.concatenate([self.rows_of(codes, 0), self.rows_of(codes, 1)]))
 
     def degrees(self, count: int) -> NDArray[np.int64]:
-        """Return how many facts that hold each of `count` entities is source or target of."""
+        """Return the number of current facts of each of `count` entities."""
         return self.counted(np.flatnonzero(self.holds), count)
 
     def counted(self, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """Return how many of some rows each of `count` entities is source or target of; of one with itself once."""
+        """Return the number of given rows with each of `count` entities; a row with one at both ends counts once."""
         sources, targets = (ends[rows] for ends in self.ends)
         own: NDArray[np.int64] = np.bincount(sources, minlength=count)
         return own + np.bincount(targets[targets != sources], minlength=count)
@@ -191,18 +190,18 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 class GraphSnapshot:
-    """All facts of a graph, those that have ended too.
+    """All facts of a graph, including ended ones.
 
     Args:
-        rows: of ``graph_facts``.
-        below: a graph of which these rows replace some; None if they are all.
-        replaced: the sources and labels, as ids, that they replace there.
-        names: the aliases that hold.
+        rows: rows of ``graph_facts``.
+        names: the current aliases.
+        below: the graph in which these rows replace some; None if they are all.
+        replaced: sources and labels, as ids, that are replaced.
 
     Attributes:
-        codes: the numbers of entities.
-        layers: the rows, those of `below` first.
-        names: the aliases that hold.
+        codes: codes of the entities.
+        layers: the layers, the lowest first.
+        names: the current aliases.
     """
 
     def __init__(
@@ -223,11 +222,11 @@ class GraphSnapshot:
             self.layers = [base, own]
 
     def code(self, name: str) -> int | None:
-        """Return the number of the entity that a name stands for; None if there is none."""
+        """Return the code of the entity with a name or alias, or None."""
         return self.codes.get(self.names.key(name))
 
     def visible(self, layer: int, rows: NDArray[np.int64], *, only_holding: bool = True) -> NDArray[np.int64]:
-        """Return those of some rows of a layer that are not hidden by the one above; by default those that hold."""
+        """Return the rows of a layer that the layer above does not mask; by default only facts that hold."""
         if layer == 0 and len(self._hidden):
             rows = rows[~np.isin(rows, self._hidden)]
         return rows[self.layers[layer].holds[rows]] if only_holding else rows
@@ -235,12 +234,12 @@ class GraphSnapshot:
     def around(
         self, codes: NDArray[np.int64], *, only_holding: bool = True
     ) -> Iterator[tuple[Layer, NDArray[np.int64]]]:
-        """Yield of each layer the rows that have one of `codes` at either end."""
+        """Yield each layer with its rows that have one of `codes` at either end."""
         for place, layer in enumerate(self.layers):
             yield layer, self.visible(place, layer.touching(codes), only_holding=only_holding)
 
     def led_to(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the entities at the other ends of the facts that relate some, each perhaps several times."""
+        """Return the entities that facts connect to some, with duplicates."""
         found = []
         for place, layer in enumerate(self.layers):
             for end in (0, 1):
@@ -250,7 +249,7 @@ class GraphSnapshot:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """How many facts that hold each entity is source or target of."""
+        """Number of current facts of each entity."""
         count = len(self.codes)
         total = np.zeros(count, np.int64)
         for layer in self.layers:
@@ -259,7 +258,7 @@ class GraphSnapshot:
         return total - base.counted(self._hidden[base.holds[self._hidden]], count)
 
     def spelt(self, codes: Iterable[int]) -> list[str]:
-        """Return the names of entities as they were last said; of one that has aliases, its own name."""
+        """Return the newest spelling of each entity's name; aliases are ignored."""
         others = set(self.names.aliases.values())
         return [
             next((name for name in self._spellings(code) if own not in others or name_key(name) == own), own)
@@ -268,7 +267,7 @@ class GraphSnapshot:
         ]
 
     def _spellings(self, code: int) -> Iterator[str]:
-        """Yield how an entity was last said, then how it was said otherwise."""
+        """Yield the newest spelling of an entity, then all others."""
         said = []
         for place, layer in enumerate(self.layers):
             for end in (0, 1):
@@ -291,7 +290,7 @@ class GraphSnapshot:
 
     @cached_property
     def alias_codes(self) -> NDArray[np.int64]:
-        """The numbers of names that stand for something else."""
+        """Codes of names that are aliases."""
         codes = [code for alias in self.names.aliases if (code := self.codes.get(alias)) is not None]
         return np.array(codes, np.int64)
 
@@ -312,7 +311,7 @@ class GraphSnapshot:
 
     @cached_property
     def entities(self) -> pa.Table:
-        """All entities of which something holds: id, name, aliases, facts, first_seen, last_seen."""
+        """All entities with current facts: id, name, aliases, facts, first_seen, last_seen."""
         facts = self.facts
         others = facts.filter(pc.not_equal(facts["source_id"], facts["target_id"]))
         ends = pa.concat_tables(
@@ -346,7 +345,6 @@ class GraphSnapshot:
 
 
 def _rows_on(layer: Layer, codes: Codes, groups: Collection[tuple[str, str]]) -> NDArray[np.int64]:
-    """Return the rows of some sources and labels."""
     found = [np.empty(0, np.int64)]
     for source_id, label in groups:
         code = codes.get(source_id)

@@ -1,7 +1,7 @@
-"""Hold one agent's graph in memory: the table, and on top what the journal changes.
+"""Hold one agent's graph in memory: the table, overlaid with pending changes.
 
-Every question asks for the newest state. What is read again is what has changed: the table if the pipeline wrote it,
-the tail if something was written; and of the operations only those on the sources and labels that the tail speaks of.
+Every query uses the newest state. Only changed data is read again: the table after a commit of the pipeline, pending
+entries after a write, and of the operations only those on the sources and labels of pending entries.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# Folds again what some operations change, and no more: the facts on the sources and labels that they speak of.
+# Fold again only the facts that changed operations affect.
 #
-# Facts on one source and label depend on the operations on these, and on the aliases, alone. So the pipeline, when an
-# hour brings some operations, and the reader, when the journal's tail does, ask for those alone.
+# Facts on one source and label depend only on the operations on these, and on the aliases. The pipeline uses this for
+# the operations of an hour, the reader for those of pending journal entries.
 
 
 #: Sources and labels, as ids.
@@ -41,7 +41,7 @@ Groups = set[tuple[str, str]]
 
 
 class Refolded(NamedTuple):
-    """Facts in place of all that there were on some sources and labels, and the aliases that hold now."""
+    """Facts that replace all facts on some sources and labels, and the new aliases."""
 
     rows: pa.Table
     replaced: Groups
@@ -56,15 +56,15 @@ def refold_changed(
     stored: Callable[[pc.Expression], list[Operation]],
     touching: Callable[[set[str]], Groups],
 ) -> Refolded:
-    """Return what becomes of a graph when some of its operations change.
+    """Return the changes of a graph after some of its operations change.
 
     Args:
-        scope: whose graph.
-        vocabulary: the agent's.
-        before: the aliases that held.
-        changed: operations that have come or gone.
-        stored: returns those of all present operations that fulfil a condition on rows of ``graph_operations``.
-        touching: returns the sources and labels of all facts, before, that have one of some ids at either end.
+        scope: the workspace and agent.
+        vocabulary: the agent's vocabulary.
+        before: the aliases before the change.
+        changed: operations that were added or removed.
+        stored: returns the present operations that match a condition on rows of ``graph_operations``.
+        touching: returns the sources and labels of all facts before the change with one of some ids at either end.
     """
     names, groups = before, Groups()
     if any(operation.predicate in ALIASES for operation in changed):
@@ -72,7 +72,7 @@ def refold_changed(
         groups = touching(_renamed(before, names))
     for operation in changed:
         groups |= {(known.key(operation.subject), operation.predicate) for known in (before, names)}
-    # What an alias brought together may come apart again.
+    # Names that an alias joined may separate again.
     resolved = {(names.key(name), label) for source_id, label in groups for name in before.all_of([source_id])}
     sources = {source_id for source_id, _ in groups | resolved}
     spelt = pa.array(sorted(before.all_of(sources) | names.all_of(sources)), pa.string())
@@ -87,18 +87,18 @@ def refold_changed(
 
 
 def names_of(stored: Callable[[pc.Expression], list[Operation]], vocabulary: Vocabulary) -> Names:
-    """Return the aliases that follow from all present operations; see :func:`refold_changed` for `stored`."""
+    """Return the aliases that follow from all present operations; `stored` as in :func:`refold_changed`."""
     return Names.of(stored(pc.field("predicate").isin(sorted(ALIASES))), vocabulary)
 
 
 def _renamed(before: Names, after: Names) -> set[str]:
-    """Return the ids that another set of aliases makes out of things, or into things."""
+    """Return the ids that a change of aliases adds names to or removes names from."""
     old, new = before.aliases, after.aliases
     changed = {alias for alias in old.keys() | new.keys() if old.get(alias) != new.get(alias)}
     return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
 
 
-#: What partitions and owners need, and nobody who asks.
+#: Columns that readers do not need.
 _LEFT_OUT = {"owner", "workspace_id", "agent_id", "source_digest"}
 _COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _LEFT_OUT]
 
@@ -107,9 +107,9 @@ class GraphOverlay:
     """The newest :class:`GraphSnapshot` of an agent's graph. Safe to use from several threads.
 
     Args:
-        lake: where.
-        scope: whose.
-        pending: the journal's tail.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        pending: the agent's pending journal entries.
     """
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -122,15 +122,15 @@ class GraphOverlay:
         self._top: GraphSnapshot | None = None
         self._table: frozenset[str] | None = None
         self._paths: frozenset[str] = frozenset()
-        self._told: tuple[frozenset[str], list[Operation]] | None = None
+        self._alias_operations: tuple[frozenset[str], list[Operation]] | None = None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """What the configuration declares for this agent."""
+        """The vocabulary that the configuration declares for this agent."""
         return self._lake.configuration().vocabulary(self._scope)
 
     def snapshot(self) -> GraphSnapshot:
-        """Return the graph as it stands. The tail is read first: what lands in between is in both, and counts once."""
+        """Return the newest graph. Pending entries are read before the table: those committed in between count once."""
         files = self._pending.files()
         table = self._lake.tables.state(GRAPH_FACTS, self._owners)
         with self._lock:
@@ -145,7 +145,6 @@ class GraphOverlay:
             return self._top
 
     def _above(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
-        """Return what operations of the tail make of the graph."""
         if not pending:
             return base
 
@@ -157,24 +156,24 @@ class GraphOverlay:
         def touching(identifiers: set[str]) -> Groups:
             return _touching(base, identifiers)
 
-        # Operations of the tail may have landed while the facts that follow from them have not.
+        # Pending operations may be committed before the facts that follow from them.
         before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in mine), self.vocabulary)
         rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
         return GraphSnapshot(rows.select(_COLUMNS), names, base, replaced)
 
     def _aliases(self) -> list[Operation]:
-        """Return the operations on aliases that have landed; they are few, and to find them all are looked at."""
+        """Return the committed operations on aliases, cached: they are few, but finding them scans all operations."""
         table = self._lake.tables.state(GRAPH_OPERATIONS, self._owners)
-        if self._told is None or self._told[0] != table:
-            self._told = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
-        return self._told[1]
+        if self._alias_operations is None or self._alias_operations[0] != table:
+            self._alias_operations = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
+        return self._alias_operations[1]
 
     def _stored(self, where: pc.Expression) -> list[Operation]:
         return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))
 
 
 def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:
-    """Return the sources and labels of all facts that have some ids at either end."""
+    """Return the sources and labels of all facts with one of some ids at either end."""
     codes = [code for code in map(graph.codes.get, identifiers) if code is not None]
     groups: Groups = set()
     for layer, rows in graph.around(np.array(codes, np.int64), only_holding=False):

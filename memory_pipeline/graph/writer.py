@@ -1,4 +1,4 @@
-"""Writes what an agent itself has to say of its world: changes of the graph, through the journal."""
+"""Write an agent's own changes of its graph, through the journal."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confid
 
 
 class GraphWriter:
-    """Changes one agent's graph. A change is durable when a method returns, and readers see it at once.
+    """Changes one agent's graph. A change is durable and visible to readers when the method returns.
 
-    Names are taken as they are written and compared without regard to case; predicates become snake_case. Of two
-    changes the later one counts, whatever order they land in; those that one writer makes at one time are told apart
-    by microseconds.
+    Names keep their spelling and are compared without regard to case; predicates are converted to snake_case. Of two
+    changes, the one with the later time wins, whatever their order of arrival. One writer's changes at the same time
+    are ordered by added microseconds.
 
     Args:
-        lake: where.
-        scope: whose.
+        lake: the lake to write to.
+        scope: the workspace and agent.
         start: the first day that is accepted.
-        graph: what is known, for what must be known.
+        graph: the agent's graph, to check that entities exist.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date, graph: Graph) -> None:
@@ -42,7 +42,7 @@ class GraphWriter:
         self._scope = scope
         self._start = start
         self._graph = graph
-        self._moments = EventClock()
+        self._clock = EventClock()
 
     def insert(
         self,
@@ -56,18 +56,18 @@ class GraphWriter:
     ) -> str:
         """Assert a fact; return the id of the change.
 
-        Where the predicate holds one object at a time, this takes the place of the one before.
+        If the predicate allows one object at a time, the new fact replaces the old one.
 
         Args:
-            subject: a name; ``User`` and ``Agent`` for these two.
+            subject: a name; ``User`` and ``Agent`` are the two sides of the conversation.
             predicate: such as ``lives_in``.
             object: a name or a value.
-            confidence: 0 to 1, how sure it is.
-            weight: 0 to 1, how strong the relationship is; by the number of its evidence if not given.
-            now: from when it holds; the clock's if not given.
+            confidence: how certain the fact is, 0 to 1.
+            weight: strength of the relationship, 0 to 1; by default it follows from the amount of evidence.
+            now: when the fact begins to hold; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted; nothing was written.
+            InputError: an argument is invalid. Nothing was written.
         """
         return self._change(Verb.INSERT, subject, predicate, object, None, confidence, weight, now)
 
@@ -82,20 +82,13 @@ class GraphWriter:
         weight: float | None = None,
         now: When | None = None,
     ) -> str:
-        """Assert a fact in place of another; return the id of the change.
+        """Assert a fact in place of another; return the id of the change. See :meth:`insert` for the other arguments.
 
-        Args:
-            subject: as for :meth:`insert`, like all that follow.
-            predicate: likewise.
-            object: likewise.
-            replaces: the object that it takes the place of. Needed where the predicate holds many, else the fact stands
-                beside them.
-            confidence: likewise.
-            weight: likewise.
-            now: likewise.
+        `replaces` is the object of the old fact. It is needed if the predicate allows several objects; without it, the
+        new fact is added to them.
 
         Raises:
-            InputError: an argument is not accepted; nothing was written.
+            InputError: an argument is invalid. Nothing was written.
         """
         return self._change(Verb.UPDATE, subject, predicate, object, replaces, confidence, weight, now)
 
@@ -107,24 +100,24 @@ class GraphWriter:
         *,
         now: When | None = None,
     ) -> str:
-        """Say that a fact holds no longer; return the id of the change. It stays in the graph's history.
+        """End a fact; return the id of the change. The fact stays in the graph's history.
 
         Args:
-            subject: of the fact.
-            predicate: likewise.
-            object: likewise; None ends all that the subject has for the predicate.
-            now: from when on; the clock's if not given.
+            subject: the fact's subject.
+            predicate: the fact's predicate.
+            object: the fact's object; None ends all facts with this subject and predicate.
+            now: when the fact ends; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted; nothing was written.
+            InputError: an argument is invalid. Nothing was written.
         """
         return self._change(Verb.DELETE, subject, predicate, object, None, 1.0, None, now)
 
     def add_entity(self, name: str, kind: str = "entity", *, now: When | None = None) -> str:
-        """Make a name known: ``name is_a kind``; return the id of the change.
+        """Add an entity, as the fact ``name is_a kind``; return the id of the change.
 
         Raises:
-            InputError: an argument is not accepted; nothing was written.
+            InputError: an argument is invalid. Nothing was written.
         """
         return self.insert(name, KIND, kind, now=now)
 
@@ -138,36 +131,34 @@ class GraphWriter:
         weight: float | None = None,
         now: When | None = None,
     ) -> str:
-        """Assert a fact between two entities that are known; return the id of the change.
+        """Assert a fact between two known entities; return the id of the change.
 
         Raises:
-            InputError: nothing was ever said of one of them, or an argument is not accepted; nothing was written.
+            InputError: an entity is unknown, or an argument is invalid. Nothing was written.
         """
         for argument, name in (("source", source), ("target", target)):
             if not self._graph.knows(name, argument):
-                raise InputError(f"{argument} {shown(name)} is not known; add it first with add_entity, or use insert")
+                raise InputError(f"{argument} {shown(name)} is unknown; add it with add_entity first, or use insert")
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
     def apply(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes with one write; return their ids, in their order.
-
-        They are all checked before the first is written.
+        """Make many changes with one write; return their ids, in order. All are checked before the first is written.
 
         Args:
-            changes: each with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and where
-                wanted ``replaces``, ``confidence``, ``weight``, and ``timestamp`` (a time with its zone, in place of
-                `now`).
-            now: the time at which they are made; the clock's if not given.
+            changes: mappings with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and
+                optionally ``replaces``, ``confidence``, ``weight``, and ``timestamp`` (a time with its zone, in place
+                of `now`).
+            now: the time of the changes; the current time by default.
 
         Raises:
-            InputError: one of them is not accepted; the message says which.
+            InputError: a change is invalid; the message says which. Nothing was written.
         """
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
-        with self._moments.at(received_at) as take:
+        with self._clock.at(received_at) as take:
             for place, change in enumerate(changes, start=1):
                 try:
                     _check_keys(change)
@@ -200,8 +191,8 @@ class GraphWriter:
         now: When | None,
     ) -> str:
         terms = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces}
-        [made] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)
-        return made
+        [identifier] = self.apply([{"edit": verb, **terms, "confidence": confidence, "weight": weight}], now=now)
+        return identifier
 
 
 def _check_keys(change: object) -> None:

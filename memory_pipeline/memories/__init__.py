@@ -1,4 +1,4 @@
-"""One agent's durable memories as readers see them: what the pipeline has folded, and what the journal adds to it."""
+"""One agent's durable memories for readers: the pipeline's tables overlaid with pending journal entries."""
 
 from memory_pipeline.memories.queries import DurableMemories, HotIndex
 from memory_pipeline.memories.snapshot import Header

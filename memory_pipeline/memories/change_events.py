@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from memory_pipeline.memories import Header, MemoryOverlay
     from memory_pipeline.memories.snapshot import MemorySnapshot
 
-#: What a change says beside what it says of the memory.
+#: Keys of a change that do not describe the memory.
 _OWN = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
 _SAID = frozenset(Changes.__dataclass_fields__)
-#: What each verb may say of a memory.
+#: Keys that each verb accepts.
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
     MemoryVerb.REMEMBER: _SAID - {"amount"},
     MemoryVerb.UPDATE: _SAID - {"amount", "user_id", "key", "value"},
@@ -48,13 +48,13 @@ _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
     MemoryVerb.ACCESS: frozenset(),
 }
 _TERMS = ("subject", "predicate", "object")
-#: So much of a preference's value stands in the sentence that says it, in characters.
+#: Characters of a preference's value in its content.
 _SAID_OF_VALUE = 2_000
 _CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
 class Filters(TypedDict):
-    """What memories are told apart by; None does not mind."""
+    """Filters that select memories; None matches any."""
 
     kind: str | None
     subject: str | None
@@ -66,12 +66,12 @@ class Filters(TypedDict):
 
 
 class ChangeValidator:
-    """What changes of one agent's memories must pass.
+    """Validates changes of one agent's memories.
 
     Args:
-        scope: whose.
-        state: what is known.
-        settings: what the agent may keep.
+        scope: the workspace and agent.
+        state: the agent's memories.
+        settings: the kinds that the agent may keep.
     """
 
     def __init__(self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings) -> None:
@@ -80,19 +80,19 @@ class ChangeValidator:
         self._settings = settings
 
     def header(self, memory_id: object) -> Header:
-        """Return the header of a memory; of one that was merged, of that in which it goes on.
+        """Return the header of a memory, or of the memory it was merged into.
 
         Raises:
-            InputError: it is no id of a memory, or the agent has none by this id.
+            InputError: `memory_id` is not the id of a memory, or the agent has no such memory.
         """
         top = self._state.snapshot()
         return _known(top, self._state.resolved(memory_reference(memory_id)))
 
     def passing(self, filters: Filters) -> list[str]:
-        """Return the ids of all memories that pass filters, but for those that are revoked or merged already.
+        """Return the ids of all memories that match filters, without revoked and merged ones.
 
         Raises:
-            InputError: one of them is not accepted.
+            InputError: a filter is invalid.
         """
         from memory_pipeline.memories import DurableMemories
 
@@ -104,17 +104,17 @@ class ChangeValidator:
     def event(
         self, change: object, turn: int, top: MemorySnapshot, received_at: datetime, take: Callable[[], datetime]
     ) -> MemoryEvent:
-        """Check a change and return its event.
+        """Validate a change and return its event.
 
         Args:
-            change: as ``MemoryWriter.change_memories`` takes it.
-            turn: its place in what is written.
-            top: what is known.
-            received_at: when it is written.
-            take: gives the time of a change that has none of its own.
+            change: as accepted by ``MemoryWriter.change_memories``.
+            turn: the index of the change.
+            top: the current memories.
+            received_at: the time of writing.
+            take: returns the time for a change without a timestamp.
 
         Raises:
-            InputError: it is not accepted.
+            InputError: the change is invalid.
         """
         if not isinstance(change, Mapping):
             raise InputError(f"{shown(change)} is not a mapping")
@@ -137,7 +137,7 @@ class ChangeValidator:
             if at is not None:
                 known = None
             elif known is not None and known.is_active and known.updated_at == moment:
-                known = None  # what is said twice at one time is said once
+                known = None  # one event is enough for two equal changes at the same time
         else:
             known = self._named(given.get("memory_id"), verb, said, top, moment)
             if said.content is not None and said.content != known.content:
@@ -151,7 +151,7 @@ class ChangeValidator:
     def _named(
         self, identifier: object, verb: MemoryVerb, said: Changes, top: MemorySnapshot, moment: datetime
     ) -> DurableMemory:
-        """Return the memory that a change names, if it can be changed so at that time."""
+        """Return the memory that a change names, if it allows that change at that time."""
         own = memory_reference(identifier)
         named = top.header(own) or _known(top, self._state.resolved(own))
         if moment < named.created_at:
@@ -160,15 +160,15 @@ class ChangeValidator:
                 f"{named.created_at.isoformat()}"
             )
         memory = self._state.get(top.resolved(named.id))
-        if memory is None:  # pragma: no cover  # forgotten for good a moment ago
+        if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
         if verb is MemoryVerb.UPDATE:
             if said == NOTHING_SAID:
-                raise InputError(f"nothing is to be changed; give {', '.join(sorted(_ACCEPTED[verb]))}")
+                raise InputError(f"no change is given; expected one of {', '.join(sorted(_ACCEPTED[verb]))}")
             if memory.key is not None and (said.content or said.kind or said.subject):
                 raise InputError(
                     f"memory {shown(memory.id)} is preference {shown(memory.key)} of {shown(memory.user_id)}; "
-                    "set_preference changes it"
+                    "use set_preference to change it"
                 )
             _check_terms(memory, said)
             if said.kind is not None:
@@ -176,10 +176,10 @@ class ChangeValidator:
         return memory
 
     def _completed(self, said: Changes) -> Changes:
-        """Return what is to be remembered with what goes without saying."""
+        """Add the defaults of a new memory."""
         if said.key is not None:
             if said.kind not in {None, MemoryKind.PREFERENCE}:
-                raise InputError(f"key {shown(said.key)} is of a preference; {said.kind} is another kind")
+                raise InputError(f"kind {said.kind} does not accept key {shown(said.key)}; expected kind preference")
             said = replace(said, kind=MemoryKind.PREFERENCE)
         if said.content is None and said.user_id is not None and said.key is not None and said.value is not None:
             value = json.loads(said.value)
@@ -192,24 +192,22 @@ class ChangeValidator:
         return said
 
     def _allowed(self, said: Changes, kind: MemoryKind) -> Changes:
-        """Return what is to be kept, if the configuration lets this agent keep that kind."""
+        """Return the change if the configuration allows the agent to keep that kind."""
         kinds = self._settings.kinds
         if kind not in kinds:
             accepted = ", ".join(one for one in MemoryKind if one in kinds)
-            raise InputError(
-                f"kind {shown(kind.value)} is not kept by this agent; its configuration allows: {accepted}"
-            )
+            raise InputError(f"the configuration of this agent forbids kind {shown(kind.value)}; accepted: {accepted}")
         return said
 
 
 def _with_subject(said: Changes, known: str | None = None) -> Changes:
-    """Return what is said with the name that its content begins with as its subject, if it has no terms.
+    """Set the subject to the name at the beginning of the content, unless a term is given.
 
     Args:
-        said: what is said.
-        known: the subject that it has already, which stays.
+        said: the change.
+        known: the current subject, which a different name does not replace.
     """
-    # Imported here, so that opening a writer stays light.
+    # Imported late, to keep opening a writer fast.
     from memory_pipeline.models.deterministic.language.names import subject_of
 
     if said.content is None or said.key is not None or any(getattr(said, name) for name in _TERMS):
@@ -221,7 +219,7 @@ def _with_subject(said: Changes, known: str | None = None) -> Changes:
 
 
 def as_stored(value: str | None) -> str | None:
-    """Return a name as it is stored: on one line. What is no text is left to whoever reads it."""
+    """Return a name as it is stored, on one line. Other types are returned unchanged."""
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
@@ -241,30 +239,30 @@ def _known(top: MemorySnapshot, memory_id: str) -> Header:
 
 
 def _unknown(memory_id: object) -> InputError:
-    return InputError(f"this agent keeps no memory by the id {shown(memory_id)}; expected one as it was returned")
+    return InputError(f"memory {shown(memory_id)} is unknown to this agent; expected the id of one of its memories")
 
 
 def _check_terms(memory: DurableMemory, said: Changes) -> None:
-    """Refuse an update that leaves a memory with a part of three terms."""
+    """Reject an update that would leave only some of subject, predicate and object."""
     is_new = said.content is not None and said.content != memory.content
     check_terms(*(getattr(said, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))
 
 
 def _json_of(value: object) -> str:
-    """Return the JSON of a preference's value.
+    """Return a preference's value as JSON.
 
     Raises:
-        InputError: it has none, or one that is too long or nested too deeply.
+        InputError: the value has no JSON form, is too long, or is nested too deeply.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except RecursionError:
         raise InputError(f"value is nested more than {MAX_DEPTH} levels deep") from None
     except (TypeError, ValueError) as error:
-        raise InputError(f"value {shown(value)} is not accepted; expected what JSON can say: {error}") from None
+        raise InputError(f"value {shown(value)} is not accepted; expected a JSON value: {error}") from None
     if len(text) > MAX_VALUE:
-        raise InputError(f"value has {len(text):,} characters as JSON; at most {MAX_VALUE:,} are accepted")
+        raise InputError(f"value has {len(text):,} characters as JSON; expected at most {MAX_VALUE:,}")
     if depth_of(json.loads(text)) > MAX_DEPTH:
         raise InputError(f"value is nested more than {MAX_DEPTH} levels deep")
-    # JSON lets these stand as they are; a text that is stored does not.
+    # JSON allows these control characters unescaped, stored text does not.
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -34,41 +34,35 @@ if TYPE_CHECKING:
     Found = list[DurableMemory]
     Headers = list[Header]
 
-#: Most memories that are returned at once.
+#: Most memories that one call returns.
 MAX_LISTED = 10_000
-#: Most headers that are looked at to choose from.
+#: Default number of headers.
 HEADERS = 200
-#: So far may other clocks be ahead of the one that asks.
+#: Tolerated difference between clocks: events up to this far after `now` are included.
 _AHEAD: Final = timedelta(minutes=5)
 
 
 class HotIndex(TextLines[HotEntry]):
-    """The table of contents of an agent's durable memories, as text for a system prompt."""
+    """The hot index of an agent's durable memories, as text for a system prompt."""
 
 
 class DurableMemories:
-    """What one agent keeps for good. It cannot reach another agent's.
-
-    What was written a moment ago is known too. Safe to use from several threads.
-
-    Args:
-        state: the newest memories of the agent.
-    """
+    """One agent's durable memories. New changes are visible at once. Safe to use from several threads."""
 
     def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
 
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
-        """Return a memory as it stands, whatever its status; None if there is none.
+        """Return a memory, whatever its status, or None.
 
-        One that was merged is returned as it was: `superseded_by` names the one in which it goes on.
+        A merged memory is returned as it was; `superseded_by` names the memory it was merged into.
 
         Args:
-            id: of the memory; one of a version (``memory:…#2``) returns that version.
-            now: the time at which it is read; as it stands if not given.
+            id: the memory, or one version of it (``memory:…#2``).
+            now: the time at which to read it; the newest state by default.
 
         Raises:
-            InputError: it is no id of a memory, or `now` is no time with a zone.
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
         """
         (own, version), until = reference_of(id), until_of(now, self._state.calendar)
         if version is None:
@@ -76,33 +70,33 @@ class DurableMemories:
         return next((one for one in self._state.history(own, until) if one.version == version), None)
 
     def history(self, id: str, *, now: When | None = None) -> tuple[DurableMemory, ...]:  # noqa: A002  # as above
-        """Return all versions of a memory, oldest first; none if there is no such memory; `now` as of :meth:`get`.
+        """Return all versions of a memory, oldest first; none if it is unknown. `now` as in :meth:`get`.
 
         Raises:
-            InputError: it is no id of a memory, or `now` is no time with a zone.
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
         """
         return self._state.history(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
-        """Return the events that made a memory what it is, oldest first: of those merged into it too.
+        """Return the events of a memory, oldest first, including those of memories merged into it.
 
         Raises:
-            InputError: it is no id of a memory.
+            InputError: `id` is not the id of a memory.
         """
         own, _ = reference_of(id)
         memory = self._state.get(own)
         return self._state.events({own, *(() if memory is None else memory.merged_ids)})
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
-        """Return the lines of what is to be loaded always, as the last night chose them, within its two caps.
+        """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
 
-        What was written since then enters it with the next night; what was forgotten leaves it at once.
+        A new memory enters the index at the next consolidation. A revoked one leaves it at once.
 
         Args:
-            now: the time at which it is read: what the last night before that chose; as it stands if not given.
+            now: read the index of the last consolidation before this time; the newest by default.
 
         Raises:
-            InputError: `now` is no time with a zone.
+            InputError: `now` is not a time with a zone.
         """
         settings = self._state.settings
         top = self._state.snapshot(until_of(now, self._state.calendar))
@@ -113,21 +107,21 @@ class DurableMemories:
         index = HotIndex()
         left = settings.hot_tokens
         for entry in hot_entries(top.load([header.id for header in hot]).values()):
-            # A title may have become longer since the night.
+            # A title may have become longer since the last consolidation.
             if len(index) < settings.hot_entries and entry.tokens <= left:
                 index.append(entry)
                 left -= entry.tokens
         return index
 
     def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
-        """Return the headers of the newest memories that are hot or warm, newest first; no contents are read.
+        """Return the headers of the newest hot and warm memories, newest first. Contents are not read.
 
         Args:
-            limit: how many at most, up to 10,000.
-            now: the time at which they are read; as they stand if not given.
+            limit: 1 to 10,000.
+            now: the time at which to read them; the newest state by default.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit)
         return self._state.snapshot(until_of(now, self._state.calendar)).headers(
@@ -142,26 +136,26 @@ class DurableMemories:
         status: Status | str | None = Status.ACTIVE,
         subject: str | None = None,
         predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the term's own name
+        object: str | None = None,  # noqa: A002  # the name in a triple
         user_id: str | None = None,
         limit: int = 100,
         now: When | None = None,
     ) -> Found:
-        """Return memories that fulfil all that is given, newest first.
+        """Return the memories that match all conditions, newest first.
 
         Args:
-            kind: of the memory.
-            tag: a label that it has.
+            kind: the kind of memory.
+            tag: a label of the memory.
             status: active, superseded, deprecated or archived; None for any.
-            subject: of the fact that it is, whatever its case.
-            predicate: likewise.
-            object: likewise.
-            user_id: whose preference it is.
-            limit: how many at most, up to 10,000.
-            now: the time at which they are read; as they stand if not given.
+            subject: the subject, in any case.
+            predicate: the predicate, in any case.
+            object: the object, in any case.
+            user_id: the user of a preference.
+            limit: 1 to 10,000.
+            now: the time at which to read them; the newest state by default.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         _count("limit", limit)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
@@ -178,51 +172,51 @@ class DurableMemories:
         status: Status | str | None = Status.ACTIVE,
         subject: str | None = None,
         predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the term's own name
+        object: str | None = None,  # noqa: A002  # the name in a triple
         user_id: str | None = None,
         key: str | None = None,
     ) -> Headers:
-        """Return the headers of all memories that fulfil what is given, newest first; arguments as of :meth:`list`.
+        """Return the headers of all memories that match, newest first. Arguments as in :meth:`list`.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, key)
         return self._state.snapshot().headers(terms.mask, terms.fits)
 
     def about(self, subject: str, *, limit: int = 100) -> Found:
-        """Return the memories with a subject that count, cold ones too, newest first.
+        """Return the active memories with a subject, including cold ones, newest first.
 
         Args:
-            subject: a name, whatever its case.
-            limit: how many at most, up to 10,000.
+            subject: a name, in any case.
+            limit: 1 to 10,000.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         return self.list(subject=subject, limit=limit)
 
     def preference(self, user_id: str, key: str, default: Any = None, *, now: When | None = None) -> Any:
-        """Return what a user has set under a name; `default` if nothing; `now` as of :meth:`get`.
+        """Return the value of a user's preference, or `default`. `now` as in :meth:`get`.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         return self._preferences(user_id, key, now).get(key, default)
 
     def preferences(self, user_id: str, *, now: When | None = None) -> dict[str, Any]:
-        """Return all that a user has set, by its name, sorted; `now` as of :meth:`get`.
+        """Return all preferences of a user by name, sorted. `now` as in :meth:`get`.
 
         Raises:
-            InputError: `user_id` is not accepted.
+            InputError: `user_id` is invalid.
         """
         return self._preferences(user_id, None, now)
 
     def resolved(self, id: str, *, now: When | None = None) -> str:  # noqa: A002  # as above
-        """Return the id under which a memory goes on: its own, or that of the one that took it in; `now` as of get.
+        """Return the id of the memory that a memory was merged into, or its own id. `now` as in :meth:`get`.
 
         Raises:
-            InputError: it is no id of a memory, or `now` is no time with a zone.
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
         """
         return self._state.resolved(reference_of(id)[0], until_of(now, self._state.calendar))
 
@@ -238,7 +232,7 @@ class DurableMemories:
 
 @dataclass(frozen=True, slots=True)
 class _Conditions:
-    """What memories must fulfil, by attribute: a value, or a name as names are compared; None leaves it open."""
+    """Conditions for memories, by attribute: a value, or a name in its compared form. None means any."""
 
     equal: Mapping[str, str | None]
     called: Mapping[str, str | None]
@@ -256,10 +250,10 @@ class _Conditions:
         user_id: str | None,
         key: str | None,
     ) -> _Conditions:
-        """Check what is asked for.
+        """Validate the conditions.
 
         Raises:
-            InputError: something of it is not accepted.
+            InputError: a condition is invalid.
         """
         return cls(
             equal={
@@ -277,7 +271,7 @@ class _Conditions:
         )
 
     def mask(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell which rows fulfil it."""
+        """Return a mask of the rows that match."""
         mask = np.ones(len(rows), np.bool_)
         for name, value in self.equal.items():
             mask &= True if value is None else rows.equal(name, value)
@@ -286,7 +280,7 @@ class _Conditions:
         return mask if self.tag is None else mask & rows.tagged(self.tag)
 
     def fits(self, header: Header) -> bool:
-        """Tell whether a memory fulfils it."""
+        """Return whether a memory matches."""
         return (
             all(value is None or getattr(header, name) == value for name, value in self.equal.items())
             and all(
@@ -298,22 +292,22 @@ class _Conditions:
 
 
 def reference_of(text: object) -> tuple[str, int | None]:
-    """Return the id of a memory, and the number of the version that it names, if it does.
+    """Return the id of a memory, and the version number if the id names a version.
 
     Raises:
-        InputError: it is no id of a memory.
+        InputError: `text` is not the id of a memory.
     """
     own = memory_reference(text)
-    assert isinstance(text, str)  # noqa: S101  # else it were no id
+    assert isinstance(text, str)  # noqa: S101  # otherwise it would not be an id
     _, _, version = text.partition("#")
     return own, int(version) if version else None
 
 
 def until_of(now: When | None, calendar: Calendar) -> datetime | None:
-    """Return up to when is remembered: what other clocks have noted a little ahead is no future.
+    """Return the last time that is included: `now`, with a tolerance for other clocks that are ahead.
 
     Raises:
-        InputError: it is no time with a zone.
+        InputError: `now` is not a time with a zone.
     """
     if now is None:
         return None
@@ -326,7 +320,7 @@ def _recalled(rows: Rows) -> NDArray[np.bool_]:
 
 def _status(value: object) -> Status:
     try:
-        return Status(value)  # type: ignore[arg-type]  # whatever it is, it is one or not
+        return Status(value)  # type: ignore[arg-type]  # raises ValueError for any other value
     except ValueError:
         raise InputError(f"status {shown(value)} is unknown; accepted: {', '.join(Status)}") from None
 

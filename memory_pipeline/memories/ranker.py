@@ -1,11 +1,11 @@
-"""Rank all durable memories of one agent, held in memory.
+"""Rank one agent's durable memories in memory.
 
-There are two layouts. Rules rank by contents and vectors, for which the columns of these are read from the table. A
-model chooses among headers, for which nothing is read that is not in memory: no contents, no vectors.
+There are two layouts. Rules rank by contents and vectors, and read these columns from the table. A model selects among
+headers, which are in memory already: no contents and no vectors are read.
 
-They are scored as facts are (:mod:`memory_pipeline.search.scoring`), with what they are worth now, relevance, in the
-place of importance. What the pipeline has folded is laid out once; what the journal changes lies in a second, small
-layout that hides what it takes the place of.
+Memories are scored like facts (:mod:`memory_pipeline.search.scoring`), with their current relevance in place of
+importance. Rows of the table are laid out once. Memories from pending events are in a second, small layout; the rows
+they replace are masked.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.search.scoring import Scored
 
-#: What the layout is made of.
+#: Columns of the layout.
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
 _VECTORS = ("vector", "embed_model")
-#: Of a header, the hook takes the place of the content.
+#: In a layout of headers, the hook replaces the content.
 _HOOKED = tuple(name for name in _COLUMNS if name != "content")
 _NEWEST = pc.field("is_newest")
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
 _TIME = pa.timestamp("us", tz="UTC")
 _DAY: Final = 86_400e6  # microseconds
-#: From so many standard deviations nearer than usual on, a vector says that a memory has to do with a question.
+#: A vector this many standard deviations nearer than usual counts as related.
 _NEAR: Final = 1.0
-#: So often the table is read again that changes while it is read.
+#: Attempts to read a table that changes during the read.
 _LOOKS: Final = 10
 
 
 class Pool(StrEnum):
-    """Where is looked: among what recall may show, or what is cold. What was revoked is in neither."""
+    """A set of memories to search: those that recall may return, or cold ones. Revoked ones are in neither."""
 
     RECALLED = "recalled"
     ARCHIVE = "archive"
 
     def holds(self, memory: DurableMemory) -> bool:
-        """Tell whether a memory is in it."""
+        """Return whether a memory is in the pool."""
         if self is Pool.RECALLED:
             return memory.is_recalled
         return not memory.is_recalled and memory.status is not Status.DEPRECATED
 
     @property
     def where(self) -> pc.Expression:
-        """The same, as a condition on rows of the table."""
+        """The pool as a condition on rows of the table."""
         if self is Pool.RECALLED:
             return _NEWEST & _ACTIVE & ~_COLD
         return _NEWEST & ((_ACTIVE & _COLD) | (~_ACTIVE & (pc.field("status") != Status.DEPRECATED.value)))
@@ -78,17 +78,17 @@ class Pool(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for.
+    """Conditions of a search.
 
     Attributes:
-        question: what is asked.
-        vector: of the question; None compares by words alone.
-        most: how many memories at most.
-        kinds: only these; all if None.
-        where: what else they must fulfil; a memory's time is when it was last said, updated or confirmed.
-        exclude: ids of memories that are left out.
-        only_fitting: leave out what shares no word with the question and is not nearer to it than usual.
-        hides: tells of a memory that is found whether it is left out for what it says; None leaves out none.
+        question: the parsed question.
+        vector: the question's vector; None compares by words only.
+        most: maximum number of memories.
+        kinds: kinds to include; None for all.
+        where: further conditions; a memory's time is when it was last said, updated or confirmed.
+        exclude: ids of memories to leave out.
+        only_fitting: leave out memories that share no word with the question and are not nearer to it than usual.
+        hides: returns whether to leave out a found memory because of its content.
     """
 
     question: Query
@@ -103,19 +103,19 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A memory that was found, by its id, and how well it fits."""
+    """The id of a memory, and its score."""
 
     id: str
     score: float
 
 
 class RankedMemories(NamedTuple):
-    """Memories that were found, best first, and the state in which they stand so.
+    """Ranked memories, and the snapshot they were found in.
 
     Attributes:
-        top: that state.
+        top: the snapshot.
         memories: best first.
-        read: what they say, by id, if it was read to choose them; None if it was not.
+        read: whole memories by id, if the selection read them.
     """
 
     top: MemorySnapshot
@@ -123,7 +123,7 @@ class RankedMemories(NamedTuple):
     read: dict[str, DurableMemory] | None = None
 
 
-#: Layouts, each with the ids of what it holds and something else takes the place of.
+#: Layouts, each with the ids of its rows that another layout replaces.
 _Layouts = list[tuple[RowBlock, "Collection[str]"]]
 
 
@@ -131,8 +131,8 @@ class MemoryRanker:
     """Ranks the durable memories of one agent. Safe to use from several threads.
 
     Args:
-        state: the memories.
-        embedder: makes vectors of what the journal has brought.
+        state: the agent's memories.
+        embedder: embeds memories from pending events.
     """
 
     def __init__(self, state: MemoryOverlay, embedder: Embedder) -> None:
@@ -151,23 +151,23 @@ class MemoryRanker:
         """Return the memories of a pool that fit best by words and vectors, best first.
 
         Args:
-            wanted: what is looked for.
-            pool: where.
-            now: the time up to which is remembered, and from which relevance counts; the clock's if not given.
+            wanted: the conditions.
+            pool: the memories to search.
+            now: ignore everything after this time, and count relevance from it; the current time by default.
         """
         top, segments = self._segments(pool, now)
         return RankedMemories(top, self._best(top, segments, wanted, now))
 
     def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
-        """Return the memories that recall may show, to choose from by their headers: 200 at most.
+        """Return up to 200 memories that recall may return, as candidates for a selection by headers.
 
-        Those come first that share words with the question, best first, then the newest. Of more than 200 memories, the
-        first sort takes half of the places at most. The question's words, and a person, are looked for in title, hook,
+        Memories that share words with the question come first, best first, then the newest. With more than 200
+        memories, the first group takes at most half of the places. Words and a person are looked up in title, hook,
         terms and labels: no contents and no vectors are read.
 
         Args:
-            wanted: what is looked for; `most`, `vector` and `only_fitting` do not count here.
-            now: as of :meth:`ranked`.
+            wanted: the conditions; `most`, `vector` and `only_fitting` are ignored.
+            now: as in :meth:`ranked`.
         """
         top, segments = self._headers(now)
         wanted = replace(wanted, most=HEADERS, vector=None, only_fitting=True)
@@ -177,7 +177,6 @@ class MemoryRanker:
         return RankedMemories(top, [*best.values(), *(one for one in newest if one.id not in best)][:HEADERS])
 
     def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
-        """Return the memories that fit best, best first."""
         at = datetime.now(UTC) if now is None else now
         shown = _shown(top, wanted)
         masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
@@ -191,7 +190,7 @@ class MemoryRanker:
         return found[: wanted.most]
 
     def _newest(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
-        """Return the memories that fulfil what is wanted, newest first, whatever is asked."""
+        """Return the memories that match, newest first, without regard to the question."""
         shown = _shown(top, wanted)
         found: list[tuple[int, str]] = []
         for segment, hidden in segments:
@@ -201,7 +200,6 @@ class MemoryRanker:
         return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
 
     def _taken(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
-        """Return the best rows of one layout."""
         rows, totals = part.rows, part.totals + self._gained(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
@@ -209,13 +207,13 @@ class MemoryRanker:
                 fits |= part.signals[SIGNALS.index("vector")] >= _NEAR
             rows, totals = rows[fits], totals[fits]
         best = np.argsort(-totals, kind="stable")
-        if len(best) > wanted.most:  # of equals all, so that their ids decide
+        if len(best) > wanted.most:  # keep all ties, so that ids decide among them
             best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
         ids = segment.ids.take(pa.array(rows[best])).to_pylist()
         return [Ranked(own, round(total, 6)) for own, total in zip(ids, totals[best].tolist(), strict=True)]
 
     def _gained(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
-        """Return what is to be added so that relevance counts, not importance as it was set."""
+        """Return the difference between the score of the relevance and the score of the stored importance."""
         rows = segment.rows.select(["confidence", "decay_rate", "used_at"]).take(pa.array(part.rows))
         confidence, rate = rows["confidence"].to_numpy(), rows["decay_rate"].to_numpy()
         days = np.maximum(now.timestamp() * 1e6 - rows["used_at"].to_numpy(), 0) / _DAY
@@ -224,7 +222,6 @@ class MemoryRanker:
         return np.float32(self._weights.importance) * gained.astype(np.float32)
 
     def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
-        """Tell of each row whether it may be found."""
         mask = np.ones(len(segment), np.bool_)
         if hidden:
             mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
@@ -237,7 +234,6 @@ class MemoryRanker:
         return mask
 
     def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
-        """Return the layouts of headers, as :meth:`_segments` does."""
         top = self._state.snapshot(until_of(now, self._state.calendar))
         with self._lock:
             above = self._headers_above
@@ -250,7 +246,7 @@ class MemoryRanker:
         return top, [(above[1], ()), (below[1], top.above.newest.keys())]
 
     def _segments(self, pool: Pool, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
-        """Return the layouts of a pool, each with the ids of what it holds and something else takes the place of."""
+        """Return the layouts of a pool, each with the ids of its rows that another layout replaces."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
@@ -261,10 +257,10 @@ class MemoryRanker:
                 if self._below.get(pool) is before or self._state.is_of(top):
                     return top, segments
                 self._below.pop(pool, None)
-        raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
+        raise RuntimeError(f"durable memories changed {_LOOKS} times during the read; retry later")
 
     def _lower(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        """Return what the table holds; laid out once for as long as it stays the same."""
+        """Return the layout of the table's rows, cached until the table changes."""
         held = self._below.get(pool)
         if held is None or held[0] is not top.rows:
             rows = self._state.rows(pool.where, {*_COLUMNS, *_VECTORS})
@@ -272,7 +268,6 @@ class MemoryRanker:
         return held[1]
 
     def _upper(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        """Return what lies above the table."""
         held = self._above.get(pool)
         if held is None or held[0] is not top:
             memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
@@ -280,7 +275,7 @@ class MemoryRanker:
         return held[1]
 
     def _vectors_of(self, memories: Sequence[DurableMemory]) -> NDArray[np.float32]:
-        """Return the vectors of memories: known ones by what they say, from the table, or new."""
+        """Return the vectors of memories by content: cached, from the table, or new."""
         contents = list(dict.fromkeys(memory.content for memory in memories))
         known = {content: self._vectors[content] for content in contents if content in self._vectors}
         missing = [memory.id for memory in memories if memory.content not in known]
@@ -298,18 +293,17 @@ class MemoryRanker:
 
 
 def resolved_in(top: MemorySnapshot, memory_id: str) -> str:
-    """Return the id under which a memory goes on that is named by its id, or by that of one of its versions."""
+    """Return the id of the memory that an id of a memory or a version now refers to, after merges."""
     own, _, _ = memory_id.partition("#")
     return top.resolved(top.above.aliases.get(own, own))
 
 
 def _shown(top: MemorySnapshot, wanted: Wanted) -> set[str]:
-    """Return the ids that are left out: what is named, and in what it goes on, for the archive holds both."""
+    """Return the excluded ids, and those of memories they were merged into: the archive holds both."""
     return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
 
 
 def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
-    """Return memories as rows that can be laid out."""
     columns = {
         "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
         for name, kind in _types().items()
@@ -318,13 +312,13 @@ def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
 
 
 def _hooked(rows: pa.Table) -> RowBlock:
-    """Return memories laid out by their headers, without vectors: the hook takes the place of the content."""
+    """Return a layout of headers without vectors; the hook replaces the content."""
     rows = rows.select(_HOOKED).append_column("content", rows["hook"])
     return _laid_out(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
 
 
 def _types() -> dict[str, pa.DataType]:
-    """Return the columns that the layout is made of, by the attributes of a memory."""
+    """Return the types of the layout's columns, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
     times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
     texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS), pa.string())
@@ -332,7 +326,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
-    """Return memories as rows that can be scored; each is a talk of its own."""
+    """Return memories as rows that can be scored; each is a conversation of its own."""
     texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
     ids, said_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
     nothing = pa.nulls(rows.num_rows, pa.string())
@@ -364,7 +358,7 @@ def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
 
 
 def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
-    """Yield the words by which each memory is found: those of its content, and what else it is called by."""
+    """Yield the words of each memory: those of its content, then those of title, terms and labels."""
     for title, content, subject, predicate, value, tags in zip(*(texts[name] for name in _TEXTS), strict=True):
         own = terms(content)
         label = predicate.replace("_", " ") if predicate else ""
@@ -373,7 +367,7 @@ def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
 
 
 def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
-    """Return the vectors of rows that an embedder has made; NaN where there is none by it."""
+    """Return the vectors of rows; NaN for rows without a vector of this embedder."""
     vectors = np.full((rows.num_rows, embedder.dimension), np.nan, np.float32)
     own = _flags(pc.fill_null(pc.equal(rows["embed_model"], embedder.name), False))
     if own.any():

@@ -1,11 +1,11 @@
-"""Search durable memories: rank headers, choose among them, then read the chosen ones.
+"""Search durable memories: rank their headers, select some, then read the selected ones.
 
-1. A model, if the configuration asks for one, is shown up to 200 headers: the newest and, of a large memory, those that
-   share words with the question. No contents and no vectors are read.
-2. It chooses some of them. Without a model, and where it fails, those of all memories are taken that fit best by words
-   and vectors. This ranking reads the columns of contents and vectors, once for each state of the table.
-3. What the chosen ones say is read; where a model chose, of no others. It is told with a warning where it may have
-   changed, and with facts of the graph around what they name.
+1. If the configuration asks for a model, it gets up to 200 headers: the newest and, of a large memory, those that share
+   words with the question. Contents and vectors are not read for this.
+2. The model selects some of them. Without a model, or if it fails, the memories that fit best by words and vectors are
+   selected. This ranking reads the columns of contents and vectors, once per version of the table.
+3. The selected memories are read whole. Each is returned with a warning if it may have changed, and with graph facts
+   around the entities it names.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So many memories are recalled of a question, unless more are asked for.
+#: Number of memories to recall by default.
 CHOSEN: Final = 5
-#: Facts of the graph that are told around one memory.
+#: Most graph facts that accompany a memory.
 _FACTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A durable memory that was found.
+    """A durable memory that a search found.
 
     Attributes:
-        memory: its newest version, whole.
-        score: how well it fits, to compare memories of one search.
-        warning: what to tell with it, where it may have changed since; None if nothing.
-        facts: of the graph, around what it names, the best first.
+        memory: its newest version.
+        score: relevance to the query, comparable within one search.
+        warning: a note that it may have changed since, or None.
+        facts: graph facts around the entities it names, best first.
     """
 
     memory: DurableMemory
@@ -67,21 +67,21 @@ class RecalledMemory:
     facts: tuple[GraphFact, ...] = ()
 
     def __str__(self) -> str:
-        """Return what it says with its warning, and a line for each fact, all marked as recalled."""
+        """Return the content with its warning, and a line for each fact, all marked as recalled."""
         note = f"; {self.warning}" if self.warning else ""
         said = f"{self.memory.content} ({self.memory.kind}{note})"
         return mark_lines("\n".join([said, *(f"  {fact.line}" for fact in self.facts)]))
 
 
 class MemorySearch(DurableMemories):
-    """What one agent keeps for good, and the search of it.
+    """One agent's durable memories, with search.
 
     Args:
-        state: the newest memories of the agent.
-        embedder: what the pipeline uses.
-        graph: what the agent knows.
-        calendar: the lake's; decides when a day begins.
-        selector: returns what chooses memories by their headers; None where rules do.
+        state: the memories to search.
+        embedder: the embedder that the pipeline uses.
+        graph: the agent's graph.
+        calendar: the lake's calendar; its time zone decides when a day begins.
+        selector: returns the model that selects memories by their headers, or None to rank by rules.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MemorySearch(DurableMemories):
         selector: Callable[[], MemorySelector | None] = lambda: None,
     ) -> None:
         super().__init__(state)
-        self._keeping = MemoryRanker(state, embedder)
+        self._ranker = MemoryRanker(state, embedder)
         self._embedder = embedder
         self._graph = graph
         self._calendar = calendar
@@ -110,19 +110,19 @@ class MemorySearch(DurableMemories):
         hops: int = 1,
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return the memories that fit a query best, best first; cold ones are in the archive.
+        """Return the best memories for a query, best first. Cold memories are left out; see :meth:`search_archive`.
 
         Args:
-            query: what to look for, at most 10,000 characters.
+            query: text to search for, at most 10,000 characters.
             max_results: 1 to 100.
-            kind: only of this kind.
-            tag: only with this label.
-            exclude: ids of memories that are left out: those that were shown before.
-            hops: how far around what a memory names the graph is told, 0 (not at all) to 3.
-            now: the time until which is remembered, and from which ages count; the clock's if not given.
+            kind: a kind of memory; all kinds by default.
+            tag: a label that the memories have.
+            exclude: ids of memories that were shown before.
+            hops: how far to walk the graph from the entities of a memory, 0 (not at all) to 3.
+            now: ignore everything after this time, and count ages from it; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         count_of("hops", hops, 0, MAX_HOPS)
         wanted = self._wanted(query, max_results, kind, tag, exclude)
@@ -138,13 +138,12 @@ class MemorySearch(DurableMemories):
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return the cold memories that fit a query best: those that were superseded, archived, or had become stale.
+        """Return the best cold memories for a query: superseded, archived or stale. Arguments as in :meth:`search`.
 
-        No other search finds them. What was revoked is not among them: :meth:`history` tells of it. Arguments are those
-        of :meth:`search`.
+        Revoked memories are left out; :meth:`history` returns them.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         wanted = self._wanted(query, max_results, kind, tag, exclude)
         as_of = self._as_of(now)
@@ -154,13 +153,13 @@ class MemorySearch(DurableMemories):
         return None if now is None else self._calendar.moment("now", now)
 
     def chosen(self, wanted: Wanted, query: str, hops: int, now: datetime | None) -> list[RecalledMemory]:
-        """Return the memories that are recalled of a query: those that a model chooses, or that fit best.
+        """Return the memories for a query that a model selects, or that fit best.
 
         Args:
-            wanted: what is looked for.
-            query: the same as a text, for the model.
-            hops: as of :meth:`search`.
-            now: likewise.
+            wanted: the conditions, and the query as rules compare it.
+            query: the query as the model reads it.
+            hops: as in :meth:`search`.
+            now: as in :meth:`search`.
         """
         selector = self._selector()
         found = None if selector is None else self._selected(selector, wanted, query, now)
@@ -177,37 +176,37 @@ class MemorySearch(DurableMemories):
         where: Filter | None = None,
         hides: Callable[[DurableMemory], bool] | None = None,
     ) -> list[RecalledMemory]:
-        """Return the memories that have to do with a query, in the order of :meth:`search`.
+        """Return the memories that are related to a query, in the order of :meth:`search`.
 
         Args:
-            query: what is asked.
-            most: how many at most.
+            query: text to search for.
+            most: the maximum number of memories.
             exclude: ids of memories that are left out.
-            now: as of :meth:`search`.
-            hops: likewise.
-            where: what they must fulfil.
-            hides: tells of a memory whether it is left out for what it says.
+            now: as in :meth:`search`.
+            hops: as in :meth:`search`.
+            where: filter for the memories and their facts.
+            hides: returns whether to leave out a memory because of its content.
         """
         question, vector = Query.of(query, ()), self.embedded([query])[0]
         wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
         return self.chosen(wanted, query, hops, now)
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
-        """Return the memories that fit best, as rules have it."""
+        """Return the memories that fit best by words and vectors."""
         many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
-        top, found, _ = self._keeping.ranked(many, pool, now)
+        top, found, _ = self._ranker.ranked(many, pool, now)
         return RankedMemories(top, _not_hidden(top, found, wanted)[: wanted.most])
 
     def told(
         self, ranked: RankedMemories, now: datetime | None, hops: int = 0, where: Filter | None = None
     ) -> list[RecalledMemory]:
-        """Return memories that were found, read whole, as they stood at a time.
+        """Return the whole memories that were found, as of a time.
 
         Args:
-            ranked: what was found, and in which state.
-            now: that time; the clock's if not given.
-            hops: how far around what they name the graph is told.
-            where: what the facts must fulfil; of what only messages and memories have, they have nothing.
+            ranked: the memories found, and the snapshot they were found in.
+            now: that time; the current time by default.
+            hops: how far to walk the graph from the entities of a memory.
+            where: filter for the facts. Facts have no person, tag or importance and fail such a filter.
         """
         at = datetime.now(UTC) if now is None else now
         memories = ranked.top.load([one.id for one in ranked.memories]) if ranked.read is None else ranked.read
@@ -221,7 +220,7 @@ class MemorySearch(DurableMemories):
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
-        """Return the vectors of texts; None where the embedder failed."""
+        """Return the vectors of texts; None for a text that the embedder failed on."""
         return [None if np.isnan(vector[0]) else vector for vector in self._embedder.embed(texts)]
 
     def _wanted(
@@ -229,7 +228,7 @@ class MemorySearch(DurableMemories):
     ) -> Wanted:
         text = validate_query(query, "query")
         if text is None:
-            raise InputError("query is blank; expected what to look for, list shows the newest without one")
+            raise InputError("query is blank; expected a text to search for. To list the newest memories, use list")
         count_of("max_results", most, 1, MAX_RESULTS)
         kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
         label = label_of("tag", tag)
@@ -245,26 +244,26 @@ class MemorySearch(DurableMemories):
     def _selected(
         self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None
     ) -> RankedMemories | None:
-        """Return the memories that a model chooses by their headers, which are read whole; None where it fails."""
-        top, shown, _ = self._keeping.headers(wanted, now)
+        """Return the memories that a model selects by their headers, read whole; None if the model fails."""
+        top, shown, _ = self._ranker.headers(wanted, now)
         headers = top.headers_of([one.id for one in shown])
         most = min(wanted.most, CHOSEN)
-        # Only what it says tells of some that it was shown in another form: then others are needed in its place.
+        # Only a memory's content shows that it repeats an excluded item. Select spares for those.
         asked = 2 * most if wanted.hides is not None and wanted.exclude else most
         try:
             places = selector.select(query, [str(headers[one.id]) for one in shown], asked)
-        except Exception as error:  # noqa: BLE001  # whatever it is, words and vectors choose too
+        except Exception as error:  # noqa: BLE001  # after any error, words and vectors select instead
             reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
             _log.warning("durable memories are chosen without a model: %s", reason)
             return None
         chosen = list(dict.fromkeys(shown[place] for place in places if 0 <= place < len(shown)))[:asked]
         memories = top.load([one.id for one in chosen], alone=True)
-        # The model took its time: what was revoked or has cooled meanwhile is not told.
+        # While the model answered, a memory may have been revoked or turned cold.
         told = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
         return RankedMemories(top, [one for one in chosen if one.id in told][:most], told)
 
     def _around(self, memory: DurableMemory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
-        """Return the facts around what a memory names, without what it says itself."""
+        """Return the graph facts around the entities of a memory, without the fact that the memory itself states."""
         names = [name for name in (memory.subject, memory.object) if name]
         facts = self._graph.search(
             memory.content,
@@ -280,7 +279,6 @@ class MemorySearch(DurableMemories):
 
 
 def _not_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
-    """Leave out what says something that is left out."""
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])
@@ -302,5 +300,5 @@ def _passes(fact: GraphFact, where: Filter) -> bool:
 
 
 def _triple(subject: str | None, predicate: str | None, value: str | None) -> tuple[str, str, str] | None:
-    """Return a fact of three terms as it is compared; None where one is missing."""
+    """Return a triple in its compared form; None if a term is missing."""
     return (name_key(subject), predicate, name_key(value)) if subject and predicate and value else None

@@ -1,7 +1,7 @@
-"""The durable memories of one agent as they stood at one moment: rows of the table, and what hides some of them.
+"""One agent's durable memories at one moment: rows of the table, overlaid with pending events.
 
-Rows are held without contents and vectors, which most questions do not need. What events of the journal's tail change
-lies above them, as the fold made it.
+The rows leave out contents and vectors, which most queries do not need. Memories that pending events change are folded
+and replace their rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: What a header needs of the table, and what tells how relevant the memory is now.
+#: Columns of a header, and those from which relevance is computed.
 HEADER_COLUMNS = (
     "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
     "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
@@ -41,14 +41,7 @@ _COPIED = (
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known of a memory without reading what it says.
-
-    Attributes:
-        id: the memory's.
-        version: the newest one.
-        kind, title, hook, subject, predicate, object, user_id, key, importance, confidence: as of a
-            :class:`~memory_pipeline.domain.memories.record.DurableMemory`, and so are those that follow.
-    """
+    """A memory without its content; attributes as in :class:`~memory_pipeline.domain.memories.record.DurableMemory`."""
 
     id: str
     version: int
@@ -93,21 +86,20 @@ class Header:
 
     @property
     def is_recalled(self) -> bool:
-        """Tell whether recall may show it: it counts, and is not cold."""
+        """Return whether recall may return it: it is active and not cold."""
         return self.status is Status.ACTIVE and self.temperature is not Temperature.COLD
 
     def __str__(self) -> str:
-        """Return it as a line: ``Where Anna lives (fact): Anna lives in Porto.``."""
+        """Return one line: ``Where Anna lives (fact): Anna lives in Porto.``."""
         return f"{self.title} ({self.kind}): {self.hook}"
 
 
 class Rows:
-    """The newest versions of memories that the table holds; what they say is read when it is asked for.
+    """The newest versions of memories in the table. Contents are read on demand.
 
     Args:
-        table: of ``memories``, with :data:`HEADER_COLUMNS`: the newest version of each.
-        read: returns the rows of some memories, or of all for None, with all that makes a memory, and whether the table
-            is still the same.
+        table: rows of ``memories`` with :data:`HEADER_COLUMNS`, the newest version of each memory.
+        read: returns whole rows of the given memories, or of all for None, and whether the table is unchanged.
     """
 
     def __init__(self, table: pa.Table, read: Callable[[Collection[str] | None], tuple[pa.Table, bool]]) -> None:
@@ -117,27 +109,26 @@ class Rows:
         self._alone: dict[str, DurableMemory] = {}
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return int(self.table.num_rows)
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The row of each memory."""
+        """Row index by id."""
         return _places(self.table)
 
     @cached_property
     def newest(self) -> NDArray[np.int64]:
-        """The rows, beginning with what was last said, updated or confirmed; of equals in the order of ids."""
+        """Row indices, newest `updated_at` first, then by id."""
         order = pc.sort_indices(self.table, [("updated_at", "descending"), ("memory_id", "ascending")])
         found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
         return found
 
     def memories(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
-        """Return memories, by id; those that are not among the rows are left out.
+        """Return memories by id. Ids without a row are left out.
 
         Args:
-            memory_ids: of the memories.
-            alone: read the contents of these memories alone, unless all are held. Else all are read, and held.
+            memory_ids: ids of memories.
+            alone: read only these contents, unless all are cached. Otherwise read all contents and cache them.
         """
         if not memory_ids:
             return {}
@@ -166,30 +157,30 @@ class Rows:
         return found
 
     def headers(self, memory_ids: Collection[str]) -> dict[str, Header]:
-        """Return headers, by the ids of their memories; those that are not among the rows are left out."""
+        """Return headers by id. Ids without a row are left out."""
         if not memory_ids:
             return {}
         rows = self.table.take(pa.array([self.places[one] for one in memory_ids if one in self.places], pa.int64()))
         return {row["memory_id"]: Header.read(row) for row in rows.to_pylist()}
 
     def equal(self, column: str, value: str) -> NDArray[np.bool_]:
-        """Tell of each row whether a column has a value."""
+        """Return a mask of the rows with a value in a column."""
         same = pc.fill_null(pc.equal(self.table[column], pa.scalar(value, pa.string())), False)
         flags: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False).astype(np.bool_)
         return flags
 
     def flagged(self, column: str) -> NDArray[np.bool_]:
-        """Tell of each row whether a column is true."""
+        """Return a mask of the rows in which a column is true."""
         flags: NDArray[np.bool_] = self.table[column].to_numpy().astype(np.bool_)
         return flags
 
     def called(self, column: str, key: str) -> NDArray[np.bool_]:
-        """Tell of each row whether a column has a name, as names are compared."""
+        """Return a mask of the rows with a name in a column; `key` is the compared form."""
         codes, keys = self._called(column)
         return np.isin(codes, keys.get(key, []))
 
     def tagged(self, tag: str) -> NDArray[np.bool_]:
-        """Tell of each row whether it has a label."""
+        """Return a mask of the rows with a label."""
         return np.array([tag in tags for tags in self.table["tags"].to_pylist()], np.bool_)
 
     @cached_property
@@ -197,7 +188,7 @@ class Rows:
         return {}
 
     def _called(self, column: str) -> tuple[NDArray[np.int64], dict[str, list[int]]]:
-        """Return the number of each row's name, and those of the names that compare alike."""
+        """Return the code of each row's name, and the codes of all spellings by compared form."""
         if column not in self._names:
             encoded = self.table[column].combine_chunks().dictionary_encode()
             keys: dict[str, list[int]] = {}
@@ -209,13 +200,13 @@ class Rows:
 
 
 class MemorySnapshot:
-    """All memories of an agent, by their newest versions.
+    """All memories of an agent in their newest versions.
 
     Args:
-        rows: what the table holds.
-        above: memories that stand in place of some rows, and beside them.
-        files: of the tables, which change whenever anything has landed.
-        is_whole: whether `above` is all that there is, with its whole history.
+        rows: the table's memories.
+        above: memories that replace rows or are new.
+        files: files of the tables, which change with every commit.
+        is_whole: whether `above` holds all memories, with their whole history.
     """
 
     def __init__(
@@ -227,16 +218,15 @@ class MemorySnapshot:
         self.is_whole = is_whole
 
     def __len__(self) -> int:
-        """Return how many memories there are."""
         return int(self.standing.sum()) + len(self.above.newest)
 
     def __contains__(self, memory_id: object) -> bool:
-        """Tell whether there is a memory by this id."""
+        """Return whether a memory exists."""
         return memory_id in self.above.newest or memory_id in self.rows.places
 
     @cached_property
     def standing(self) -> NDArray[np.bool_]:
-        """Of each row whether it stands: nothing above takes its place."""
+        """Mask of the rows that `above` does not replace."""
         kept = np.ones(len(self.rows), np.bool_)
         if len(kept):
             places = self.rows.places
@@ -244,22 +234,22 @@ class MemorySnapshot:
         return kept
 
     def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
-        """Return memories, by id; those that do not exist are left out; `alone` as of :meth:`Rows.memories`."""
+        """Return memories by id. Unknown ids are left out; `alone` as in :meth:`Rows.memories`."""
         found = {one: memory for one in memory_ids if (memory := self.above.newest.get(one)) is not None}
         return found | self.rows.memories([one for one in memory_ids if one not in found], alone=alone)
 
     def header(self, memory_id: str) -> Header | None:
-        """Return the header of a memory; None if there is none by this id."""
+        """Return the header of a memory, or None if it is unknown."""
         return self.headers_of([memory_id]).get(memory_id)
 
     def headers_of(self, memory_ids: Collection[str]) -> dict[str, Header]:
-        """Return headers, by the ids of their memories; those that do not exist are left out."""
+        """Return headers by id. Unknown ids are left out."""
         newest = self.above.newest
         found = {one: Header.of(newest[one]) for one in memory_ids if one in newest}
         return found | self.rows.headers([one for one in memory_ids if one not in found])
 
     def resolved(self, memory_id: str) -> str:
-        """Return the id under which a memory goes on: its own, or that of the one that took it in."""
+        """Return the id of the memory that a memory was merged into, or its own id."""
         seen = set[str]()
         while memory_id not in seen and (header := self.header(memory_id)) is not None:
             seen.add(memory_id)
@@ -275,12 +265,12 @@ class MemorySnapshot:
         fits: Callable[[Header], bool],
         limit: int | None = None,
     ) -> list[Header]:
-        """Return the headers of memories, newest first.
+        """Return the headers of matching memories, newest first.
 
         Args:
-            mask: tells which rows are meant.
-            fits: tells the same of a header.
-            limit: how many at most; all if not given.
+            mask: returns a mask of matching rows.
+            fits: returns whether a header matches.
+            limit: maximum number; by default all.
         """
         rows = self.rows
         places = rows.newest[(self.standing & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)

@@ -1,7 +1,7 @@
-"""Keeps one agent's durable memories level with the lake: the table, then what the journal's tail changes in it.
+"""Keep one agent's durable memories in sync with the lake: the table, overlaid with pending events.
 
-The table is a fold of all events that have landed. Where it is level with them, and the tail is younger, the fold goes
-on from the rows; else it is made anew of all events. Either way the same memories come out.
+The table is a fold of all committed events. If it includes all of them, and pending events are younger, the fold
+continues from its rows. Otherwise all events are folded again. Both ways give the same memories.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.overlay import PendingJournal
 
-#: What a whole memory needs of the table.
+#: Columns of a whole memory.
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}
 _EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "turn", "place")
 _NO_IDS = pa.array([], pa.string())
 _NEWEST = pc.field("is_newest")
-#: So often the table is read again that changes while it is read.
+#: Attempts to read a table that changes during the read.
 _LOOKS = 10
 
 _Order = tuple["datetime", bool, int, int, str]
@@ -49,15 +49,15 @@ _Order = tuple["datetime", bool, int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What has landed.
+    """The committed state.
 
     Attributes:
-        files: change whenever anything has landed.
+        files: files of the tables, which change with every commit.
         rows: the newest version of each memory.
         events: ids of all events.
-        aliases: ids of memories under which something was said that was known by another.
+        aliases: ids given to statements that matched a memory with another id.
         last: the order of the last event.
-        is_level: whether the rows were made of these events.
+        is_level: whether the rows include all events.
     """
 
     files: tuple[frozenset[str], ...]
@@ -70,7 +70,7 @@ class _Base:
 
 @dataclass(slots=True)
 class _Past:
-    """All events in their order, what they were read from, and the memories that so many of them made."""
+    """All events in order, the key of their sources, and the snapshot of the first so many events."""
 
     key: tuple[tuple[frozenset[str], ...], frozenset[str] | None]
     events: list[MemoryEvent]
@@ -81,9 +81,9 @@ class MemoryOverlay:
     """The newest memories of an agent. Safe to use from several threads.
 
     Args:
-        lake: where.
-        scope: whose.
-        pending: the journal's tail.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        pending: the agent's pending journal entries.
     """
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -102,17 +102,17 @@ class MemoryOverlay:
 
     @property
     def calendar(self) -> Calendar:
-        """The lake's."""
+        """The lake's calendar."""
         return self._lake.calendar
 
     def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
-        """Return the memories as they stand. The tail is read first: what lands in between is in both, and counts once.
+        """Return all memories. Pending events are read before the table: events committed in between count once.
 
         Args:
-            until: the memories as they stood at this time, UTC; now if not given.
+            until: the time at which to read them, UTC; the newest state by default.
 
         Raises:
-            RuntimeError: the table did not hold still for one look; that takes a writer every few milliseconds.
+            RuntimeError: the table changed during every attempt, which takes a commit every few milliseconds.
         """
         for _ in range(_LOOKS):
             tail = self._tail_events()
@@ -129,39 +129,39 @@ class MemoryOverlay:
                 if top is before or self._files() == files:
                     return top
                 self._base = self._top = None
-        raise RuntimeError(f"the durable memories of {self._scope} changed {_LOOKS} times while they were read")
+        raise RuntimeError(f"the durable memories of {self._scope} changed {_LOOKS} times during the read; retry later")
 
     def is_of(self, top: MemorySnapshot) -> bool:
-        """Tell whether the tables are still those that a state was made from: rows that are read now fit to it."""
+        """Return whether the tables are unchanged since a snapshot, so that rows read now belong to it."""
         return top.files == self._files()
 
     def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
-        """Return the newest version of a memory, as it stands; None if there is none by this id.
+        """Return the newest version of a memory, or None.
 
-        One that was merged is returned as it was; :meth:`resolved` tells in which it goes on.
+        A merged memory is returned as it was; :meth:`resolved` returns the id of the memory it was merged into.
 
         Args:
-            memory_id: of the memory.
-            until: the memory as it stood at this time, UTC; now if not given.
+            memory_id: the id.
+            until: the time at which to read it, UTC; the newest state by default.
         """
         top = self.snapshot(until)
         own = self._named(top, memory_id)
         return top.load([own]).get(own)
 
     def resolved(self, memory_id: str, until: datetime | None = None) -> str:
-        """Return the id under which a memory goes on: its own, or that of the one that took it in; see :meth:`get`."""
+        """Return the id of the memory that a memory was merged into, or its own id; see :meth:`get`."""
         top = self.snapshot(until)
         return top.resolved(self._named(top, memory_id))
 
     def find(self, changes: Changes) -> DurableMemory | None:
-        """Return the memory that is known by the words of what is to be remembered; None if that is new."""
+        """Return the memory that matches the words of a text to remember, or None."""
         top = self.snapshot()
         is_above = top.is_whole or bool(top.above.newest)
         known = (top.above.matches if is_above else self._known_by()).get(key_of(changes))
         return None if known is None else self.get(known)
 
     def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
-        """Return all versions of a memory, oldest first; none if there is no such memory; see :meth:`get`."""
+        """Return all versions of a memory, oldest first; see :meth:`get`."""
         top = self.snapshot(until)
         memory_id = self._named(top, memory_id)
         newest = top.above.newest.get(memory_id)
@@ -170,11 +170,11 @@ class MemoryOverlay:
             return made
         where = pc.field("memory_id") == pa.scalar(memory_id)
         before = {one.version: one for one in map(row_to_memory, self.rows(where).to_pylist())}
-        # A version that the table has as the newest may have been changed without making another.
+        # Events can change the newest version in the table without adding a version.
         return tuple(version for _, version in sorted((before | {one.version: one for one in made}).items()))
 
     def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
-        """Return the events that concern some memories, or all of them, in their order."""
+        """Return the events of some memories, or of all, in order."""
         tail = self._tail_events()
         where = None
         if memory_ids is not None:
@@ -188,11 +188,11 @@ class MemoryOverlay:
         return sorted([*found, *fresh], key=lambda event: event.order)
 
     def _files(self) -> tuple[frozenset[str], ...]:
-        """Return what changes whenever anything has landed."""
+        """Return the files of the tables, which change with every commit."""
         return tuple(self._lake.tables.state(spec, self._owners) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES))
 
     def _landed(self, files: tuple[frozenset[str], ...]) -> _Base:
-        """Return what has landed; the rows without contents and vectors."""
+        """Read the committed state; rows are read without contents and vectors."""
         rows = self._lake.tables.read(MEMORIES, self._owners, columns={*HEADER_COLUMNS, "source_digest"}, where=_NEWEST)
         parts = {
             spec: self._lake.tables.read(spec, self._owners, columns=_EVENT_COLUMNS)
@@ -215,7 +215,6 @@ class MemoryOverlay:
         )
 
     def _above(self, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
-        """Return the memories with what events of the tail make of them."""
         new = self._new(base, tail)
         if not base.is_level or any(base.last is not None and event.order < base.last for event in new):
             return MemorySnapshot(_NOTHING, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
@@ -224,11 +223,10 @@ class MemoryOverlay:
         return MemorySnapshot(base.rows, fold_events(new, self._touched(base, new)), base.files)
 
     def _is_later(self, base: _Base, tail: Iterable[MemoryEvent], until: datetime) -> bool:
-        """Tell whether anything happened after a time."""
         return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in tail)
 
     def _at(self, until: datetime, base: _Base, tail: list[MemoryEvent]) -> MemorySnapshot:
-        """Return the memories as they stood at a time; the last that were asked for are held."""
+        """Return the memories at a time; the last result is cached."""
         key = (base.files, self._tail)
         if self._past is None or self._past.key != key:
             events = [*self._all_events(), *self._new(base, tail)]
@@ -241,7 +239,7 @@ class MemoryOverlay:
         return past.held[1]
 
     def _touched(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
-        """Return all that some events may change of what has landed."""
+        """Return the committed memories that events may change."""
         below = MemorySnapshot(base.rows, Memories(), base.files)
         matches = self._known_by()
         aliases: dict[str, str] = {}
@@ -254,7 +252,7 @@ class MemoryOverlay:
             aliases[one] = self._aliases_of(base)[one]
         named |= set(aliases.values())
         for one in list(named):
-            # The memories through which an id leads to the one in which it goes on.
+            # Memories on the way from an id to the memory it was merged into.
             at, goal = one, below.resolved(one)
             while at != goal and (header := below.header(at)) is not None and header.superseded_by is not None:
                 at = header.superseded_by
@@ -262,7 +260,7 @@ class MemoryOverlay:
         return Memories(newest=base.rows.memories(named, alone=True), matches=dict(matches), aliases=aliases)
 
     def _named(self, top: MemorySnapshot, memory_id: str) -> str:
-        """Return the id of the memory that an id names: its own, or that of one which said the same before."""
+        """Return the id of the memory that an id refers to: its own, or that of an earlier one with the same words."""
         if memory_id in top or memory_id in top.above.aliases:
             return memory_id if memory_id in top else top.above.aliases[memory_id]
         with self._lock:
@@ -272,13 +270,13 @@ class MemoryOverlay:
             return self._aliases_of(base).get(memory_id, memory_id)
 
     def _aliases_of(self, base: _Base) -> dict[str, str]:
-        """Return the memories that ids mean which have none of their own; it takes a fold of all events."""
+        """Return the memories of ids that matched an earlier memory; this folds all events."""
         if self._aliases is None or self._aliases[0] != base.files:
             self._aliases = base.files, fold_events(self._all_events()).aliases
         return self._aliases[1]
 
     def _known_by(self) -> dict[str, str]:
-        """Return which memory that has landed is known by a match key."""
+        """Return the id of the committed memory for each match key."""
         files = self._lake.tables.state(MEMORIES, self._owners)
         with self._lock:
             if self._matches is None or self._matches[0] != files:
@@ -291,29 +289,27 @@ class MemoryOverlay:
             return self._matches[1]
 
     def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
-        """Return the rows of memories, by their newest versions, or of all for None."""
         if memory_ids is None:
             return self.rows(_NEWEST)
         return self.rows(_NEWEST & pc.field("memory_id").isin(pa.array(sorted(memory_ids), pa.string())))
 
     def rows(self, where: pc.Expression, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
-        """Return rows of the table of memories: versions that have landed."""
+        """Return committed rows of the table of memories."""
         return self._lake.tables.read(MEMORIES, self._owners, columns=columns, where=where)
 
     def _all_events(self, where: pc.Expression | None = None) -> list[MemoryEvent]:
-        """Return the events that have landed, or those of them that fulfil a condition."""
         parts = [self._lake.tables.read(spec, self._owners, where=where) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
         return [event for part in parts for event in rows_to_events(part)]
 
     def _new(self, base: _Base, tail: list[MemoryEvent]) -> list[MemoryEvent]:
-        """Return those of the tail that have not landed."""
+        """Return the pending events that are not committed yet."""
         if not tail:
             return []
         landed = pc.is_in(pa.array([event.id for event in tail], pa.string()), base.events).to_pylist()
         return self._fresh([event for event, is_there in zip(tail, landed, strict=True) if not is_there])
 
     def _fresh(self, events: list[MemoryEvent]) -> list[MemoryEvent]:
-        """Leave out what was derived from messages of which a model may have derived something else that has landed."""
+        """Leave out events derived by rules from messages of which a model's events are committed."""
         hours = {event.hour.key for event in events if event.editor == CONVERSATION}
         if not hours:
             return events
@@ -323,7 +319,7 @@ class MemoryOverlay:
         return [event for event in events if event.editor != CONVERSATION or told.isdisjoint(event.evidence)]
 
     def _tail_events(self) -> dict[str, MemoryEvent]:
-        """Return the events of pending files, by id; those that follow from what was said by rules."""
+        """Return the events of pending files by id, including those that rules derive from messages."""
         files = self._pending.files()
         with self._lock:
             said = {}
@@ -335,7 +331,7 @@ class MemoryOverlay:
 
     @cached_property
     def settings(self) -> MemoriesSettings:
-        """How the agent's memories are kept."""
+        """The agent's configuration of durable memories."""
         return self._lake.configuration().memories(self._scope)
 
 
@@ -344,12 +340,12 @@ def _nothing() -> Rows:
     return Rows(table, lambda _: (table, True))
 
 
-#: Where all memories lie above.
+#: The rows of a snapshot with all memories in `above`.
 _NOTHING = _nothing()
 
 
 def _last(rows: pa.Table, spec: TableSpec) -> _Order | None:
-    """Return the order of the last of some events of one table."""
+    """Return the order of the last event of one table."""
     if not rows.num_rows:
         return None
     latest = rows.filter(pc.equal(rows["event_at"], pc.max(rows["event_at"]))).to_pylist()

@@ -31,23 +31,23 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class MemoryEventWriter:
-    """Changes one agent's durable memories. A change is durable when a method returns, and readers see it at once.
+    """Changes one agent's durable memories. A change is durable and visible to readers when the method returns.
 
-    Nothing is ever destroyed: what is changed or revoked stays in the memory's history. Of two changes the later one
-    counts, whatever order they land in; those that one writer makes at one time are told apart by microseconds. A
-    memory that was merged into another goes on in that one: its id stands for it.
+    Nothing is destroyed: changed and revoked content stays in the memory's history. Of two changes, the one with the
+    later time wins, whatever their order of arrival. One writer's changes at the same time are ordered by added
+    microseconds. The id of a merged memory stays valid and refers to the memory it was merged into.
 
     Args:
-        lake: where.
-        scope: whose.
-        start: the first day that is accepted; what the lake accepts if not given.
+        lake: the lake to write to.
+        scope: the workspace and agent.
+        start: the first day that is accepted; by default the lake's.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
         self._lake = lake
         self._scope = scope
         self._start = start or lake.accepts_from
-        self._moments = EventClock()
+        self._clock = EventClock()
 
     def remember(
         self,
@@ -67,32 +67,33 @@ class MemoryEventWriter:
         editor: str = AGENT,
         now: When | None = None,
     ) -> str:
-        """Remember something for good; return the id of the memory.
+        """Remember something durably; return the id of the memory.
 
-        What is known already by the same words, but for case, punctuation and articles, is not added again: that
-        memory gets a further version, and counts again if it had been forgotten.
+        Content that is known already in the same words, apart from case, punctuation and articles, is not added again.
+        Instead that memory gets a new version, and becomes active again if it was revoked.
 
         Args:
-            content: what to remember, at most 20,000 characters, to be understood by itself.
+            content: text that can be understood by itself, at most 20,000 characters.
             kind: fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or
                 tool_output.
-            title: what it is about; its first sentence if not given.
-            hook: a line of at most 120 characters for the hot index; its beginning if not given.
-            subject: whom or what it is about: a name; if not given, the name that `content` begins with, if it does;
-            predicate: such as ``lives_in``, where it is a fact of three terms;
-            object: a name or a value, likewise.
-            importance: 0 to 1; 0.5 if not given.
-            confidence: 0 to 1, how sure it is; 1 if not given.
-            decay_rate: how fast its relevance fades, per day since it was last used; 0 if not given.
-            is_point_in_time: whether it says how things stand at this moment, which is soon no longer so; as the
-                configuration says if not given.
+            title: by default the first sentence of `content`.
+            hook: a line of at most 120 characters for the hot index; by default the beginning of `content`.
+            subject: the person or thing it is about; by default the name at the beginning of `content`, if there is
+                one.
+            predicate: the fact's predicate, such as ``lives_in``.
+            object: the fact's object, a name or a value.
+            importance: 0 to 1; 0.5 by default.
+            confidence: how certain it is, 0 to 1; 1 by default.
+            decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
+            is_point_in_time: whether it describes the state of a moment, which will soon change; by default as
+                configured.
             tags: labels.
-            editor: who says so.
-            now: when; the clock's if not given.
+            editor: the author of the change.
+            now: the time of the change; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted, or the configuration does not let this agent keep that kind;
-                nothing was written.
+            InputError: an argument is invalid, or the configuration does not allow this agent to keep that kind.
+                Nothing was written.
         """
         said = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
@@ -103,7 +104,7 @@ class MemoryEventWriter:
 
     def update(
         self,
-        id: str,  # noqa: A002  # the name that every reader gives it
+        id: str,  # noqa: A002  # the same name as in the reader
         content: str | None = None,
         *,
         kind: str | None = None,
@@ -121,30 +122,15 @@ class MemoryEventWriter:
         reason: str | None = None,
         now: When | None = None,
     ) -> str:
-        """Make a further version of a memory; return its id. One that had been forgotten counts again.
+        """Write a new version of a memory; return its id. A revoked memory becomes active again.
 
-        Args:
-            id: of the memory.
-            content: what it says from now on; a title, a hook and three terms that are not given with it are made
-                anew, or end.
-            kind: as for :meth:`remember`, like all up to `tags`; what is not given stays as it is.
-            title: likewise.
-            hook: likewise.
-            subject: likewise.
-            predicate: likewise.
-            object: likewise.
-            importance: likewise.
-            confidence: likewise.
-            decay_rate: likewise.
-            is_point_in_time: likewise.
-            tags: all of them; none of the old ones stay.
-            editor: who does it.
-            reason: why, at most 500 characters.
-            now: when; the clock's if not given.
+        An argument that is not given leaves its value unchanged. For arguments not listed here see :meth:`remember`.
+        New `content` derives `title`, `hook`, `subject`, `predicate` and `object` again, or removes them, unless they
+        are given too. `tags` replaces all tags. `reason` has at most 500 characters.
 
         Raises:
-            InputError: an argument is not accepted, nothing is to be changed, or this agent has no such memory;
-                nothing was written.
+            InputError: an argument is invalid, no change is given, or this agent has no such memory. Nothing was
+                written.
         """
         said = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
@@ -168,28 +154,28 @@ class MemoryEventWriter:
         reason: str | None = None,
         now: When | None = None,
     ) -> int:
-        """Revoke a memory, or all that pass a filter; return how many.
+        """Revoke a memory, or all memories that match a filter; return the number.
 
-        They stay in the history, and are no longer kept for good: no search of memories finds them, not even of the
-        archive, nor does recall find what was said in the same words. A message that says more, and other searches of
-        conversations, still tell it; to remove somebody's words is what ``memory-pipeline forget`` is for.
+        Revoked memories stay in the history. No search of memories finds them, not even of the archive, and recall
+        leaves out sentences with the same words. Recall still finds a message that says more, and other searches of
+        conversations find all messages. To erase a person's data, use ``memory-pipeline forget``.
 
         Args:
-            id: of the memory.
-            kind: in place of an id, like all up to `key`: of this kind;
-            subject: about this one, in any case;
-            predicate: with this predicate;
-            object: with this object, in any case;
-            tag: with this label;
-            user_id: preferences of this user;
-            key: preferences of this name. All that is given must hold.
-            editor: who does it.
-            reason: why, at most 500 characters.
-            now: when; the clock's if not given.
+            id: the memory.
+            kind: instead of an id, like all filters up to `key`; they are combined with AND.
+            subject: the subject, in any case.
+            predicate: the predicate.
+            object: the object, in any case.
+            tag: a label of the memory.
+            user_id: the user of a preference.
+            key: the name of a preference.
+            editor: the author of the change.
+            reason: at most 500 characters.
+            now: the time of the change; the current time by default.
 
         Raises:
-            InputError: neither an id nor a filter is given, or both; an argument is not accepted; or this agent has
-                no memory by that id. Nothing was written.
+            InputError: neither an id nor a filter is given, or both are; an argument is invalid; or this agent has no
+                such memory. Nothing was written.
         """
         filters = Filters(
             kind=kind,
@@ -202,29 +188,29 @@ class MemoryEventWriter:
         )
         is_given = any(value is not None for value in filters.values())
         if (id is None) is not is_given:
-            what = "both are given" if is_given else "neither is given"
-            raise InputError(f"forget takes an id, or a filter of {', '.join(filters)}; {what}")
+            problem = "both are given" if is_given else "neither is given"
+            raise InputError(f"forget takes an id, or a filter of {', '.join(filters)}; {problem}")
         if id is None:
-            found = self._door.passing(filters)
+            found = self._validator.passing(filters)
         else:
-            known = self._door.header(id)
+            known = self._validator.header(id)
             found = [] if known.status is Status.DEPRECATED else [known.id]
         self._write([_record(MemoryVerb.FORGET, one, {}, editor, reason) for one in found], now)
         return len(found)
 
     def boost(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
-        """Make a memory more important, by `amount`, up to 1; return its id.
+        """Raise a memory's importance by `amount`, up to 1; return its id.
 
         Raises:
-            InputError: `amount` is not from 0 to 1, or this agent has no such memory; nothing was written.
+            InputError: `amount` is not from 0 to 1, or this agent has no such memory. Nothing was written.
         """
         return self._one(MemoryVerb.BOOST, id, {"amount": amount}, AGENT, None, now)
 
     def reduce(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
-        """Make a memory less important, by `amount`, down to 0; return its id.
+        """Lower a memory's importance by `amount`, down to 0; return its id.
 
         Raises:
-            InputError: `amount` is not from 0 to 1, or this agent has no such memory; nothing was written.
+            InputError: `amount` is not from 0 to 1, or this agent has no such memory. Nothing was written.
         """
         return self._one(MemoryVerb.REDUCE, id, {"amount": amount}, AGENT, None, now)
 
@@ -236,79 +222,77 @@ class MemoryEventWriter:
         reason: str | None = None,
         now: When | None = None,
     ) -> str:
-        """Say that a memory is still so; return its id.
+        """Confirm that a memory still holds; return its id.
 
-        It counts as said now, 0.1 surer than before. An observation becomes a fact, and stays the same memory.
+        The memory counts as said now, and its confidence rises by 0.1. An observation becomes a fact with the same id.
 
         Args:
-            id: of the memory.
-            editor: who says so.
-            reason: why, at most 500 characters.
-            now: when; the clock's if not given.
+            id: the memory.
+            editor: the author of the change.
+            reason: at most 500 characters.
+            now: the time of the change; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted, or this agent has no such memory; nothing was written.
+            InputError: an argument is invalid, or this agent has no such memory. Nothing was written.
         """
         return self._one(MemoryVerb.CONFIRM, id, {}, editor, reason, now)
 
     def touch(self, ids: Iterable[str], *, now: When | None = None) -> int:
-        """Note that memories were of use, which keeps them from fading; return how many. Each counts once.
+        """Record that memories were used, which keeps them from fading; return their number, without duplicates.
 
         Raises:
-            InputError: this agent has no memory by one of the ids; nothing was written.
+            InputError: this agent has no memory with one of the ids. Nothing was written.
         """
         if isinstance(ids, str | bytes):
             raise InputError(f"ids {shown(ids)} is not accepted; expected a list of ids")
-        found = list(dict.fromkeys(self._door.header(one).id for one in ids))
+        found = list(dict.fromkeys(self._validator.header(one).id for one in ids))
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
 
     def set_preference(
         self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: When | None = None
     ) -> str:
-        """Set what a user wants, in place of what was set before; return the id of the memory.
+        """Set a user's preference in place of the old value; return the id of the memory.
 
-        It holds until it is set anew or deleted: nothing lets it fade or expire.
+        A preference never fades or expires. It holds until it is set again or deleted.
 
         Args:
-            user_id: whose, at most 100 characters.
-            key: its name, likewise.
-            value: any JSON: None, a truth value, a number, a text, a list, a mapping; at most 20,000 characters.
-            editor: who says so.
-            now: when; the clock's if not given.
+            user_id: the user, at most 100 characters.
+            key: the preference's name, at most 100 characters.
+            value: any JSON (None, a boolean, a number, a text, a list or a mapping), at most 20,000 characters.
+            editor: the author of the change.
+            now: the time of the change; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted, or the configuration does not let this agent keep preferences;
-                nothing was written.
+            InputError: an argument is invalid, or the configuration does not allow this agent to keep preferences.
+                Nothing was written.
         """
         said = {"kind": MemoryKind.PREFERENCE, "user_id": user_id, "key": key, "value": value}
         return self._one(MemoryVerb.REMEMBER, None, said, editor, None, now)
 
     def delete_preference(self, user_id: str, key: str, *, reason: str | None = None, now: When | None = None) -> bool:
-        """Revoke a preference; tell whether there was one. It stays in the history.
+        """Revoke a preference; return whether there was one. It stays in the history.
 
         Raises:
-            InputError: an argument is not accepted.
+            InputError: an argument is invalid.
         """
         if user_id is None or key is None:
-            # Left out they would pass for a filter that does not mind them.
+            # `forget` would ignore a filter of None and revoke more.
             raise InputError(f"user_id {shown(user_id)} and key {shown(key)} are not accepted; expected two texts")
         return bool(self.forget(kind=MemoryKind.PREFERENCE, user_id=user_id, key=key, reason=reason, now=now))
 
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes of durable memories with one write; return the memories' ids, in their order.
-
-        They are all checked before the first is written.
+        """Make many changes with one write; return the ids of the memories, in order. All are checked first.
 
         Args:
-            changes: each with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS); all but REMEMBER
-                with ``memory_id``; with what the method of that name takes; and where wanted with ``editor``,
+            changes: mappings with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS), the
+                arguments of the method of that name, and ``memory_id`` for all but REMEMBER. Optional: ``editor``,
                 ``reason``, and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with
                 ``user_id``, ``key`` and ``value``, any JSON.
-            now: the time at which they are made; the clock's if not given.
+            now: the time of the changes; the current time by default.
 
         Raises:
-            InputError: one of them is not accepted; the message says which.
+            InputError: a change is invalid; the message says which. Nothing was written.
         """
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
@@ -316,8 +300,7 @@ class MemoryEventWriter:
 
     @cached_property
     def _pending(self) -> PendingJournal:
-        """What the journal holds of this agent."""
-        # Imported here, so that opening a writer stays light.
+        # Imported late, to keep opening a writer fast.
         from memory_pipeline.overlay import PendingJournal
 
         return PendingJournal(self._lake, self._scope)
@@ -329,7 +312,7 @@ class MemoryEventWriter:
         return MemoryOverlay(self._lake, self._scope, self._pending)
 
     @cached_property
-    def _door(self) -> ChangeValidator:
+    def _validator(self) -> ChangeValidator:
         return ChangeValidator(self._scope, self._state, self._lake.configuration().memories(self._scope))
 
     def _one(
@@ -345,17 +328,17 @@ class MemoryEventWriter:
         return identifier
 
     def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
-        """Write changes, all or none; return the ids of the memories, in their order."""
+        """Write all changes or none; return the ids of the memories, in order."""
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []
         admission = Admission(self._start, received_at, self._lake.calendar)
         events = []
-        with self._moments.at(received_at) as take:
+        with self._clock.at(received_at) as take:
             top = self._state.snapshot()
             for turn, change in enumerate(changes):
                 try:
-                    event = self._door.event(change, turn, top, received_at, take)
+                    event = self._validator.event(change, turn, top, received_at, take)
                     admission.check(event.event_at)
                 except InputError as error:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""
@@ -364,17 +347,17 @@ class MemoryEventWriter:
             taken = self._lake.tombstones.forgotten().filter(events)
             self._lake.ensure(min((event.event_at for event in taken), default=None))
             self._lake.journal.append(taken)
-        # Which memory a text was found to be of, if any, the fold has decided.
+        # The fold decides whether a remembered text belongs to an existing memory.
         top = self._state.snapshot()
         return [self._changed(event, top) for event in events]
 
     def _changed(self, event: MemoryEvent, top: MemorySnapshot) -> str:
-        """Return the id of the memory that an event has made or changed."""
+        """Return the id of the memory that an event has created or changed."""
         if event.verb is not MemoryVerb.REMEMBER:
             return top.resolved(event.memory_id) if event.memory_id in top else self._state.resolved(event.memory_id)
         known = top.above.matches.get(key_of(event.changes))
         if known is None and (memory := self._state.find(event.changes)) is not None:
-            known = memory.id  # it has landed in the meantime
+            known = memory.id  # the pipeline has processed it in the meantime
         return known or event.memory_id
 
 

@@ -1,4 +1,4 @@
-"""What agents read with. Imports neither Dagster, LiteLLM nor Polars."""
+"""The interface for reading memory. Imports neither Dagster, LiteLLM nor Polars."""
 
 from memory_pipeline.memories.search import MemorySearch, RecalledMemory
 from memory_pipeline.reader.knowledge import Recalled, Recollection
@@ -16,5 +16,5 @@ __all__ = [
     "Recollection",
 ]
 
-#: The name until this version.
+#: Deprecated alias of `MemorySearch`.
 ReaderMemories = MemorySearch

@@ -1,14 +1,12 @@
-"""Inject Knowledge: what to put before a model with a prompt.
+"""Build the context for a prompt from durable memories, facts, the graph, summaries, and the caller's documents.
 
-It comes from what is kept for good, from memory, graph and summaries, and from the caller's documents.
+Sources are queried in parallel. If one fails, the others still answer. Duplicates are merged. Then items are chosen in
+three steps, within a maximum count and a token budget:
 
-Sources are asked side by side, and one that fails leaves the others be. What says the same is told once. Then things
-are chosen in three steps, within a count and a budget of tokens that nothing exceeds:
-
-1. Each source that has something gets one place, and as much of the budget as an equal share; its best is cut to fit.
-   Where the budget is too small for all, those that the agent remembers come first, and then documents.
-2. Each gets further places up to half of an equal share of the count.
-3. The places that are left go to the best of all sources; what no longer fits is passed over.
+1. Each source with results gets one item, up to an equal share of the budget; its best item is cut to fit. If the
+   budget is too small for all sources, they are served in the order of `_FIRST`.
+2. Each source gets more items, up to half of an equal share of the count.
+3. The remaining items are the best of all sources. Items that no longer fit are skipped.
 """
 
 from __future__ import annotations
@@ -37,36 +35,35 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import Recollection
 
-#: Who goes first where there are fewer places than sources: what was said, what is kept for good, what is known, what
-#: the caller brings.
+#: Order of sources if the count is smaller than the number of sources.
 _FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
-#: What gives way to the messages that it rests on.
-_GIVING_WAY: Final = frozenset([Source.GRAPH, Source.DURABLE])
-#: Marks around words, which make no other text.
+#: Sources with items that are dropped in favour of the messages they come from.
+_REPLACEABLE: Final = frozenset([Source.GRAPH, Source.DURABLE])
+#: Marks around words that are ignored when texts are compared.
 _OPENING: Final = "\"'“”„«»(!?,;:"
 _MARKS: Final = f"{_OPENING})."
-#: Of a long text so much is compared with the prompt, in characters.
+#: Characters of a long text that are compared with the prompt.
 _COMPARED: Final = 4_000
-#: How much the place counts that a source itself gives to something, against the words that it shares with the prompt.
+#: Weight of an item's rank in its own source, relative to the words it shares with the prompt.
 _OWN_ORDER: Final = 0.5
 
 Found = dict[Source, list[ContextItem]]
-#: Most parts of a block.
+#: Most items of a block.
 MAX_PARTS: Final = 50
-#: Of memory and graph so many times as many things are looked at as there are places.
+#: Candidates from memory and graph per item of the result.
 _CONSIDERED: Final = 4
-#: What is recalled to choose from takes so many tokens at least.
+#: Least token budget of the recall that items are chosen from.
 _LEAST_RECALLED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionRequest:
-    """What is asked for, checked.
+    """A validated request.
 
     Attributes:
-        prompt: what a model is about to be asked; None if it is blank.
-        documents: what the caller brings.
-        max_results, max_tokens: the most that is wanted; None for the configuration's.
+        prompt: the prompt for the model; None if it is blank.
+        documents: the caller's documents.
+        max_results, max_tokens: limits; None for the configured ones.
     """
 
     prompt: str | None
@@ -85,17 +82,17 @@ def inject(
     hides: Callable[[GraphFact], bool] = lambda _: False,
     hidden: int = 0,
 ) -> InjectedContext:
-    """Return what is known of a prompt.
+    """Return the context for a prompt.
 
     Args:
-        asking: what is asked for.
-        settings: what is configured for the agent.
-        models: those that help, if any do.
-        recall: returns what memory holds of a text, within a budget of tokens.
-        search: returns facts of the graph: of a text so many, by the names in it, if they are known.
-        keep: returns durable memories that fit a text, so many at most.
-        hides: tells of a fact of the graph whether it is left out.
-        hidden: how many may be, about.
+        asking: the request.
+        settings: the agent's configuration.
+        models: models that find entities and sort items, if configured.
+        recall: returns what memory holds about a text, within a token budget.
+        search: returns at most so many graph facts for a text, optionally by the names in it.
+        keep: returns at most so many durable memories for a text.
+        hides: returns whether to leave out a graph fact.
+        hidden: estimated number of graph facts that `hides` leaves out.
     """
     prompt, most = asking.prompt, asking.max_results or settings.max_results
     budget = asking.max_tokens or settings.max_tokens
@@ -109,8 +106,8 @@ def inject(
         if models.entity_finder is not None:
             try:
                 names = models.entity_finder.find(prompt)
-            except Exception as error:  # noqa: BLE001  # whatever it is, rules find names too
-                troubles["entities"] = _told(error)
+            except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
+                troubles["entities"] = _message_of(error)
         facts = search(prompt, _CONSIDERED * most + hidden, names)
         return graph_parts(fact for fact in facts if not hides(fact))
 
@@ -127,18 +124,18 @@ def inject(
     if models.reranker is not None and ranked:
         try:
             ranked = by_model(prompt, ranked, models.reranker)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the order stays
-            troubles["rerank"] = _told(error)
+        except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
+            troubles["rerank"] = _message_of(error)
     elif settings.rerank == "deterministic":
         ranked = by_words(prompt, ranked)
     return choose(ranked, most, budget, troubles)
 
 
 def gather(asked: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found, dict[str, str]]:
-    """Ask sources side by side; return what they found, and of those that failed the reason.
+    """Query sources in parallel. Return the items found, and the error message of each source that failed.
 
     Args:
-        asked: by name, what returns the parts of one or several sources, best first.
+        asked: functions by name; each returns the items of one or several sources, best first.
     """
     found: Found = {source: [] for source in Source}
     troubles: dict[str, str] = {}
@@ -148,17 +145,17 @@ def gather(asked: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found
             try:
                 for part in future.result():
                     found[part.source].append(part)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the other sources still serve
-                troubles[name] = _told(error)
+            except Exception as error:  # noqa: BLE001  # after any error, the other sources still answer
+                troubles[name] = _message_of(error)
     return found, troubles
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
 
 
 def memory_parts(recollection: Recollection, most: int) -> list[ContextItem]:
-    """Return what was recalled as parts: what was said, and points of summaries, so many of each at most."""
+    """Return recalled facts and points as items, at most `most` of each."""
     said = [item for item in recollection if item.grain is Grain.WORKING][:most]
     summed_up = [item for item in recollection if item.grain is not Grain.WORKING][:most]
     return [
@@ -175,7 +172,7 @@ def memory_parts(recollection: Recollection, most: int) -> list[ContextItem]:
 
 
 def durable_parts(memories: Iterable[RecalledMemory]) -> list[ContextItem]:
-    """Return durable memories as parts."""
+    """Return durable memories as items."""
     return [
         ContextItem(
             Source.DURABLE,
@@ -191,7 +188,7 @@ def durable_parts(memories: Iterable[RecalledMemory]) -> list[ContextItem]:
 
 
 def graph_parts(facts: Iterable[GraphFact]) -> list[ContextItem]:
-    """Return facts of the graph as parts."""
+    """Return graph facts as items."""
     return [
         ContextItem(
             Source.GRAPH, fact.id, fact.line, f"{fact.source} {fact.label} {fact.target}", frozenset(fact.evidence)
@@ -201,10 +198,10 @@ def graph_parts(facts: Iterable[GraphFact]) -> list[ContextItem]:
 
 
 def document_parts(documents: Sequence[object]) -> list[ContextItem]:
-    """Return the caller's documents as parts.
+    """Return the caller's documents as items.
 
     Raises:
-        InputError: one of them is not accepted.
+        InputError: a document is invalid.
     """
     if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence):
         raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
@@ -217,15 +214,15 @@ def document_parts(documents: Sequence[object]) -> list[ContextItem]:
             compact(one.content),
         )
         for place, one in enumerate(read, start=1)
-        if one.content  # else it was nothing but recalled memory
+        if one.content  # empty if the document held only recalled memory
     ]
 
 
 def settled(found: Found) -> Found:
-    """Return what was found without durable memories and messages that say the same.
+    """Merge durable memories with messages that say the same.
 
-    What holds until it is revoked, and was said in no other words, stays as what to keep in mind; else what somebody
-    said stays, in the place of what was kept of it.
+    A permanent memory with the words of a message replaces the message. Otherwise the message replaces the memory, at
+    the memory's place.
     """
     said = {_as_compared(part.said): part for part in reversed(found[Source.MEMORY])}
     sources = {part.evidence: part for part in reversed(found[Source.MEMORY]) if part.evidence}
@@ -240,50 +237,49 @@ def settled(found: Found) -> Found:
             continue
         gone.add(id(same))
         stays = part if part.is_standing else same
-        durable.append(_joined(stays, same if stays is part else part))
+        durable.append(_merged(stays, same if stays is part else part))
     memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
 
 def distinct(parts: Iterable[ContextItem]) -> list[ContextItem]:
-    """Return parts, each thing once: of those that say the same the first, which rests on the evidence of all.
+    """Merge items with the same words. The first one stays, with the evidence of all.
 
-    They say the same if they agree word for word, apart from case and the marks around words. A text agrees with what
-    somebody said also without the speaker, and then what was said stays. More is not taken for the same: a number, a
-    "not", who did it to whom.
+    Case and the marks around words are ignored. A text also equals a message with the same words after the speaker's
+    name; then the message stays. Texts that differ in a number, a "not" or the order of words are not equal.
     """
     kept: list[ContextItem] = []
-    told: dict[str, int] = {}
-    told_by_somebody: dict[str, int] = {}
-    told_plainly: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    seen_with_speaker: dict[str, int] = {}
+    seen_plain: dict[str, int] = {}
     for part in parts:
         whole = _as_compared(part.said)
         speaker, colon, words = part.said.partition(": ")
         bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
-        before = told.get(whole)
-        plain = None if before is not None or bare is None else told_plainly.pop(bare, None)
+        before = seen.get(whole)
+        plain = None if before is not None or bare is None else seen_plain.pop(bare, None)
         if before is None and bare is None:
-            before = told_by_somebody.get(whole)
+            before = seen_with_speaker.get(whole)
         if before is not None:
-            kept[before] = _joined(kept[before], part)
+            kept[before] = _merged(kept[before], part)
             continue
         place = len(kept) if plain is None else plain
-        told[whole] = place
+        seen[whole] = place
         if bare is None:
-            told_plainly[whole] = place
+            seen_plain[whole] = place
         else:
-            told_by_somebody.setdefault(bare, place)
+            seen_with_speaker.setdefault(bare, place)
         if plain is None:
             kept.append(part)
         else:
-            # What comes next agrees with what is shown now, no longer with what that took the place of.
-            del told[bare or ""]
-            kept[place] = _joined(part, kept[place])
+            # The next item must match the text shown now, not the text it replaced.
+            del seen[bare or ""]
+            kept[place] = _merged(part, kept[place])
     return kept
 
 
-def _joined(part: ContextItem, other: ContextItem) -> ContextItem:
-    """Return a part that stands for another too: it rests on the evidence of both, and is warned of as either."""
+def _merged(part: ContextItem, other: ContextItem) -> ContextItem:
+    """Return an item with the evidence of both, and with either warning."""
     return replace(part, evidence=part.evidence | other.evidence, warning=part.warning or other.warning)
 
 
@@ -292,13 +288,13 @@ def _as_compared(text: str) -> str:
 
 
 def in_turn(found: Found) -> list[ContextItem]:
-    """Return the parts of all sources, by turns: the best of each, then the second of each."""
+    """Return the items of all sources in turn: the best of each, then the second of each."""
     rounds = zip_longest(*(found.get(source, []) for source in _FIRST))
     return [part for each in rounds for part in each if part is not None]
 
 
 def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
-    """Return parts in the order in which they fit a prompt: by the rare words that they share, and their own place."""
+    """Sort items by the rare words they share with a prompt, and by their rank in their source."""
     words = [frozenset(terms(part.text[:_COMPARED])) for part in parts]
     holding = Counter(word for own in words for word in own)
     weight = {word: log(1 + len(parts) / holding[word]) for word in set(terms(prompt)) if word in holding}
@@ -307,81 +303,83 @@ def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
     scores = []
     for part, own in zip(parts, words, strict=True):
         places[part.source] += 1
-        # Added up exactly: the order of a set is another in each process.
+        # fsum is exact: the iteration order of a set differs between processes.
         shared = fsum(weight[word] for word in own if word in weight)
         scores.append(shared / whole + _OWN_ORDER / places[part.source])
     return [parts[place] for place in sorted(range(len(parts)), key=lambda place: (-scores[place], place))]
 
 
 def by_model(prompt: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
-    """Return parts in the order that a model gives them.
+    """Sort items with a model.
 
     Raises:
-        ModelError: the model did not help.
+        ModelError: the model failed.
     """
     return [parts[place] for place in reranker.order(prompt, [part.text for part in parts])]
 
 
 def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: dict[str, str]) -> InjectedContext:
-    """Return what is taken of `ranked`, best first; see the top of this module.
+    """Choose items; see the top of this module.
 
-    A fact of the graph gives way to the message that it rests on, if that is taken, and so does a durable memory, which
-    leaves it its warning.
+    A graph fact is dropped if the messages it comes from are chosen. So is a durable memory; its warning moves to the
+    message.
 
     Args:
-        ranked: parts of all sources.
-        most: how many at most.
-        max_tokens: what the block may take at most.
-        troubles: what did not help.
+        ranked: items of all sources, best first.
+        most: maximum number of items.
+        max_tokens: budget of the block.
+        troubles: errors by source.
     """
     budget = max_tokens * BYTES_PER_TOKEN
     kept = [part for part in ranked if part.source is Source.DURABLE and part.warning]
-    left = [_warned(part, kept) for part in ranked]
+    left = [_with_warning(part, kept) for part in ranked]
     chosen = _chosen(left, most, budget)
-    while told := _told_by_message(chosen, left):
-        fewer = [part for part in left if part.source not in _GIVING_WAY or part.id not in told]
+    while covered := _covered_by_messages(chosen, left):
+        fewer = [part for part in left if part.source not in _REPLACEABLE or part.id not in covered]
         again = _chosen(fewer, most, budget)
-        if not told <= _told_by_message([*again, *(part for part in chosen if part.id in told)], left):
-            break  # then the message would have no place
+        if not covered <= _covered_by_messages([*again, *(part for part in chosen if part.id in covered)], left):
+            break  # without the dropped items, the message would not be chosen
         left, chosen = fewer, again
-    chosen = [_unwarned(part, kept, chosen) for part in chosen]
+    chosen = [_without_shown_warning(part, kept, chosen) for part in chosen]
     parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
     return InjectedContext(tuple(parts), len(ranked) - len(parts), troubles)
 
 
-def _warned(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
-    """Return what was said with the warning of the first durable memory of the same message, unless it has one."""
+def _with_warning(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
+    """Add the warning of the first durable memory from the same message to a message without a warning."""
     if part.source is not Source.MEMORY or part.warning is not None:
         return part
     warning = next((one.warning for one in kept if not part.evidence.isdisjoint(one.evidence)), None)
     return part if warning is None else replace(part, warning=warning)
 
 
-def _unwarned(part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]) -> ContextItem:
-    """Return it without a warning that is told already, with the durable memory."""
+def _without_shown_warning(
+    part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]
+) -> ContextItem:
+    """Remove a warning that is already shown with the durable memory."""
     if part.source is not Source.MEMORY or part.warning is None:
         return part
     shown = {one.id for one in chosen if one.source is Source.DURABLE}
     own = [one for one in kept if not part.evidence.isdisjoint(one.evidence)]
-    is_told = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
-    return replace(part, warning=None) if is_told else part
+    is_shown = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
+    return replace(part, warning=None) if is_shown else part
 
 
-def _told_by_message(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
-    """Return the ids of chosen facts and durable memories that rest on messages which are chosen whole."""
+def _covered_by_messages(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
+    """Return the ids of chosen facts and durable memories with messages that are all chosen uncut."""
     whole = {id(part) for part in ranked}
     messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
     said = frozenset[str]().union(*messages)
-    return {part.id for part in chosen if part.source in _GIVING_WAY and part.evidence and part.evidence <= said}
+    return {part.id for part in chosen if part.source in _REPLACEABLE and part.evidence and part.evidence <= said}
 
 
 def _chosen(ranked: Sequence[ContextItem], most: int, budget: int) -> list[ContextItem]:
-    """Return what is taken, in the order in which it is taken; `budget` in bytes."""
+    """Return the chosen items in the order of choice; `budget` in bytes."""
     places = {source: [at for at, part in enumerate(ranked) if part.source is source] for source in _FIRST}
     chosen: dict[int, ContextItem] = {}
     present: list[Source] = []
     for source in [source for source in _FIRST if places[source]][:most]:
-        # Where the budget is too small for all, a source never takes the place of one that goes before it.
+        # If the budget is too small for all, a source never displaces one that precedes it in `_FIRST`.
         tried = _shared({one: places[one][0] for one in (*present, source)}, ranked, budget)
         if len(tried) > len(present):
             chosen, present = tried, [*present, source]
@@ -407,16 +405,16 @@ def _chosen(ranked: Sequence[ContextItem], most: int, budget: int) -> list[Conte
 
 
 def _shared(best: Mapping[Source, int], ranked: Sequence[ContextItem], budget: int) -> dict[int, ContextItem]:
-    """Return the best of each source, by its place, cut to an equal share of the budget; without what does not fit."""
+    """Return the best item of each source by its index, cut to an equal share of the budget, if it fits."""
     chosen: dict[int, ContextItem] = {}
     size = Size()
-    # The shortest first: what one does not need of its share is there for the others.
+    # Shortest first: later items can use what an item leaves of its share.
     for turn, place in enumerate(sorted(best.values(), key=lambda place: (len(ranked[place].text), place))):
         part, left = ranked[place], budget - size.bytes
-        beside = size.plus(part).bytes - size.bytes - len(part.lines.encode())  # what frame and heading take
+        beside = size.plus(part).bytes - size.bytes - len(part.lines.encode())  # frame and heading
         share = min(left // (len(best) - turn), left - beside)
         shorter = cut_to(part, share)
-        if shorter is None and part.warning:  # rather how old it is, without what to do about it, than nothing
+        if shorter is None and part.warning:  # keep the age in the warning, drop the advice after the colon
             shorter = cut_to(replace(part, warning=part.warning.partition(":")[0]), share)
         if shorter is not None:
             chosen[place], size = shorter, size.plus(shorter)

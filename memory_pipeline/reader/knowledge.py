@@ -1,4 +1,4 @@
-"""What is put before a model with a prompt: parts from several sources, as one block that is marked as recalled."""
+"""Context for a model: recalled items, and a block of items from several sources, marked as recalled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Source(StrEnum):
-    """Where a part comes from; in the order in which they are shown."""
+    """Source of an item, in the order of the block."""
 
     DURABLE = "durable"
     GRAPH = "graph"
@@ -27,7 +27,7 @@ class Source(StrEnum):
     DOCUMENT = "document"
 
 
-#: What stands above the parts of each source.
+#: Heading of each source.
 _HEADINGS: Final = {
     Source.DURABLE: f"{LINE}What to keep in mind:",
     Source.GRAPH: f"{LINE}Known facts:",
@@ -36,19 +36,19 @@ _HEADINGS: Final = {
     Source.DOCUMENT: f"{LINE}From documents:",
 }
 _CUT: Final = "…"
-#: Of a part that is cut, so many characters of what it says are left at least.
+#: A cut item keeps at least this many characters of what it says.
 _LEAST: Final = 12
-#: A longer one is cut in its midst.
+#: Longer words are cut inside.
 _LONGEST_WORD: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A snippet that the caller brings, from a search of its own say; what was recalled before is no part of it.
+    """A snippet from the caller's own search. Lines that are marked as recalled are removed.
 
     Attributes:
-        content: its text.
-        id: where it comes from; shown before the text.
+        content: the text.
+        id: the origin, shown before the text.
     """
 
     content: str
@@ -56,18 +56,18 @@ class Document:
 
     @classmethod
     def of(cls, value: object, place: int) -> Document:
-        """Return a document of a text, of a mapping with ``content`` and perhaps ``id``, or of one.
+        """Return a document from a text, a mapping with ``content`` and optionally ``id``, or a document.
 
         Raises:
-            InputError: it is none of these, or its text is blank.
+            InputError: `value` is none of these, or its text is blank.
         """
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
-        document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # likewise
+        document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # checked below
         if not isinstance(document.content, str) or not document.content.strip() or not is_unicode(document.content):
             raise InputError(
                 f"documents[{place}] {shown(value)} is not accepted; expected a text, or a mapping with content (a "
-                "text that is not blank) and perhaps id"
+                "text that is not blank) and optionally id"
             )
         if not isinstance(document.id, str | None) or not is_unicode(document.id or ""):
             raise InputError(f"documents[{place}] has the id {shown(document.id)}; expected a text")
@@ -76,16 +76,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """One thing that is known.
+    """One item of an injected context.
 
     Attributes:
         source: where it comes from.
-        id: of a durable memory, a fact, a point of a summary, a fact of the graph; a document's own, or its number.
-        text: as it is shown, on one line or several, without the warning.
-        said: the same without what is put before it: a date, where it comes from.
-        evidence: messages that it rests on.
-        is_standing: whether it holds until it is revoked: such parts come first of their source.
-        warning: what is shown behind the text, where it may have changed since; it is not cut here.
+        id: of a durable memory, a fact, a point of a summary or a graph fact; of a document, its id or number.
+        text: the text as shown, without the warning; one line or several.
+        said: the text without its prefix (a date or an origin).
+        evidence: ids of its messages.
+        is_standing: whether it is a permanent memory; such items come first in their source.
+        warning: shown after the text if the memory may have changed since; never cut.
     """
 
     source: Source
@@ -98,20 +98,19 @@ class ContextItem:
 
     @property
     def lines(self) -> str:
-        """The text as an item of a list."""
+        """The text and the warning as an item of a list."""
         shown = f"{self.text} ({self.warning})" if self.warning else self.text
         return mark_lines("\n  ".join(line for line in shown.splitlines() if line.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedContext:
-    """What is known of a prompt.
+    """Context for a prompt.
 
     Attributes:
-        parts: what was chosen, in the order of the block.
-        left_out: how many things were found that had no place.
-        troubles: what did not help, and why: of each source that failed, of a model that did not answer. The rest is
-            there all the same.
+        parts: the chosen items in the order of the block.
+        left_out: number of items found but not chosen.
+        troubles: error messages, by failed source or model. The other sources still answered.
     """
 
     parts: tuple[ContextItem, ...] = ()
@@ -120,71 +119,70 @@ class InjectedContext:
 
     @property
     def block(self) -> str:
-        """The text to put before a model, marked as recalled; empty if nothing is known."""
+        """The text for the model, marked as recalled; empty if nothing was found."""
         return mark(_body(self.parts)) if self.parts else ""
 
     @property
     def tokens(self) -> int:
-        """What the block takes, estimated at 4 bytes a token."""
+        """The size of the block, estimated at 4 bytes a token."""
         return -(-size_of(self.parts) // BYTES_PER_TOKEN)
 
     def of(self, source: Source | str) -> list[ContextItem]:
-        """Return the parts that come from one source."""
+        """Return the items of one source."""
         return [part for part in self.parts if part.source == source]
 
     def __str__(self) -> str:
-        """Return the block."""
         return self.block
 
 
 def size_of(parts: tuple[ContextItem, ...]) -> int:
-    """Return the bytes of the block of some parts."""
+    """Return the size of a block of items in bytes."""
     return FRAME_BYTES + len(_body(parts).encode()) if parts else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The bytes of a block, part by part: what :func:`size_of` would say of all of them.
+    """Size of a growing block, equal to :func:`size_of` of its items.
 
     Attributes:
-        bytes: of the block so far.
-        sources: those that have a heading already.
+        bytes: size so far.
+        sources: sources that have a heading already.
     """
 
     bytes: int = 0
     sources: frozenset[Source] = frozenset()
 
     def plus(self, part: ContextItem) -> Size:
-        """Return the size with one more part."""
+        """Return the size with one more item."""
         heading = 0 if part.source in self.sources else len(_HEADINGS[part.source].encode()) + 1
-        frame = 0 if self.sources else FRAME_BYTES - 1  # the last line has no break
+        frame = 0 if self.sources else FRAME_BYTES - 1  # the last line has no line break
         added = len(part.lines.encode()) + 1
         return Size(self.bytes + frame + heading + added, self.sources | {part.source})
 
 
 def cut_to(part: ContextItem, size: int) -> ContextItem | None:
-    """Return a part that takes at most `size` bytes as an item of a list; it is cut between words, and ends so.
+    """Cut an item between words so that it takes at most `size` bytes as an item of a list.
 
-    None if so little of it would be left that it says nothing.
+    Return None if too little text would be left.
     """
     if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
     beside = len(f" ({part.warning})".encode()) if part.warning else 0
     room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - beside, 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
-    # Lines that go on are indented: what that adds is not known before.
+    # Continuation lines are indented, so the size is only known after cutting.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
         text = text[: -max(len(text) // 20, 1)]
     is_between_words = part.text[len(text) : len(text) + 1].isspace()
     words = text.rsplit(None, 1)
-    # Some languages have no blanks, and some words are longer than most.
+    # Some languages have no spaces, and some words are very long.
     whole = text if is_between_words or len(words) < 2 or len(words[1]) > _LONGEST_WORD else words[0]
     said = len(whole.rstrip()) - max(part.text.find(part.said), 0)
     return replace(part, text=f"{whole.rstrip()}{_CUT}") if said >= _LEAST else None
 
 
 def compact(text: str) -> str:
-    """Return a text without blank lines, nor white space at its ends."""
+    """Return a text without blank lines and without white space at its ends."""
     return "\n".join(line for line in text.splitlines() if line.strip()).strip()
 
 
@@ -196,29 +194,29 @@ def _body(parts: tuple[ContextItem, ...]) -> str:
     return "\n".join(lines)
 
 
-#: In the place of a grain: of what is kept for good, and of facts of the graph.
+#: Values of `Recalled.grain` for durable memories and graph facts.
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One thing recalled.
+    """One recalled item.
 
     Attributes:
-        id: of a fact, of a point of a summary (``{summary id}#{n}``), of a durable memory, or of a fact of the graph;
-            :meth:`MemoryReader.expand` takes it.
-        grain: where it was found; ``durable`` of what is kept for good, ``graph`` of a fact of the graph.
-        period: the partition that it lies in.
-        date: when it was said, in the lake's time zone; of a point that does not tell, when its period begins; of a
-            durable memory, when it was last said, updated or confirmed.
-        content: its text.
-        source_ids: messages of a fact, and of a durable memory, beside what an agent did; of a point, the point itself.
-        score: how well it fits the question; of what stands for a durable memory, and of a fact of the graph around
-            one, at least as well as that.
-        kind: of a fact or a durable memory.
-        is_excerpt: whether the content is a passage of a longer message.
-        warning: what to tell with a durable memory that may have changed since, or with what says the same.
+        id: of a fact, a point of a summary (``{summary id}#{n}``), a durable memory or a graph fact;
+            :meth:`MemoryReader.expand` accepts it.
+        grain: the grain of a fact or a summary; ``durable`` or ``graph``.
+        period: the partition of the row.
+        date: the day it was said, in the lake's time zone; of a point without a day, the first day of its period; of a
+            durable memory, the day it was last said, updated or confirmed.
+        content: the text.
+        source_ids: messages of a fact; messages and changes of a durable memory; of a point, its own id.
+        score: relevance to the question. A fact in place of a durable memory, and a graph fact around one, score at
+            least as high as the memory.
+        kind: kind of a fact or a durable memory.
+        is_excerpt: whether `content` is a passage of a longer message.
+        warning: a note that a durable memory may have changed since; also on items that say the same.
     """
 
     id: str
@@ -234,7 +232,7 @@ class Recalled:
 
     @property
     def note(self) -> str:
-        """Where it comes from, unless it is what somebody said, and what to beware of."""
+        """The origin, unless it is a fact of a conversation, and the warning."""
         if self.grain == GRAPH:
             return "graph"
         if self.grain == DURABLE:
@@ -244,7 +242,7 @@ class Recalled:
 
     @property
     def line(self) -> str:
-        """Its text with its date and where it comes from."""
+        """The text with its date and its note."""
         return f"[{self.date}] {self.content}{f' ({self.note})' if self.note else ''}"
 
     def __str__(self) -> str:
@@ -253,4 +251,4 @@ class Recalled:
 
 
 class Recollection(TextLines[Recalled]):
-    """What was recalled, best first."""
+    """Recalled items, best first."""

@@ -1,6 +1,6 @@
-"""Walks from a summary, or a durable memory, to what it rests on: finer summaries, facts, messages, what an agent did.
+"""Trace a summary or a durable memory to its sources: finer summaries, facts, messages, and an agent's changes.
 
-Reads tables, one partition at a step.
+Each step reads the partitions that the ids name.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ _PROVENANCE = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A summary, a point of one, a fact, a durable memory or a message, and what it rests on.
+    """A summary, a point, a fact, a durable memory, a change or a message, with its sources.
 
     Attributes:
         id: its id; of a point, ``{summary id}#{n}``.
-        what: ``message``, ``working`` (a fact), ``graph`` (a fact of the graph), ``edit``, ``memory`` (a durable one),
-            ``event`` (what was done to one), or the summary's grain.
-        period: the partition that it lies in.
-        content: its text.
-        at: when it was said; of a summary, when its period begins.
-        method: what made it: rules or a prompt, with their version; None for a message.
-        provenance: of a fact or a summary, as far as it is known: model, prompt_version, fallback, tokens_in,
-            tokens_out, cost (US dollars), code_version, embed_model.
-        sources: what it rests on, in time order.
+        what: ``message``, ``working`` (a fact), ``graph`` (a graph fact), ``edit`` (a change of the graph), ``memory``
+            (a durable memory), ``event`` (a change of one), or the summary's grain.
+        period: the partition of the row.
+        content: the text.
+        at: when it was said; of a summary, the start of its period.
+        method: the rules or the prompt that produced it, with the version; None for a message.
+        provenance: of a fact or a summary, the known ones of model, prompt_version, fallback, tokens_in, tokens_out,
+            cost (US dollars), code_version, embed_model.
+        sources: its sources in time order.
     """
 
     id: str
@@ -81,10 +81,10 @@ class Node:
 
 
 def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
-    """Return what `identifier` names with all that it rests on.
+    """Return the item with an id, with all its sources.
 
     Raises:
-        InputError: it is no id, or `scope` has nothing by that id.
+        InputError: `identifier` is not an id, or the agent has no such item.
     """
     levels: list[dict[str, dict[str, Any]]] = []
     wanted: set[str] = {identifier}
@@ -93,7 +93,7 @@ def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
         levels.append(found)
         wanted = {source for row in found.values() for source in row["sources"]}
     if identifier not in levels[0]:
-        raise InputError(f"there is nothing by the id {shown(identifier)} in the memory of {scope.agent_id}")
+        raise InputError(f"id {shown(identifier)} is unknown in the memory of {scope.agent_id}; use an id of a search")
 
     nodes: dict[str, Node] = {}
     for level in reversed(levels):
@@ -104,7 +104,7 @@ def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
 
 
 def _load(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the rows that are cited, by citation; one read for each table and grain, of the partitions named."""
+    """Return rows by their ids. Each table and grain is read once, only the partitions that the ids name."""
     references = [(text, Reference.parse(text)) for text in identifiers]
     by_table: dict[str, list[Reference]] = defaultdict(list)
     for _, reference in references:
@@ -145,7 +145,7 @@ def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]
         return _rows(lake.tables.read(GRAPH_FACTS, owners, where=pc.field("id").isin(identifiers)))
     made = pc.field("is_edit") & pc.field("evidence_id").isin(identifiers)
     rows = _rows(lake.tables.read(GRAPH_OPERATIONS, owners, where=made))
-    # One that replaces something is two operations: the one that asserts tells more.
+    # A replacement is two operations; the assertion describes it better than the deletion.
     return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
 
 
@@ -169,7 +169,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a row as a node's parts; None if it has no such point."""
+    """Return a row as arguments of a node; None if it has no such point or version."""
     method: str | None = None
     sources: list[str] = []
     match reference.what:

@@ -1,4 +1,4 @@
-"""Imagining: what an agent should know for a conversation that it is in, though nobody has asked for it."""
+"""Proactive recall: durable memories that a conversation may need, without a question."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So many of the last messages are looked at, so much of each, in characters, …
+#: Number of last messages that are read, characters of each, …
 MESSAGES: Final = 20
 _READ: Final = 2_000
-#: … and so many queries follow from them at most.
+#: … and the most queries made from them.
 QUERIES: Final = 5
-#: Names that are looked for, and words that make a topic.
+#: Most names that become queries, and most words of the topic.
 _NAMES, _WORDS = 3, 6
 _STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
@@ -47,17 +47,17 @@ def proactive_recall(
     most: int,
     now: datetime | None,
 ) -> list[RecalledMemory]:
-    """Return memories that a conversation may need: what holds and fits comes first, then what its queries find.
+    """Return memories that a conversation may need: related permanent ones first, then results of the queries.
 
-    Places that are left are filled with what else holds until it is revoked: it may apply to anything.
+    Remaining places are filled with other permanent memories, which may apply to anything.
 
     Args:
-        memories: of the agent.
-        imaginer: thinks of queries; rules do if it is None, or fails.
-        messages: the conversation; what is no message is passed over.
+        memories: the agent's memories.
+        imaginer: the model that makes queries; without one, or if it fails, rules make them.
+        messages: the conversation; anything that is not a message is skipped.
         exclude: ids of memories that were shown before.
-        most: how many at most.
-        now: as of :meth:`MemorySearch.search`.
+        most: maximum number of memories.
+        now: as in :meth:`MemorySearch.search`.
     """
     lines = lines_of(messages)
     if not lines:
@@ -82,11 +82,11 @@ def proactive_recall(
 
 
 def lines_of(messages: Sequence[object]) -> list[str]:
-    """Return the last messages as lines, each with who says it if that is known; without what was recalled.
+    """Return the last messages as lines, with the speaker if known, without text marked as recalled.
 
     Args:
-        messages: texts, or messages with ``content`` and perhaps ``name`` and ``role``, in the format of OpenAI's and
-            LiteLLM's chat API as well.
+        messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, also in the format of
+            OpenAI's and LiteLLM's chat API.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         return []
@@ -102,7 +102,7 @@ def lines_of(messages: Sequence[object]) -> list[str]:
 
 
 def _contents(messages: Sequence[object]) -> Iterator[tuple[object, object]]:
-    """Yield the content of each message, and who says it; of a message that cannot be read nothing."""
+    """Yield the content and the speaker of each message; skip unreadable messages."""
     for message in messages:
         if isinstance(message, str):
             yield message, None
@@ -113,7 +113,7 @@ def _contents(messages: Sequence[object]) -> Iterator[tuple[object, object]]:
 
 
 def queries_of(lines: Sequence[str], most: int = QUERIES) -> list[str]:
-    """Return what follows from a conversation without a model: its last message, whom and what it names, its topic."""
+    """Make queries by rules: the last message, the names in it and before it, and the topic."""
     named: list[str] = []
     for line in reversed(lines):
         named += [name for names in names_in(sentences_of(line)) for name in names]
@@ -127,6 +127,6 @@ def _queries(imaginer: Imaginer | None, lines: Sequence[str]) -> list[str]:
     if imaginer is not None:
         try:
             return list(imaginer.imagine(lines, QUERIES))[:QUERIES]
-        except Exception as error:  # noqa: BLE001  # whatever it is, rules find queries too
-            _log.warning("queries are imagined without a model: %s", error)
+        except Exception as error:  # noqa: BLE001  # after any error, rules make the queries instead
+            _log.warning("proactive recall makes its queries by rules; the model failed: %s", error)
     return queries_of(lines)

@@ -1,4 +1,4 @@
-"""Reads one agent's memory: searches it, recalls, and walks from a summary down to what was said."""
+"""Read one agent's memory: search, recall, inject context, and trace a summary back to its messages."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Of a period that is read from disk, so many rows are looked through for an id.
+#: Most rows of a period on disk that `get` scans for an id.
 _LOOKED_THROUGH = 10_000
 
 
 class MemoryReader:
-    """Reads one agent's memory. It cannot reach another agent's: every path it opens is built from its own scope.
+    """Reads the memory of one agent. Every path it opens is built from that agent's scope.
 
-    What was written a moment ago is found too: the journal's unprocessed tail is searched with the index. Safe to use
-    from several threads; a reader that is kept open answers faster than a new one.
+    New messages are found at once: pending journal entries are searched together with the index. Safe to use from
+    several threads. Keep a reader open: it answers faster than a new one.
 
     Args:
-        lake: where.
-        scope: whose.
-        embedder: what the pipeline uses.
-        resident_rows: how many rows of the index are held in memory; larger tables are searched on disk.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        embedder: the embedder that the pipeline uses.
+        resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
     """
 
     def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, *, resident_rows: int = DEFAULT_ROWS) -> None:
@@ -78,9 +78,9 @@ class MemoryReader:
         self._embedder = embedder
         pending = PendingJournal(lake, scope)
         self._graph = Graph(lake, scope, pending)
-        self._searching = Searcher(lake, scope, embedder, pending, resident_rows)
+        self._searcher = Searcher(lake, scope, embedder, pending, resident_rows)
         state = MemoryOverlay(lake, scope, pending)
-        self._retellings = SuppressionIndex(state)
+        self._suppression = SuppressionIndex(state)
         self._memories = MemorySearch(
             state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
         )
@@ -95,18 +95,18 @@ class MemoryReader:
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
     ) -> MemoryReader:
-        """Open the memory of one agent in the lake at `uri`. An agent that was never written of has none.
+        """Open the memory of one agent in the lake at `uri`. The memory of an unknown agent is empty.
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
-            workspace_id: whose memory.
-            agent_id: likewise.
-            embedder: what the pipeline uses; the one of the lake's config/workspaces.yaml if not given.
-            resident_rows: how many rows of the index are held in memory; larger tables are searched on disk.
+            workspace_id: the agent's workspace.
+            agent_id: the agent.
+            embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
+            resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
 
         Raises:
-            InputError: an id is not accepted.
-            ConfigurationError: the address or the lake's configuration is not accepted.
+            InputError: an id is invalid.
+            ConfigurationError: the address or the lake's configuration is invalid.
         """
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
@@ -132,37 +132,40 @@ class MemoryReader:
         explain: bool = False,
         now: When | None = None,
     ) -> Hits:
-        """Return what is remembered at one grain of a range of days.
+        """Return the facts or summaries of one grain in a range of days.
 
-        With a query, the best matches by words and vectors come first (by words alone if the embedder fails, which the
-        log tells); without one, the newest, of working memory the messages, and facts of those that retention has
-        taken. All filters are applied before anything is counted, and all that are given
-        must be fulfilled. A summary's age counts from the end of its period, a fact's from when it was said; both ends
-        of the range are included. A message gives at most one hit.
+        With a query, the best matches by words and vectors come first. If the embedder fails, only words are compared,
+        and a warning is logged. Without a query, the newest come first; at the working grain these are messages, and
+        facts of messages that retention has deleted.
+
+        All filters are combined with AND and apply before `max_results`. A summary's age counts from the end of its
+        period, a fact's age from when it was said; both ends of the range are included. A message gives at most one
+        hit.
 
         Args:
             grain: working, daily, weekly, monthly, quarterly or yearly.
-            minimum_days_ago: age in days of the newest memory wanted.
-            maximum_days_ago: age in days of the oldest memory wanted, at most a century.
+            minimum_days_ago: age in days of the newest result.
+            maximum_days_ago: age in days of the oldest result, at most a century.
             max_results: 1 to 100.
-            query_text: what to look for, at most 10,000 characters; None or blank looks for nothing in particular.
-            since: the oldest memory wanted, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone; as a text in ISO 8601, too, like all times. These two find a summary if any of its period
-                lies between them.
-            until: the newest memory wanted, in place of `minimum_days_ago`; a date includes its whole day.
-            person: who said it or is named in it; one word of the name is enough, case and accents do not matter.
-            kind: of facts: turn, statement, event, plan, preference, instruction or gist.
+            query_text: text to search for, at most 10,000 characters; None or blank returns the newest.
+            since: time of the oldest result, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
+                with its zone, also as ISO 8601 text. `since` and `until` find each summary with a period that overlaps
+                the range.
+            until: time of the newest result, in place of `minimum_days_ago`; a date includes its whole day.
+            person: the speaker, or somebody who is named in the text; one word of the name is enough. Case and accents
+                are ignored.
+            kind: kind of fact: turn, statement, event, plan, preference, instruction or gist.
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
-            offset: how many hits to leave out, at most 10,000: 10 is the second page of 10.
-            explain: tell of each hit what its score is made of.
-            now: the time from which ages count; the clock's if not given. Summaries of periods that had not closed by
-                then are not found.
+            offset: hits to skip, at most 10,000; 10 is the second page of 10.
+            explain: add to each hit the parts of its score.
+            now: the time from which ages count; the current time by default. Summaries of periods that were still open
+                at that time are left out.
 
         Raises:
-            InputError: an argument is not accepted; the message names it.
-            ConfigurationError: the index was made with another embedder than the reader's.
+            InputError: an argument is invalid; the message names it.
+            ConfigurationError: the index was built with another embedder than the reader's.
         """
         grain = Grain.parse(grain)
         where = filter_of(
@@ -181,11 +184,11 @@ class MemoryReader:
         wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = validate_query(query_text)
         if query is None:
-            chosen, total = self._searching.newest(grain, where, wanted)
+            chosen, total = self._searcher.newest(grain, where, wanted)
         else:
             self._lake.index.check(self._embedder)
             at = self._lake.calendar.moment("now", _clock(now))
-            chosen, total = self._searching.best(grain, where, wanted, query, now=at, explain=explain)
+            chosen, total = self._searcher.best(grain, where, wanted, query, now=at, explain=explain)
         return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
 
     def recall(
@@ -202,34 +205,34 @@ class MemoryReader:
         hops: int = 1,
         now: When | None = None,
     ) -> Recollection:
-        """Return what memory holds of a question, best first, within one budget of tokens.
+        """Return what memory holds about a question, best first, within one token budget.
 
-        Nothing is told twice: no summary stands beside something that it was made from. Facts come first, summaries
-        tell of what is remembered only there. Up to five durable memories that fit, each with facts of the graph around
-        what it names, take three tenths of the budget at most, or 120 tokens. What an agent has revoked is left out
-        where it was said in the same words. The same memory gives the same answer.
+        Nothing is repeated: a summary and a fact that it was made from are never both returned. Facts come first;
+        summaries add what no fact covers. Up to five matching durable memories, each with graph facts around the
+        entities it names, take at most three tenths of the budget, or 120 tokens. A sentence that repeats a revoked
+        memory word for word is left out. The same memory gives the same answer.
 
         Args:
-            query: what to look for, at most 10,000 characters.
-            max_tokens: what the text of the answer may take, estimated at 4 bytes a token; at most a million.
-            since: the oldest memory wanted: a date in the lake's time zone, or a time with its zone; as a text in
-                ISO 8601, too, like all times. A point of a summary is told if all that it tells of lies between these
-                two: its day, else the summary's period.
-            until: the newest; a date includes its whole day.
-            person: who said it or is named in it.
-            tag: of a conversation, or of a durable memory; summaries have none.
+            query: the question, at most 10,000 characters.
+            max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
+            since: time of the oldest result: a date in the lake's time zone, or a time with its zone, also as ISO 8601
+                text. A point of a summary is returned only if its day lies between `since` and `until`; a point without
+                a day, only if the summary's whole period does.
+            until: time of the newest result; a date includes its whole day.
+            person: the speaker, or somebody who is named in the text.
+            tag: a tag of a conversation or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
-            exclude: ids of what is left out: what was shown before. It is left out in its other forms too.
-            hops: how far around what a durable memory names the graph is told, 0 (not at all) to 3.
-            now: the time until which is remembered; the clock's if not given.
+            exclude: ids of items that were shown before. They are left out in their other forms too.
+            hops: how far to walk the graph from the entities of a durable memory, 0 (not at all) to 3.
+            now: ignore everything after this time; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted; the message names it.
-            ConfigurationError: the index was made with another embedder than the reader's.
+            InputError: an argument is invalid; the message names it.
+            ConfigurationError: the index was built with another embedder than the reader's.
         """
         text = validate_query(query, "query")
         if text is None:
-            raise InputError("query is blank; recall needs a question, search_memory shows the newest without one")
+            raise InputError("query is blank; expected a question. To list the newest memories, use search_memory")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         where = filter_of(
             self._lake.calendar,
@@ -249,19 +252,19 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
 
-        def keep(retelling: SuppressionRules) -> list[RecalledMemory]:
+        def keep(rules: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
-                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=retelling.hides_memory
+                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=rules.hides_memory
             )
 
         return recollect(
-            self._searching,
+            self._searcher,
             text,
             max_tokens,
             where,
             left_out,
             now=at,
-            retell=lambda shown: self._retellings.of(left_out, shown, as_of, at),
+            rules_for=lambda shown: self._suppression.of(left_out, shown, as_of, at),
             keep=keep,
         )
 
@@ -273,24 +276,24 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return durable memories that a conversation may need though nobody asks for them; none if that fails.
+        """Return durable memories that a conversation may need, without a question. Never raises.
 
-        Up to five queries are made from the last 20 messages, by a model if the configuration asks for one. What holds
-        until it is revoked is found without being named. Never raises: the log tells what went wrong.
+        Up to five queries are made from the last 20 messages, by a model if the configuration asks for one. Permanent
+        memories are found even if no query names them. An error is logged, and the result is empty.
 
         Args:
-            messages: texts, or messages with ``content`` and perhaps ``name`` and ``role``, oldest first; those of
-                OpenAI's or LiteLLM's chat API as they are.
-            max_results: how many at most, 1 to 100.
+            messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, oldest first. Messages
+                of OpenAI's or LiteLLM's chat API are accepted unchanged.
+            max_results: 1 to 100.
             exclude: ids of memories that were shown before.
-            now: the time until which is remembered, and from which ages count; the clock's if not given.
+            now: ignore everything after this time, and count ages from it; the current time by default.
         """
         try:
             most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
             return proactive_recall(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
-        except Exception as error:  # noqa: BLE001  # nobody has asked for it, so nobody shall fail for it
-            _log.warning("nothing could be imagined: %s: %s", type(error).__name__, error)
+        except Exception as error:  # noqa: BLE001  # no caller asked for these memories, so no call may fail for them
+            _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
             return []
 
     def inject_knowledge(
@@ -305,26 +308,28 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> InjectedContext:
-        """Return what to put before a model with a prompt: memories, summaries, facts of the graph, and documents.
+        """Return context for a prompt: durable memories, facts, points of summaries, graph facts, and documents.
 
-        The block says of itself that it is recalled, and is dropped when it is written back with a conversation. A
-        source that fails is told in `troubles`, and the others still serve. Count, budget, and whether a model helps to
-        find and to sort, are set by ``injection`` in config/workspaces.yaml, which can also switch it off.
+        The block is marked as recalled, and the marked lines are removed when the block is written back with a
+        conversation. An error in one source is reported in `troubles`; the other sources still answer. The section
+        ``injection`` of config/workspaces.yaml sets the number of items, the budget, and whether a model makes queries
+        and sorts results. It can also switch injection off.
 
         Args:
-            prompt: what a model is about to be asked; of more than 10,000 characters the first and last 5,000 count.
-            documents: snippets that the caller has found, best first: texts, mappings with ``content`` and perhaps
+            prompt: the prompt for the model. Of more than 10,000 characters, the first and last 5,000 are used.
+            documents: snippets that the caller has found, best first: texts, mappings with ``content`` and optionally
                 ``id``, or :class:`~memory_pipeline.reader.knowledge.Document`.
-            max_results: how many things at most, 1 to 50; the configuration's if not given, which is 5 by default.
-            max_tokens: what the block may take, estimated at 4 bytes a token, 50 to a million; likewise, 1,000.
-            speaker: who asks, by name: what "I" means.
-            hops: how far around what the prompt names the graph is looked at, 0 (not at all) to 3.
-            exclude: ids of memories, points and facts that are left out, in their other forms too: what was shown
-                before.
-            now: the time until which is remembered; the clock's if not given.
+            max_results: number of items, 1 to 50; by default from the configuration (5).
+            max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
+                configuration (1,000).
+            speaker: name of the person who asks, the meaning of "I".
+            hops: how far to walk the graph from the entities in the prompt, 0 (not at all) to 3.
+            exclude: ids of memories, points and facts that were shown before. They are left out in their other forms
+                too.
+            now: ignore everything after this time; the current time by default.
 
         Raises:
-            InputError: an argument is not accepted; the message names it.
+            InputError: an argument is invalid; the message names it.
         """
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
@@ -339,14 +344,14 @@ class MemoryReader:
         )
 
         @cache
-        def retelling() -> SuppressionRules:
+        def rules() -> SuppressionRules:
             shown: list[Statement] = []
             if left_out and asking.prompt is not None:
                 try:
-                    shown = forms_shown(self._searching, asking.prompt, self._everything(instant), left_out)
-                except Exception as error:  # noqa: BLE001  # what was said fails by itself, and the others still serve
-                    _log.warning("what was shown before was not found: %s", error)
-            return self._retellings.of(left_out, shown, as_of, instant)
+                    shown = forms_shown(self._searcher, asking.prompt, self._everything(instant), left_out)
+                except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
+                    _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
+            return self._suppression.of(left_out, shown, as_of, instant)
 
         return inject(
             asking,
@@ -357,30 +362,30 @@ class MemoryReader:
                 text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
             ),
             lambda text, limit: sorted(
-                self._memories.fitting(text, limit, left_out, as_of, hides=retelling().hides_memory),
+                self._memories.fitting(text, limit, left_out, as_of, hides=rules().hides_memory),
                 key=lambda one: not one.memory.kind.is_permanent,
             ),
-            lambda fact: fact.id in left_out or retelling().hides_fact(fact),
+            lambda fact: fact.id in left_out or rules().hides_fact(fact),
             len(left_out),
         )
 
     def _said(
         self, text: str, tokens: int, at: datetime, exclude: Collection[str], now: datetime | None
     ) -> Recollection:
-        """Return what was said, and points of summaries, without what is kept for good."""
+        """Return facts and points of summaries, without durable memories."""
         self._lake.index.check(self._embedder)
         return recollect(
-            self._searching,
+            self._searcher,
             text,
             tokens,
             self._everything(at),
             exclude,
             now=at,
-            retell=lambda shown: self._retellings.of(exclude, shown, now, at),
+            rules_for=lambda shown: self._suppression.of(exclude, shown, now, at),
         )
 
     def _everything(self, now: datetime) -> Filter:
-        """Return what all that is remembered fulfils."""
+        """Return a filter that everything up to `now` passes."""
         return filter_of(
             self._lake.calendar, now, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
         )
@@ -395,29 +400,29 @@ class MemoryReader:
 
     @property
     def scope(self) -> Scope:
-        """Whose memory it reads."""
+        """The workspace and agent."""
         return self._scope
 
     @property
     def calendar(self) -> Calendar:
-        """The calendar of the lake, by whose time zone days begin."""
+        """The lake's calendar. Its time zone decides when a day begins."""
         return self._lake.calendar
 
     @property
     def graph(self) -> Graph:
-        """What the agent knows, as facts with the time that they hold."""
+        """The agent's graph: facts, each with the time in which it holds."""
         return self._graph
 
     @property
     def memories(self) -> MemorySearch:
-        """What the agent keeps for good: facts, instructions, preferences, …, with their history."""
+        """The agent's durable memories with their history: facts, instructions, preferences and so on."""
         return self._memories
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
-        """Return the table of contents of what is kept for good, to be put into a system prompt: a line each.
+        """Return the hot index: one line for each of the most important durable memories, for a system prompt.
 
         Args:
-            now: the time at which it is read; as it stands if not given.
+            now: the time at which to read it; the newest state by default.
         """
         return self._memories.hot_index(now=now)
 
@@ -429,20 +434,18 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return cold memories, which nothing else finds; see :meth:`MemorySearch.search_archive`."""
+        """Return cold memories, which no other search finds; see :meth:`MemorySearch.search_archive`."""
         return self._memories.search_archive(query, max_results, exclude=exclude, now=now)
 
     def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand
-        """Return one fact or summary by its id, or the turn of a message by the message's; None if there is none.
-
-        What was written a moment ago is found too.
+        """Return a fact, a summary or a durable memory by its id, or None. The id of a message returns its turn.
 
         Args:
-            id: as searches return it.
-            now: the time until which is remembered; the clock's if not given.
+            id: an id of a search result or a message.
+            now: ignore everything after this time; the current time by default.
 
         Raises:
-            InputError: it is no id.
+            InputError: `id` is not an id.
         """
         reference = Reference.parse(id)
         if reference.what == MEMORY:
@@ -450,7 +453,7 @@ class MemoryReader:
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
-        segments, masks, _ = self._searching.candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        segments, masks, _ = self._searcher.candidates.passing(grain, where, _LOOKED_THROUGH, None)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)
             for row in rows.to_pylist():
@@ -458,21 +461,20 @@ class MemoryReader:
                     return self._hit(grain, Choice(row, 0.0))
         return None
 
-    def expand(self, id: str) -> Node:  # noqa: A002  # the name that every store gives it
-        """Return a summary, a fact or a message with all that it rests on, down to the messages.
+    def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
+        """Return a summary, a fact or a message with all its sources, down to the messages.
 
         Args:
-            id: of a hit; or ``{summary id}#{n}``, which follows the summary's n-th point alone.
+            id: the id of a hit; ``{summary id}#{n}`` follows only the summary's n-th point.
 
         Raises:
-            InputError: it is no id, or this agent has nothing by that id.
+            InputError: `id` is not an id, or this agent has no such item.
         """
         from memory_pipeline.reader.lineage import expand
 
         return expand(self._lake, self._scope, id)
 
     def _kept(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
-        """Return a durable memory, or a version of one, as a hit."""
         memory = self._memories.get(id, now=now)
         if memory is None:
             return None

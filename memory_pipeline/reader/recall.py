@@ -1,14 +1,13 @@
-"""Recall: what all of memory holds of a question, within one budget of tokens, nothing told twice.
+"""Recall: answer a question from all of memory within one token budget, without repetition.
 
-Facts and the points of summaries are scored together. A summary is made from all that its period holds, so a point is
-never recalled beside something of its own period, nor a fact beside a point that covers its hour. What was said comes
-before what was made of it: facts fill three quarters of the budget, of a large one less, then points tell of the
-periods of which nothing was taken yet, then facts fill the rest.
+Facts and points of summaries are scored together. A summary is made from its whole period, so a point is never returned
+together with anything else of its period, nor a fact together with a point that covers its hour. Facts fill three
+quarters of the budget first, less of a large budget. Then points fill in periods without results. Then facts fill the
+rest.
 
-Durable memories, each with the facts of the graph around what it names, go first, and may take three tenths of the
-budget, of a small one more; what they do not need is there for the others. One that says no more than what is shown
-anyway gives way to it, and leaves it its warning. None is passed over for a worse one, unless it is longer than all of
-their share.
+Durable memories, each with graph facts around the entities it names, are chosen before both. They may take three tenths
+of the budget, more of a small one; the others use what is left. A memory that other results cover is dropped, and its
+warning moves to them. No memory is skipped in favour of a worse one, unless it is longer than the whole share.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ if TYPE_CHECKING:
     from memory_pipeline.search.searcher import Searcher
     from memory_pipeline.search.selection import Choice
 
-    Retell = Callable[[Iterable[Statement]], SuppressionRules]
+    RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
     Keep = Callable[[SuppressionRules], Iterable[RecalledMemory]]
 
-#: The share of the budget that these two may fill, and so many tokens at least, if there are so many.
+#: Share of the budget for durable memories and their graph facts, and the least number of tokens.
 _KEPT, _LEAST_KEPT = 0.3, 120
-#: The share of the budget that facts may fill before summaries are asked.
+#: Share of the budget for facts before points are chosen.
 _FACTS_FIRST: Final = 0.75
-#: Of a larger budget facts fill this share first, and so many tokens at least. Summaries then have a quarter of what is
-#: left before facts fill the rest: else facts of all periods are told, and no summary has a place.
+#: Budgets above `_LARGE` give facts this share first, at least so many tokens. Points then get a quarter of the rest.
+#: Otherwise facts of all periods would be chosen, and no point would have a place.
 _LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
-#: What is shorter takes the place of a fact that is too long only if it fits the question nearly as well.
+#: After a fact that is too long, a shorter one is chosen only with at least this fraction of its score.
 _AS_GOOD: Final = 0.7
-#: A fact takes at least so many tokens, with its date: no more of them are considered than could be told.
+#: Least tokens of a fact with its date. Limits how many facts are considered.
 _LEAST_TOKENS: Final = 10
 
 
 def considered(budget: int) -> int:
-    """Return how many facts a budget of tokens could hold, from 20 to 1,000."""
+    """Return the number of facts to consider for a token budget, from 20 to 1,000."""
     return min(max(budget // _LEAST_TOKENS, 20), 1_000)
 
 
@@ -72,71 +71,71 @@ def choose(
     budget: int,
     kept: Sequence[Recalled] = (),
 ) -> Recollection:
-    """Return what fits into a budget of tokens, best first.
+    """Return the items that fit into a token budget, best first.
 
     Args:
         facts: best first.
-        points: of summaries of any grain, best first.
-        calendar: says which period lies in which.
-        budget: tokens that the text of all together may take.
-        kept: durable memories, best first, each with its facts of the graph behind it.
+        points: points of summaries of all grains, best first.
+        calendar: the calendar of the periods.
+        budget: tokens of the whole text.
+        kept: durable memories, best first, each followed by its graph facts.
     """
-    facts, points = ([_warned(item, kept) for item in items] for items in (facts, points))
+    facts, points = ([_with_warning(item, kept) for item in items] for items in (facts, points))
     left = list(kept)
     costs: dict[str, int] = {}
     chosen = _chosen(facts, points, calendar, budget, left, costs)
-    while told := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
-        left = [item for item in left if item not in told]
+    while covered := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
+        left = [item for item in left if item not in covered]
         again = _chosen(facts, points, calendar, budget, left, costs)
-        if not all(_is_covered(item, again) for item in told):
-            break  # then what says the same would have no place
+        if not all(_is_covered(item, again) for item in covered):
+            break  # without the dropped items, the ones that cover them would not be chosen
         chosen = again
     places = {item.id: place for place, item in enumerate(kept)}
     shown = places.keys() & {item.id for item in chosen}
-    lost = [item for item in kept if item.id not in shown]
+    dropped = [item for item in kept if item.id not in shown]
     final = []
     for item in chosen:
-        told_of = _first_told(item, lost)
-        if told_of is not None:  # what stands for a durable memory stands where that would
-            places[item.id] = places[told_of.id]
-        score = item.score if told_of is None else max(told_of.score, item.score)
-        final.append(replace(_unwarned(item, kept, lost), score=score))
+        replaced = _best_covered(item, dropped)
+        if replaced is not None:  # an item in place of a durable memory gets the memory's place
+            places[item.id] = places[replaced.id]
+        score = item.score if replaced is None else max(replaced.score, item.score)
+        final.append(replace(_without_shown_warning(item, kept, dropped), score=score))
     final.sort(key=lambda item: (-item.score, places.get(item.id, len(places)), item.id))
     return Recollection(final)
 
 
-def _first_told(item: Recalled, lost: Iterable[Recalled]) -> Recalled | None:
-    """Return the best durable memory that is not shown and that something tells."""
+def _best_covered(item: Recalled, dropped: Iterable[Recalled]) -> Recalled | None:
+    """Return the best durable memory that is not shown and that an item covers."""
     if not isinstance(item.grain, Grain):
         return None
-    return next((one for one in lost if one.grain == DURABLE and _covers(item, one)), None)
+    return next((one for one in dropped if one.grain == DURABLE and _covers(item, one)), None)
 
 
-def _warned(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
-    """Return what was said with the warning of the first that is kept of it, unless it has one."""
+def _with_warning(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
+    """Add the warning of the first durable memory that an item covers, unless the item has a warning."""
     if item.warning is not None:
         return item
     return next((replace(item, warning=one.warning) for one in kept if one.warning and _covers(item, one)), item)
 
 
-def _unwarned(item: Recalled, kept: Sequence[Recalled], lost: Sequence[Recalled]) -> Recalled:
-    """Return it without a warning that is told already, with what is kept of it."""
+def _without_shown_warning(item: Recalled, kept: Sequence[Recalled], dropped: Sequence[Recalled]) -> Recalled:
+    """Remove a warning that is already shown with the durable memory."""
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
     own = [one for one in kept if one.warning and _covers(item, one)]
-    is_told = any(one.warning == item.warning for one in own) and not any(one in lost for one in own)
-    return replace(item, warning=None) if is_told else item
+    is_shown = any(one.warning == item.warning for one in own) and not any(one in dropped for one in own)
+    return replace(item, warning=None) if is_shown else item
 
 
 def _covers(item: Recalled, kept: Recalled) -> bool:
-    """Tell whether something says what is kept: in the same words, or as one of its messages."""
+    """Return whether an item contains a memory's words or is one of its messages."""
     if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(kept.source_ids):
         return True
     return kept.content.casefold() in item.content.casefold()
 
 
 def _is_covered(item: Recalled, chosen: Sequence[Recalled]) -> bool:
-    """Tell whether what was said, or made of it, tells all that is kept: by whole messages, or in the same words."""
+    """Return whether whole messages or the same words among the chosen items cover a memory."""
     others = [other for other in chosen if isinstance(other.grain, Grain)]
     whole = {
         source
@@ -158,7 +157,7 @@ def _chosen(
     kept: Sequence[Recalled],
     costs: dict[str, int],
 ) -> list[Recalled]:
-    """Return what fits into a budget; `costs` remembers what each takes, in bytes with its line break."""
+    """Return the items that fit into a budget; `costs` caches their sizes in bytes, with the line break."""
 
     @cache
     def above(period: Period) -> frozenset[Period]:
@@ -166,9 +165,9 @@ def _chosen(
         return frozenset() if parent is None else above(parent) | {parent}
 
     chosen: dict[str, Recalled] = {}
-    taken: set[Period] = set()  # what was chosen lies in these
-    told: set[Period] = set()  # periods of which a point was chosen
-    size = 0  # in bytes: a token is estimated at four of them, rounded up once
+    taken: set[Period] = set()  # periods above the chosen items
+    summarized: set[Period] = set()  # periods with a chosen point
+    size = 0  # bytes; tokens are estimated at four bytes and rounded up once
 
     def add(items: Iterable[Recalled], limit: float) -> None:
         nonlocal size
@@ -184,11 +183,11 @@ def _chosen(
                 continue
             if isinstance(item.grain, Grain):
                 period = Period(item.grain, item.period)
-                if not told.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
+                if not summarized.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
                     continue
                 taken.update(above(period))
                 if item.grain is not Grain.WORKING:
-                    told.add(period)
+                    summarized.add(period)
             chosen[item.id] = item
             size += cost
 
@@ -197,7 +196,7 @@ def _chosen(
         if count_tokens(str(item)) <= share:
             add([item], share)
             if item.id not in chosen:
-                break  # else a worse one would take its place
+                break  # otherwise a worse one would take its place
     before = size / BYTES_PER_TOKEN
     if budget > _LARGE:
         add(facts, before + max(budget * _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST))
@@ -212,7 +211,7 @@ def _chosen(
 
 
 def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> list[Recalled]:
-    """Return rows that were chosen of a grain as what is recalled."""
+    """Return rows of a grain as recalled items."""
     return [
         Recalled(
             id=choice.row["id"],
@@ -229,19 +228,19 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
 
 
 def excerpted(item: Recalled, choice: Choice) -> Recalled:
-    """Return what was said with the text that was chosen of it."""
+    """Return a fact with the passage that was chosen from it."""
     return replace(item, content=choice.row["content"], is_excerpt=choice.is_excerpt)
 
 
 def kept(
     memories: Iterable[RecalledMemory], calendar: Calendar, hides: Callable[[GraphFact], bool] = lambda _: False
 ) -> list[Recalled]:
-    """Return durable memories as what is recalled, each with the facts around it, which have its score, and once.
+    """Return durable memories as recalled items, each followed by its graph facts with its score, without duplicates.
 
     Args:
         memories: best first.
-        calendar: tells their days.
-        hides: tells of a fact whether it is left out.
+        calendar: the lake's calendar.
+        hides: returns whether to leave out a graph fact.
     """
     items: dict[str, Recalled] = {}
     for found in memories:
@@ -272,7 +271,7 @@ def kept(
 
 
 def together(*lists: Sequence[Recalled]) -> list[Recalled]:
-    """Return several lists as one, best first."""
+    """Merge lists, best first."""
     return sorted(chain.from_iterable(lists), key=lambda item: (-item.score, item.id))
 
 
@@ -284,43 +283,43 @@ def recollect(
     exclude: Collection[str] = (),
     *,
     now: datetime,
-    retell: Retell,
+    rules_for: RulesFor,
     keep: Keep = lambda _: (),
 ) -> Recollection:
-    """Return what all grains remember of a question, with the durable memories that fit it.
+    """Answer a question from all grains and from durable memories.
 
     Args:
-        searcher: of the agent.
+        searcher: the agent's searcher.
         text: the question.
-        max_tokens: what the answer may take.
-        where: what all of it must fulfil.
-        exclude: ids of what is left out.
-        now: the time until which is remembered, UTC.
-        retell: returns what is not to be told, of those that are left out beside durable memories.
-        keep: returns durable memories that fit the question, and may be told.
+        max_tokens: budget of the answer.
+        where: filter for facts and points.
+        exclude: ids of items that are left out.
+        now: ignore everything after this time, UTC.
+        rules_for: returns the rules for what to hide, given the excluded facts and points.
+        keep: returns the durable memories for the question, by those rules.
     """
     wanted = min(considered(max_tokens) + len(exclude), 1_000)
     ranked, calendar = searcher.everything(text, wanted, where, now=now), searcher.calendar
-    # Whether it may be told is decided by all of a message.
+    # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
     said = recalled(Grain.WORKING, ranked.said, calendar)
     points = [recalled(grain, choices, calendar) for grain, choices in ranked.points.items()]
-    retelling = retell(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
+    rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
     lists = (said, together(*points))
-    said, told = (retelling.told(item for item in items if item.id not in exclude) for items in lists)
+    said, told = (rules.told(item for item in items if item.id not in exclude) for items in lists)
     said = [excerpted(item, passages[item.id]) for item in said]
     own, others = _persons(ranked.question, [*ranked.facts, *ranked.summaries.values()])
 
     def hides(fact: GraphFact) -> bool:
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
-        return is_of_another or fact.id in exclude or retelling.hides_fact(fact)
+        return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    lasting = kept(keep(retelling), calendar, hides)
-    return choose(said, told, calendar, max_tokens, lasting)
+    durable = kept(keep(rules), calendar, hides)
+    return choose(said, told, calendar, max_tokens, durable)
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
-    """Return those of some ids that are facts or points, as far as they are found by a question."""
+    """Return the facts and points among some ids, as far as a search for the question finds them."""
     if all(one.startswith(f"{MEMORY}:") for one in exclude):
         return []
     facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
@@ -328,7 +327,6 @@ def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collectio
 
 
 def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:
-    """Return the rows that have one of some ids."""
     if not exclude:
         return []
     ids = pa.array(sorted(exclude), pa.string())
@@ -342,7 +340,7 @@ def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> li
 
 
 def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], set[str]]:
-    """Return the one speaker whom a question names, and the others; nobody where it names none, or several."""
+    """Return the one speaker that a question names, and all others; two empty sets if it names none or several."""
     if len(question.about) != 1:
         return set(), set()
     own = set(map(name_key, question.about))

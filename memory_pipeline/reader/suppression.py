@@ -1,8 +1,8 @@
-"""What is not told, in whatever form, and what is not told without a warning.
+"""Decide what to hide in any form, and what to show with a warning.
 
-The same thing is kept in several forms: a message, a fact of it, a point of a summary, a durable memory, a fact of the
-graph. What was shown before is left out in all of them. What was revoked is left out where it is said alone, in its own
-words; a message that says more stays. And what is a snapshot of one moment is warned of in all of them.
+The same statement is stored in several forms: a message, a fact, a point of a summary, a durable memory, a graph fact.
+A statement that was shown before is hidden in all forms. A revoked statement is hidden if an item says only that, in
+the same words; a message that says more is shown. A statement about one moment gets a warning in all forms.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.reader.knowledge import Recalled
 
-#: So often the table is read again that changes while it is read.
+#: Attempts to read a table that changes during the read.
 _LOOKS: Final = 10
 
 
 class Statement(NamedTuple):
-    """Something that may be told, in one form.
+    """A statement in one form.
 
     Attributes:
-        grain: where it lies: of a grain, ``durable`` or ``graph``.
-        words: what forms share that say the same.
-        sources: messages that it rests on; none of a point, which does not tell.
-        is_whole: whether it is all of its messages.
+        grain: a grain, ``durable`` or ``graph``.
+        words: keys that are equal in all forms of the statement.
+        sources: ids of its messages; empty for a point.
+        is_whole: whether it is a whole message.
     """
 
     grain: str
@@ -55,20 +55,20 @@ class Statement(NamedTuple):
 
     @classmethod
     def of(cls, grain: str, content: str, source_ids: Iterable[str], kind: str | None) -> Statement:
-        """Return a fact of a conversation, or a point of a summary."""
+        """Return a statement from a fact of a conversation or a point of a summary."""
         is_said = grain == Grain.WORKING
         sources = frozenset(source_ids) if is_said else frozenset[str]()
         return cls(grain, frozenset([_key(content)]), sources, is_said and kind == FactKind.TURN)
 
     @classmethod
     def of_memory(cls, memory: DurableMemory) -> Statement:
-        """Return a durable memory."""
+        """Return a statement from a durable memory."""
         words = {_key(memory.content), _triple(memory.subject, memory.predicate, memory.object)}
         return cls(DURABLE, frozenset(words - {None}), frozenset(memory.source_ids))
 
     @classmethod
     def of_fact(cls, fact: GraphFact) -> Statement:
-        """Return a fact of the graph."""
+        """Return a statement from a graph fact."""
         words = {_key(f"{fact.source} {fact.label} {fact.target}"), _triple(fact.source, fact.label, fact.target)}
         return cls(GRAPH, frozenset(words - {None}), frozenset(fact.evidence))
 
@@ -83,13 +83,13 @@ def _triple(subject: str | None, predicate: str | None, value: str | None) -> ob
 
 @dataclass(frozen=True, slots=True)
 class SuppressionRules:
-    """What is not told of one question, and what is warned of.
+    """What to hide, and what to warn of, in the answer to one question.
 
     Attributes:
-        shown: what was shown before.
-        revoked: by what it says, the messages on which it rests that an agent has revoked.
-        snapshots: memories that say how things stood at one moment.
-        now: the time from which ages count; None warns of nothing.
+        shown: statements that were shown before.
+        revoked: messages of revoked statements, by the statement's words.
+        snapshots: active memories that describe the state of one moment.
+        now: the time from which ages count; None for no warnings.
     """
 
     shown: Sequence[Statement] = ()
@@ -98,19 +98,19 @@ class SuppressionRules:
     now: datetime | None = None
 
     def hides(self, form: Statement) -> bool:
-        """Tell whether something is not to be told."""
+        """Return whether to hide a statement."""
         return self._was_shown(form) or (form.grain != DURABLE and self._was_revoked(form))
 
     def hides_memory(self, memory: DurableMemory) -> bool:
-        """Tell the same of a durable memory."""
+        """Return whether to hide a durable memory."""
         return bool(self.shown) and self.hides(Statement.of_memory(memory))
 
     def hides_fact(self, fact: GraphFact) -> bool:
-        """Tell the same of a fact of the graph."""
+        """Return whether to hide a graph fact."""
         return bool(self.shown or self.revoked) and self.hides(Statement.of_fact(fact))
 
     def told(self, items: Iterable[Recalled]) -> list[Recalled]:
-        """Return what may be told of facts and points, with the warnings that belong to it."""
+        """Return the facts and points to show, with their warnings."""
         found = []
         for item in items:
             form = Statement.of(item.grain, item.content, item.source_ids, item.kind)
@@ -125,7 +125,7 @@ class SuppressionRules:
             return False
         if form.sources <= frozenset[str]().union(*(one.sources for one in self.shown if one.is_whole)):
             return True
-        # A fact of the graph says less than its message; a memory, and a sentence, are what was made of the message.
+        # A graph fact says less than its message. Memories and sentences are derived from the message.
         return (form.is_whole or form.grain == GRAPH) and any(
             form.sources <= one.sources for one in self.shown if one.grain not in (form.grain, GRAPH)
         )
@@ -146,10 +146,10 @@ class SuppressionRules:
 
 
 class SuppressionIndex:
-    """Finds what is not to be told of one agent's memory. Safe to use from several threads.
+    """Finds the statements to hide in one agent's memory. Safe to use from several threads.
 
     Args:
-        state: the durable memories.
+        state: the agent's durable memories.
     """
 
     def __init__(self, state: MemoryOverlay) -> None:
@@ -160,12 +160,12 @@ class SuppressionIndex:
     def of(
         self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
     ) -> SuppressionRules:
-        """Return what is not to be told, and what is to be warned of.
+        """Return the rules for one question.
 
         Args:
-            exclude: ids of what was shown before; of memories their versions too.
-            shown: those of them that are no durable memories.
-            now: the time until which is remembered; None for all.
+            exclude: ids of items that were shown before; an id of a memory includes its versions.
+            shown: statements of the excluded facts and points.
+            now: ignore everything after this time; None for no limit.
             at: the time from which ages count.
         """
         top, revoked, snapshots = self._known(now)
@@ -176,7 +176,7 @@ class SuppressionIndex:
     def _known(
         self, now: datetime | None
     ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
-        """Return the state, what was revoked in it, and its snapshots of one moment."""
+        """Return the snapshot, its revoked statements, and its memories about one moment."""
         for _ in range(_LOOKS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
@@ -188,13 +188,13 @@ class SuppressionIndex:
                 with self._lock:
                     self._held = held
                 return held
-        raise RuntimeError(f"durable memories changed {_LOOKS} times while they were read")
+        raise RuntimeError(f"durable memories changed {_LOOKS} times during the read; retry later")
 
     def _read(self, top: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
         rows = top.rows
         found = list(top.above.newest.values())
         if len(rows):
-            # Headers tell which contents are needed; of most agents it is none.
+            # Headers show which contents to read; for most agents, none.
             is_snapshot = rows.equal("status", Status.ACTIVE.value) & rows.flagged("is_point_in_time")
             mask = top.standing & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
             ids = rows.table["memory_id"].filter(pa.array(mask)).to_pylist()
@@ -209,7 +209,7 @@ class SuppressionIndex:
         return by_words, sorted(snapshots, key=lambda memory: memory.id)
 
     def _before(self, top: MemorySnapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
-        """Return what memories said before they were revoked, and what those said that they took in."""
+        """Return earlier versions of revoked memories, and all versions of memories merged into them."""
         ids = {one for memory in revoked for one in (memory.id, *memory.merged_ids)}
         if not ids:
             return []

@@ -1,4 +1,4 @@
-"""Checks what callers ask for, before anything is read."""
+"""Validate the arguments of readers, before anything is read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar, When
 
-#: Longest range of days that a search accepts: a century.
+#: Longest range of a search in days: a century.
 MAX_DAYS_AGO = 36_525
-#: Most results that a search returns, and the last that can be reached.
+#: Most results of a search, and its largest offset.
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 #: Longest query text in characters.
 MAX_QUERY = 10_000
-#: Largest budget of tokens.
+#: Largest token budget.
 MAX_TOKENS = 1_000_000
 
 
@@ -42,24 +42,23 @@ def filter_of(
     labels: Mapping[str, str | None],
     minimum_importance: float | None,
 ) -> Filter:
-    """Return what a search is limited to.
+    """Return the filter of a search.
 
     Args:
-        calendar: the lake's; decides when a day begins.
-        now: the time from which ages count.
-        minimum_days_ago: age of the newest memory wanted.
-        maximum_days_ago: age of the oldest.
-        since: a date or a time with its zone, perhaps as text, in place of the greater age. Ages count from the end of
-            a summary's period; these two find it if any of its period lies between them.
-        until: likewise, in place of the lesser; of a date the whole day is meant. What ended after `now` is never
-            found.
-        grain: what is searched.
-        kind: of facts.
+        calendar: the lake's calendar; its time zone decides when a day begins.
+        now: the time from which ages count. Results that end later are left out.
+        minimum_days_ago: age of the newest result.
+        maximum_days_ago: age of the oldest result.
+        since: a date, or a time with its zone, also as text, in place of `maximum_days_ago`. Ages count from the end of
+            a summary's period; `since` and `until` find each summary with a period that overlaps the range.
+        until: in place of `minimum_days_ago`; a date includes its whole day.
+        grain: the grain to search.
+        kind: a kind of fact.
         labels: person, conversation_id and tag.
         minimum_importance: 0 to 1.
 
     Raises:
-        InputError: one of them is not accepted; the message names it.
+        InputError: an argument is invalid; the message names it.
     """
     now = calendar.moment("now", now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
@@ -74,7 +73,7 @@ def filter_of(
     last = None if until is None else calendar.instant("until", until, is_end=True)
     if first is not None and last is not None and first > last:
         raise InputError(f"since {since} is later than until {until}")
-    # What lies a little ahead of this clock is 0 days old.
+    # Clocks differ: an event slightly ahead of this clock is 0 days old.
     newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
     if grain is not Grain.WORKING:
         newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
@@ -92,14 +91,14 @@ def filter_of(
 
 
 def validate_query(text: str | None, name: str = "query_text") -> str | None:
-    """Return a query as it is compared; None if it is blank, and so asks for nothing in particular.
+    """Return a query without surrounding white space, or None if it is blank.
 
     Args:
         text: the query.
-        name: what the caller calls it.
+        name: the argument's name in messages.
 
     Raises:
-        InputError: it is no text, longer than 10,000 characters, or broken Unicode.
+        InputError: `text` is not a text, has more than 10,000 characters, or is invalid Unicode.
     """
     if text is None:
         return None
@@ -110,25 +109,25 @@ def validate_query(text: str | None, name: str = "query_text") -> str | None:
 
 
 def prompt_of(text: object) -> str | None:
-    """Return what counts of a prompt: all of it, or where it is long the beginning and the end; None if it is blank.
+    """Return the part of a prompt that is searched for: of a long one its beginning and end; None if it is blank.
 
-    Blocks of recalled memory do not count.
+    Lines that are marked as recalled are removed.
 
     Raises:
-        InputError: it is no text, or broken Unicode.
+        InputError: `text` is not a text, or is invalid Unicode.
     """
     if not isinstance(text, str):
         raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
-    text = without_recalled(text)  # what was put before an earlier prompt asks for nothing
+    text = without_recalled(text)  # context injected earlier is not part of the question
     half = MAX_QUERY // 2 - 1
     return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
 
 
 def label_of(name: str, value: object) -> str | None:
-    """Return a short text, such as a name; None for None.
+    """Return a short text, such as a name, or None.
 
     Raises:
-        InputError: it is blank, longer than 256 characters, or broken Unicode.
+        InputError: `value` is blank, has more than 256 characters, or is invalid Unicode.
     """
     if value is None:
         return None
@@ -139,10 +138,10 @@ def label_of(name: str, value: object) -> str | None:
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:
-    """Return ids that are only compared: what is none of this agent's names nothing.
+    """Return ids to compare with. Unknown ids are ignored.
 
     Raises:
-        InputError: they are no texts of at most 256 characters, or more than 10,000.
+        InputError: `values` has more than 10,000 entries, or an entry is not a text of at most 256 characters.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Collection):
         raise InputError(f"{name} {shown(values)} is not accepted; expected a list of ids")
@@ -159,7 +158,7 @@ def count_of(name: str, value: object, least: int, most: int) -> int:
     """Return a whole number from `least` to `most`.
 
     Raises:
-        InputError: it is none.
+        InputError: `value` is not one.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")

@@ -1,9 +1,9 @@
-"""Candidates of a search: the index rows of one agent, held in memory, and those of the journal's tail.
+"""Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
 
-Every search asks the index for its version, so that a write which was finished before is seen. Of a large table that
-has changed, only the rows that have come are read, and laid out beside those that are held; those that have gone are
-masked. A search waits for that much and no more: meanwhile a thread lays out the whole anew, and a later search finds
-it. A table that has more rows than may be held is searched where it lies, and only what is found there is ranked.
+Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, only the
+new rows are read and laid out beside the cached ones; deleted rows are masked. A search waits only for that. Meanwhile
+a thread rebuilds the whole layout for later searches. A table with more rows than the cache may hold is searched on
+disk, and only the rows found there are ranked.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# The journal's unprocessed tail: what was written and is not in the index yet, made searchable in memory.
+# Pending journal entries that are not in the index yet, searchable in memory.
 
 
 class PendingRows:
-    """Keeps the facts of one agent's pending files as rows of the index, each embedded once.
+    """Holds the facts of one agent's pending files as index rows, each embedded once.
 
-    Turns are those that the pipeline will make, with the same ids, and so are facts where it works by rules too:
-    whoever has both a fact of the tail and one of the index has the same fact twice and drops one. Read the tail
-    before the index: what is acknowledged in between is then found in both, never in neither.
+    Turns have the ids that the pipeline will give them, and so do facts that rules extract. A fact that is both pending
+    and in the index can therefore be deduplicated. Read pending entries before the index: entries acknowledged in
+    between are then found in both, never in neither.
     """
 
     def __init__(self, pending: PendingJournal, embedder: Embedder) -> None:
@@ -65,7 +65,7 @@ class PendingRows:
         self._lock = threading.Lock()
 
     def segment(self) -> RowBlock | None:
-        """Return the facts of all pending files; None if there are none."""
+        """Return the facts of all pending files, or None."""
         files = self._pending.files()
         with self._lock:
             if files.keys() == self._files.keys():
@@ -80,7 +80,7 @@ class PendingRows:
             return self._segment
 
     def _embedded(self, facts: Mapping[str, Sequence[Fact]]) -> dict[str, pa.Table]:
-        """Return the facts of files as rows of the index, with vectors made in one batch."""
+        """Return facts as index rows by file; one batch computes all vectors."""
         if not facts:
             return {}
         together = facts_to_rows([fact for part in facts.values() for fact in part])
@@ -100,18 +100,18 @@ class PendingRows:
 
 _log = logging.getLogger(__name__)
 
-#: Rows of all grains together that a reader holds, unless it is told otherwise: about 0.3 GB at 384 dimensions.
+#: Default number of rows that a reader caches, all grains together: about 0.3 GB at 384 dimensions.
 DEFAULT_ROWS: Final = 250_000
-#: A smaller table is read whole when it has changed: that takes no longer than looking what has.
+#: A smaller table is read whole after a change, which takes no longer than finding the difference.
 _PATCHED_FROM: Final = 1_000
-#: So many rows are laid out while a search waits.
+#: Most rows that are laid out while a search waits.
 _MOST_PATCHED: Final = 1_000
-#: After a table was laid out anew, it is not again for so many times as long as that took.
+#: After a rebuild, the next one waits this many times as long as the last one took.
 _IDLE: Final = 10
 
 
 class CachedRows(NamedTuple):
-    """Some rows of a table, and which of them still count; None: all."""
+    """Rows of a table, and a mask of those that are not deleted; None means all."""
 
     segment: RowBlock
     stands: NDArray[np.bool_] | None
@@ -119,15 +119,15 @@ class CachedRows(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A table as it was at a version.
+    """A table at one version.
 
     Attributes:
-        version: of the table.
-        whole: the rows as they were laid out last.
-        numbers: theirs, in the order of `whole`.
-        gone: which of them have gone since; None if all of them stand.
-        come: the rows that have come since.
-        points: those of the summaries, once they were asked for.
+        version: version of the table.
+        whole: rows of the last full layout.
+        numbers: their row numbers in the table, in the order of `whole`.
+        gone: mask of the rows deleted since; None if none are.
+        come: rows added since.
+        points: points of the summaries, computed on demand.
     """
 
     version: int
@@ -149,25 +149,25 @@ class _Held:
 
     @property
     def is_patched(self) -> bool:
-        """Whether rows have come or gone since the whole was laid out."""
+        """Whether rows were added or deleted since the full layout."""
         return self.come is not None or self.gone is not None
 
     @property
     def parts(self) -> list[CachedRows]:
-        """What to choose from, the newer first."""
+        """The rows, newer ones first."""
         newer = [] if self.come is None else [CachedRows(self.come, None)]
         return [*newer, CachedRows(self.whole, None if self.gone is None else ~self.gone)]
 
 
 class IndexCache:
-    """Holds the tables of one agent. Safe to use from several threads.
+    """Caches the index tables of one agent. Safe to use from several threads.
 
     Args:
-        index: where the tables are.
-        scope: whose.
+        index: the index to read.
+        scope: the workspace and agent.
         dimension: length of the vectors.
-        most: rows of all tables together that are held; the least recently used give way.
-        calendar: the lake's.
+        most: rows to cache, all tables together; the least recently used table is evicted.
+        calendar: the lake's calendar.
     """
 
     def __init__(self, index: VectorIndex, scope: Scope, dimension: int, most: int, calendar: Calendar) -> None:
@@ -178,15 +178,15 @@ class IndexCache:
         self._calendar = calendar
         self._held: dict[Grain, _Held] = {}
         self._lock = threading.Lock()
-        # When the layout of a grain may begin anew; those that are being laid out are not to begin.
-        self._again_at: dict[Grain, float] = {}
+        # Earliest time of the next rebuild by grain; infinity during a rebuild.
+        self._next_rebuild: dict[Grain, float] = {}
 
     def parts(self, grain: Grain) -> list[CachedRows] | None:
-        """Return the newest rows of a grain, in one part or several; None if there are more than may be held."""
+        """Return the newest rows of a grain, in one part or several; None if they are too many to cache."""
         return self._parts(grain, in_one=False)
 
     def segment(self, grain: Grain) -> RowBlock | None:
-        """Return the newest rows of a grain in one part; None if there are more than may be held."""
+        """Return the newest rows of a grain in one part; None if they are too many to cache."""
         parts = self._parts(grain, in_one=True)
         return None if parts is None else parts[0].segment
 
@@ -199,12 +199,12 @@ class IndexCache:
             if held is not None and not (in_one and held.is_patched):
                 self._held[grain] = held  # now the most recently used
                 if held.is_patched:
-                    self._begin_anew(grain)
+                    self._start_rebuild(grain)
                     self._make_room()
                 return held.parts
             if self._index.count(self._scope, grain) > self._most:
                 return None
-            # The rows may be newer than the version; then the next search reads them once more.
+            # If the rows are newer than the version, the next search reads them once more.
             held = self._loaded(grain, version)
             if version is not None:
                 self._held[grain] = held
@@ -214,11 +214,11 @@ class IndexCache:
     def _loaded(self, grain: Grain, version: int | None) -> _Held:
         held = _Held.of(version or 0, self._index.load(self._scope, grain, self._dimension))
         if len(held) >= SKETCHED_FROM:
-            _give_back()
+            _release_memory()
         return held
 
     def _patched(self, grain: Grain, held: _Held, version: int | None) -> _Held | None:
-        """Return what is held with what has become of it since; None if it is better read whole."""
+        """Return the cached table with the changes since; None if reading it whole is better."""
         if version is None or len(held.whole) < _PATCHED_FROM or not is_of_one_table(held.version, version):
             return None
         since = self._index.since(self._scope, grain, self._dimension, held.numbers, _MOST_PATCHED)
@@ -229,31 +229,31 @@ class IndexCache:
         patched = replace(held, version=version, come=come, gone=gone if gone.any() else None, points=None)
         return patched if len(patched) <= self._most else None
 
-    def _begin_anew(self, grain: Grain) -> None:
-        """Lay out a grain anew beside the searches, unless that is under way, or was a moment ago."""
-        if time.monotonic() >= self._again_at.get(grain, 0.0):
-            self._again_at[grain] = math.inf
-            threading.Thread(target=self._lay_out, args=(grain,), name="memory-layout").start()
+    def _start_rebuild(self, grain: Grain) -> None:
+        """Rebuild the layout of a grain in a thread, unless that is in progress or was done recently."""
+        if time.monotonic() >= self._next_rebuild.get(grain, 0.0):
+            self._next_rebuild[grain] = math.inf
+            threading.Thread(target=self._rebuild, args=(grain,), name="memory-layout").start()
 
-    def _lay_out(self, grain: Grain) -> None:
+    def _rebuild(self, grain: Grain) -> None:
         started = time.monotonic()
         try:
             version = self._index.version(self._scope, grain)
-            anew = self._loaded(grain, version)
+            rebuilt = self._loaded(grain, version)
             with self._lock:
                 held = self._held.get(grain)
-                # Newer rows than these may have come meanwhile: they are patched onto these by the next search.
+                # Rows added during the rebuild are patched in by the next search.
                 if held is not None and version is not None and is_of_one_table(held.version, version):
-                    self._held[grain] = anew
+                    self._held[grain] = rebuilt
                     self._make_room()
-        except Exception:  # noqa: BLE001  # whatever it is: what is held is right without it
-            _log.warning("%s of %s could not be laid out anew", grain, self._scope, exc_info=True)
+        except Exception:  # noqa: BLE001  # the cached rows remain correct
+            _log.warning("rebuilding the cached %s rows of %s failed", grain, self._scope, exc_info=True)
         finally:
             ended = time.monotonic()
-            self._again_at[grain] = ended + _IDLE * (ended - started)
+            self._next_rebuild[grain] = ended + _IDLE * (ended - started)
 
     def points(self, grain: Grain) -> RowBlock | None:
-        """Return the points of a grain's summaries; None if there are more summaries than may be held."""
+        """Return the points of a grain's summaries; None if these are too many to cache."""
         summaries = self.segment(grain)
         if summaries is None:
             return None
@@ -271,24 +271,24 @@ class IndexCache:
             del self._held[next(iter(self._held))]
 
 
-def _give_back() -> None:
-    """Return freed memory to the system: what reading a large table took would else stay with the process."""
+def _release_memory() -> None:
+    """Return freed memory to the system. Otherwise the process keeps what reading a large table took."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:  # glibc alone has it
+    if trim is not None:  # only glibc has it
         trim(0)
 
 
-# What a search chooses from: the rows of a grain that are held in memory or found on disk, and the journal's tail.
+# Candidates: rows of a grain in the cache or found on disk, and pending journal entries.
 
 
-#: Of a table that is too large to be held: rows taken from the index by vector and by words, for each result.
+#: Rows that the index returns by vector and by words, per result, if the table is too large to cache.
 _OVERFETCH: Final = 5
 _TICK: Final = timedelta(microseconds=1)
 
 
 class FilteredRows(NamedTuple):
-    """Rows to choose from, which of them pass (None: all), and how many messages pass in all."""
+    """Blocks of rows, masks of the rows that pass (None: all), and the number of messages that pass."""
 
     segments: list[RowBlock]
     masks: list[NDArray[np.bool_] | None]
@@ -299,11 +299,11 @@ class Candidates:
     """Finds the rows of one agent that pass a filter. Safe to use from several threads.
 
     Args:
-        lake: where.
-        scope: whose.
-        embedder: makes the vectors of queries and of the tail.
-        pending: the journal's tail.
-        resident_rows: how many rows of the index are held in memory.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        embedder: embeds queries and pending entries.
+        pending: the agent's pending journal entries.
+        resident_rows: rows of the index to hold in memory.
     """
 
     def __init__(
@@ -318,16 +318,16 @@ class Candidates:
     def passing(
         self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool = False
     ) -> FilteredRows:
-        """Return what to choose from; of a table that is too large to be held, what the index finds.
+        """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
-        The tail is read before the index; see :class:`PendingRows`.
+        Pending entries are read before the index; see :class:`PendingRows`.
 
         Args:
-            grain: what is searched.
-            where: what the rows must fulfil.
-            wanted: how many are wanted.
-            query: what is asked; None for the newest.
-            by_message: leave out the facts of messages whose turns are there; without a query.
+            grain: the grain to search.
+            where: the filter.
+            wanted: number of results.
+            query: the query; None for the newest.
+            by_message: leave out facts of messages that have a turn; only without a query.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
@@ -348,7 +348,7 @@ class Candidates:
         return FilteredRows(segments, masks, self._total_on_disk(grain, where, pending))
 
     def points(self, grain: Grain) -> RowBlock | None:
-        """Return the points of a grain's summaries; None if there are more summaries than may be held."""
+        """Return the points of a grain's summaries; None if these are too many to cache."""
         return self._resident.points(grain)
 
     def embedded(self, text: str) -> NDArray[np.float32] | None:
@@ -367,26 +367,26 @@ class Candidates:
         return RowBlock.of(rows, self._embedder.dimension)
 
     def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
-        """Return how many messages rows of the index and of the tail rest on that pass."""
+        """Return the number of messages with rows that pass, in the index and in pending entries."""
         index, scope = self._index, self._scope
         others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
         if where.kind not in {None, FactKind.TURN}:
             return len(index.messages(scope, grain, where) | others)
         older: set[tuple[str, ...]] = set()
         if grain is Grain.WORKING:
-            # Each message has one turn, or had one.
+            # Each message has or had one turn.
             older = index.messages(scope, grain, self._older(where)) if where.kind is None else older
             where = replace(where, kind=FactKind.TURN)
         total = index.count(scope, grain, where) + len(older) + len(others - older)
         if pending is None or not others:
             return total
-        # What is in both was said when the tail's messages were.
+        # Messages that are in both were said at the times of the pending ones.
         span = pc.min_max(pending["ends_at"]).as_py()
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
         return total - len((beside & others) - older)
 
     def _older(self, where: Filter) -> Filter:
-        """Return the filter for facts of the time before the first turn: retention has taken the turns from there."""
+        """Return the filter for facts from before the first turn, where retention has deleted the turns."""
         first = self._index.first_turn(self._scope)
         if first is None:
             return where
@@ -395,7 +395,6 @@ class Candidates:
 
 
 def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    """Return where both are true; None is true everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

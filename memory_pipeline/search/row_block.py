@@ -1,8 +1,7 @@
-"""Rows of an index, held in memory and laid out for ranking: postings, talks, signals and vectors.
+"""Index rows in memory, laid out for ranking: postings, talks, signals and vectors.
 
-A *slot* is one moment of one talk: a message, with all that was found in it. A *talk* is what was said in one
-conversation on one day (UTC); slots stand in the order in which they were said, so that the neighbours of a slot are
-those before and after it in the same arrays. A summary is a talk of its own.
+A *slot* is one moment of a talk: a message with all its facts. A *talk* is one day (UTC) of a conversation. Slots are
+in the order of time, so that the neighbours of a slot are next to it in the arrays. A summary is a talk of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
-#: So many terms a text may have before its length counts against it, about 60 words; and how much it then does.
+#: A text of more than about 60 words, 30 terms, loses weight; the exponent of that loss.
 _SHORT, _LENGTH_PENALTY = 30, 0.6
 _HAS_NUMBER = (
     r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
@@ -42,42 +41,42 @@ _HAS_NUMBER = (
 )
 _DAY = 86_400_000_000  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: An instruction of at least this importance holds for good: "always", "never".
+#: Least importance of a permanent instruction: "always", "never".
 _STANDING = 0.7
-#: So many windows are remembered.
+#: Number of cached windows.
 _WINDOWS = 16
 
 
 class RowBlock:
-    """Some rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
+    """Rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
 
     Args:
-        rows: in :func:`memory_pipeline.lake.index.index_rows.index_schema`, without vectors, in any order, each id
-        once.
-        vectors: of the rows, shape (rows, dimension); NaN where a row has none.
+        rows: rows of :func:`memory_pipeline.lake.index.index_rows.index_schema` without vectors, in any order, with
+            unique ids.
+        vectors: shape (rows, dimension); NaN for a row without a vector.
 
     Attributes:
-        rows: the same, sorted, without terms.
-        slot: of each row.
-        talk: of each slot; slots of one talk stand together.
-        place: of each slot, ascending: between talks are so many blanks that no neighbour is of another talk.
-        before: of each slot, how many of its talk come before it, up to 255.
-        lengths: words of each row.
-        norms: of each row, the Euclidean length of its vector of words, each counting 1 + ln(times).
+        rows: the rows, sorted, without terms.
+        slot: slot of each row.
+        talk: talk of each slot; slots of a talk are adjacent.
+        place: ascending position of each slot. Gaps between talks keep slots of different talks from being neighbours.
+        before: number of slots before each slot in its talk, up to 255.
+        lengths: number of words of each row.
+        norms: Euclidean length of each row's word vector; a word counts 1 + ln(times).
         importance, ends_at: of each row, as in the index; times in microseconds.
-        counted: whether a row holds a number.
-        slot_is_reply: of each slot, whether an assistant said it.
+        counted: whether a row contains a number.
+        slot_is_reply: whether the assistant said a slot.
         brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
-        slot_wordy: of each slot, 1 less its brevity where an assistant said it; else 0.
-        slot_instructs: of each slot, whether a user gives an assistant a standing instruction there.
-        slot_prefers: of each slot, whether a user tells an assistant a preference there.
-        slot_asks: of each slot, whether the text ends with a question.
-        ids: of the rows.
-        message: a number that rows share which rest on the same messages; below `messages`.
-        speakers: names of those who speak here.
-        speaker: of each row, its place in `speakers`; -1 where there is none.
-        vectors: of the rows.
-        dimension: their length.
+        slot_wordy: 1 minus brevity for a slot that the assistant said; else 0.
+        slot_instructs: whether a user gives an assistant a permanent instruction in a slot.
+        slot_prefers: whether a user tells an assistant a preference in a slot.
+        slot_asks: whether a slot's text ends with a question.
+        ids: ids of the rows.
+        message: a code per row, equal for rows with the same messages; less than `messages`.
+        speakers: names of the speakers.
+        speaker: index of each row's speaker in `speakers`; -1 without one.
+        vectors: vectors of the rows.
+        dimension: length of the vectors.
     """
 
     def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
@@ -133,7 +132,7 @@ class RowBlock:
         self._compare_messages()
 
     def _compare_messages(self) -> None:
-        """Find out which messages are long, and which may answer the one before: those of a user after a question."""
+        """Find the long messages, and a user's messages that may answer a question right before them."""
         longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
         self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
         self.slot_wordy = np.where(self.slot_is_reply, 1 - self.brevity, np.float32(0))
@@ -142,10 +141,10 @@ class RowBlock:
         self._asking, self._asking_bounds = self.rows_of(self._answering - 1)
 
     def answers(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return of each slot what the message before holds of the question, if it asks and a user answers.
+        """Return for each slot how well the message before matches, if that is a question and a user answers it.
 
         Args:
-            words: of each row, how like the question it is.
+            words: similarity of each row to the question.
         """
         found = np.zeros(self.slots, np.float32)
         if len(self._answering):
@@ -154,29 +153,28 @@ class RowBlock:
         return found
 
     def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell of each slot whether a flag is set for any of its rows."""
+        """Return a mask of the slots in which a flag is set for any row."""
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
     def of(cls, rows: pa.Table, dimension: int) -> RowBlock:
-        """Lay out rows that have their vectors, of `dimension` numbers, with them."""
+        """Lay out rows with a column of vectors of length `dimension`."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.rows.num_rows)
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
-        """Tell of each row whether it passes; None if all do because they lie in a range of times."""
+        """Return a mask of the rows that pass; None if all pass because the filter's times include them."""
         if where.covers(self._first_start, self._first_end, self._last_end):
             return None
         return where.mask(self.rows)
 
     def listed(self, stands: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """Tell of each row whether it is a turn, or rests on messages of which no turn stands here.
+        """Return a mask of the rows that are turns, or have only messages without a turn here.
 
         Args:
-            stands: which rows count; None for all.
+            stands: mask of the rows that count; None for all.
         """
         is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
         turns = is_turn if stands is None else is_turn & stands
@@ -194,21 +192,21 @@ class RowBlock:
 
     @property
     def slots(self) -> int:
-        """The number of slots."""
+        """Number of slots."""
         return len(self.talk)
 
     @property
     def places(self) -> int:
-        """The number of places, with the blanks between talks and at both ends."""
+        """Number of places, with the gaps between talks and at both ends."""
         return len(self.talk) + len(NEARBY) * (self.talks + 1)
 
     @property
     def talks(self) -> int:
-        """The number of talks."""
+        """Number of talks."""
         return int(self.talk[-1]) + 1 if len(self.talk) else 0
 
     def _index(self, words: pa.ListArray) -> None:
-        """Make the postings: of each word the rows that hold it, ascending, and how often."""
+        """Build the postings: for each word the rows that contain it, ascending, and how often."""
         encoded = words.flatten().dictionary_encode()
         self._talks_holding: dict[str | Window, int] = {}
         self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
@@ -232,20 +230,20 @@ class RowBlock:
         return sorted(self._codes)
 
     def holding(self, word: str | Window) -> NDArray[np.int32]:
-        """Return the rows that hold a word, or were said or speak of a day in a window, ascending."""
+        """Return the rows that contain a word, or were said in or mention a day of a window, ascending."""
         return self._holding[self._place(word)] if isinstance(word, str) else self._within(word)
 
     def times(self, word: str | Window) -> NDArray[np.uint16]:
-        """Return how often each row of :meth:`holding` holds it, 65,535 times at most; once for a window."""
+        """Return how often each row of :meth:`holding` contains a word, at most 65,535; 1 for a window."""
         return self._times[self._place(word)] if isinstance(word, str) else np.ones(len(self._within(word)), np.uint16)
 
     def strengths(self, word: str | Window) -> NDArray[np.float32]:
-        """Return what a word counts in each row of :meth:`holding`: 1 + ln(times)."""
+        """Return the weight of a word in each row of :meth:`holding`: 1 + ln(times)."""
         strengths: NDArray[np.float32] = 1 + np.log(self.times(word).astype(np.float32))
         return strengths
 
     def _within(self, window: Window) -> NDArray[np.int32]:
-        """Return the rows that were said in a window, or speak of a day in it; the last few windows are remembered."""
+        """Return the rows that were said in a window or mention a day in it; the last windows are cached."""
         if window not in self._windows:
             if len(self._windows) >= _WINDOWS:
                 self._windows.clear()
@@ -260,7 +258,7 @@ class RowBlock:
         return slice(0) if code is None else slice(self._bounds[code], self._bounds[code + 1])
 
     def talks_holding(self, word: str | Window) -> int:
-        """Return how many talks hold a word."""
+        """Return the number of talks that contain a word."""
         if isinstance(word, str) and word not in self._codes:
             return 0
         if word not in self._talks_holding:
@@ -268,7 +266,7 @@ class RowBlock:
         return self._talks_holding[word]
 
     def rows_of(self, slots: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the rows of `slots`, slot after slot, and where those of each begin."""
+        """Return the rows of `slots`, slot by slot, and the offset of each slot's first row."""
         first = self.first_row[slots]
         counts = self._row_counts[slots]
         bounds = np.cumsum(counts) - counts
@@ -276,13 +274,12 @@ class RowBlock:
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
-    """Number the different values of a column."""
     codes: NDArray[np.int32] = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return codes
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Number the different values of a column in their order, in whatever order they come."""
+    """Return the dense rank of each value of a column."""
     encoded = column.combine_chunks().dictionary_encode()
     ranks = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()
     found: NDArray[np.uint64] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -304,7 +301,7 @@ def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Tell of each place whether it differs from the one before; the first does."""
+    """Return a mask of the places that differ from the one before; the first place does."""
     changed = np.zeros(len(columns[0]), np.bool_)
     changed[:1] = True
     for column in columns:
@@ -312,7 +309,7 @@ def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:
     return changed
 
 
-#: A point begins with its day, and may quote somebody: "2024-01-15 Anna: I moved to Porto."
+#: A point may begin with its day and a speaker: "2024-01-15 Anna: I moved to Porto."
 _POINT: Final = re.compile(
     r"(?:(?P<day>\d{4}-\d\d-\d\d) )?(?P<text>(?:(?P<speaker>[^\W\d_][^:\n]{0,60}): )?.*)", re.DOTALL
 )
@@ -322,13 +319,13 @@ _SPEAKER: Final = re.compile(r"([^\W\d_][^:\n]{0,60}): ")
 
 
 def speaker_of(content: str) -> str | None:
-    """Return who says something that begins with a name and a colon; None where nobody does."""
+    """Return the speaker of a text that begins with a name and a colon, or None."""
     match = _SPEAKER.match(content)
     return None if match is None else match[1]
 
 
 class _Point(NamedTuple):
-    """A line of a summary: the summary's row, its own number, its text, when it was said and by whom, if it tells."""
+    """A line of a summary: the summary's row, the line's number and text, and its day and speaker, if given."""
 
     place: int
     number: int
@@ -339,7 +336,7 @@ class _Point(NamedTuple):
     @classmethod
     def read(cls, place: int, number: int, line: str) -> _Point:
         match = _POINT.fullmatch(line)
-        assert match is not None, line  # noqa: S101  # every part may be missing
+        assert match is not None, line  # noqa: S101  # all parts are optional
         return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
 
 
@@ -351,7 +348,7 @@ def _day(text: str | None) -> date | None:
 
 
 def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
-    """Return the points of summaries, each a row of its own, without vectors; those of a summary are a talk."""
+    """Return the points of summaries as rows without vectors; the points of a summary are one talk."""
     rows = summaries.rows
     lines = [
         _Point.read(place, number, line)

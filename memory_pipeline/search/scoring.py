@@ -1,11 +1,11 @@
-"""Scores rows for a question: the signals of :class:`memory_pipeline.domain.text.ranking.Weights`, added up.
+"""Score rows for a question: the sum of the signals of :class:`memory_pipeline.domain.text.ranking.Weights`.
 
-Two stages keep it fast while memory grows. Words, talks and signals that need only postings are worked out for all
-rows that share a word with the question; the best of these, and the rows nearest by vector, are the candidates, and
-these alone are compared exactly.
+Two stages keep this fast for a large memory. Words, talks and other signals from postings are computed for all rows
+that share a word with the question. The best of these rows and the nearest by vector are the candidates; only
+candidates are compared exactly.
 
-Statistics (how rare a word is, how long texts are, how near is usual) are those of all segments together, whatever is
-filtered: a filter never changes a score.
+Statistics (rarity of words, lengths of texts, usual nearness) cover all segments without filters: a filter never
+changes a score.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import Query, Window
     from memory_pipeline.search.row_block import RowBlock
 
-#: Candidates by words, and by vector, at least.
+#: Least number of candidates by words, and by vector.
 _CANDIDATES = 600
-#: So many slots for each candidate are compared by all signals that need no vector, the best by coverage and talk.
+#: Slots per candidate, the best by coverage and talk, that are compared by all signals without vectors.
 _SLOTS = 8
-#: Whole arrays are added up faster than places one by one, where these are more than one in so many.
+#: Whole arrays are added, which is faster, if more than one place in this many is affected.
 _DENSE = 10
-#: Of more values than this the highest are sought below those of a sample.
+#: Above this many values, a sample of the second size bounds the search for the highest.
 _MANY, _SAMPLE = 50_000, 5_000
-#: A word of more rows than this share tells nothing apart, if they are more than so many.
+#: A word in more than this share of the rows is ignored, if the rows are more than the second number.
 _TOO_COMMON, _COMMON_ROWS = 0.25, 2_000
 SIGNALS = tuple(field.name for field in fields(Weights) if field.name != "repeats")
 
@@ -45,9 +45,9 @@ class Scored:
     """Candidates of one segment.
 
     Attributes:
-        rows: their places in the segment, ascending.
-        signals: of each row, before weighting; shape (signals, rows), in the order of :data:`SIGNALS`.
-        totals: their scores, without what repeats take away.
+        rows: their indices in the segment, ascending.
+        signals: unweighted, shape (signals, rows), in the order of :data:`SIGNALS`.
+        totals: scores, without the penalty for repeats.
     """
 
     rows: NDArray[np.intp]
@@ -55,7 +55,7 @@ class Scored:
     totals: NDArray[np.float32]
 
     def parts(self, place: int, weights: Weights = WEIGHTS) -> Mapping[str, float]:
-        """Return what each signal adds to the score of the candidate at `place`."""
+        """Return the contribution of each signal to the score of the candidate at `place`."""
         return {
             name: round(float(getattr(weights, name) * value), 4)
             for name, value in zip(SIGNALS, self.signals[:, place], strict=True)
@@ -74,13 +74,13 @@ def score(
     """Return the best rows of each segment with their scores.
 
     Args:
-        question: what is asked.
+        question: the parsed question.
         segments: the rows of one agent.
-        vector: of the question; None compares by words alone.
-        allowed: for each segment which rows may be candidates; None for all.
-        least: how many candidates are needed.
-        weights: what each signal counts.
-        words: of the question, if they are known already.
+        vector: the question's vector; None compares by words only.
+        allowed: a mask of possible candidates for each segment; None for all.
+        least: number of candidates needed.
+        weights: weight of each signal.
+        words: words of the question, if already computed.
     """
     words = words_of(question, segments) if words is None else words
     scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]
@@ -94,12 +94,12 @@ def score(
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of the question, or a time that it names, which counts like a word that rows of this time hold.
+    """A word of the question, or a time that it names, which counts like a word of all rows from that time.
 
     Attributes:
-        forms: the word and its alternatives that occur in memory: the form, its weight, its rarity among rows. Empty
-            for a word that memory does not know.
-        rarity: of the word itself, among rows.
+        forms: the word and its alternatives in memory, each with its weight and its rarity among rows; empty for an
+            unknown word.
+        rarity: rarity of the word itself among rows.
     """
 
     forms: tuple[tuple[str | Window, float, float], ...]
@@ -112,7 +112,7 @@ class Word:
 
 
 def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
-    """Return the words of a question with the forms that memory holds, and the times that it names."""
+    """Return the words of a question with their forms in memory, and the times that it names."""
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
 
@@ -141,7 +141,7 @@ def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
 
 
 def sought(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
-    """Return what tells which words of a question a text holds: their numbers, and what each is worth."""
+    """Return a function that returns the question's words in a text: their indices and weights."""
     worths = [{form: weight * rarity for form, weight, rarity in word.forms if isinstance(form, str)} for word in words]
     known = frozenset(chain.from_iterable(worths))
 
@@ -161,14 +161,14 @@ def _rarity(holding: int, total: int) -> float:
 
 
 def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
-    """Return mean and standard deviation of how near rows are to a vector."""
+    """Return mean and standard deviation of the rows' nearness to a vector."""
     if vector is None:
         return 0.0, 1.0
     samples = [(segment.vectors.sample(vector), segment.vectors.present) for segment in segments]
     total = sum(present for _, present in samples)
     if not total:
         return 0.0, 1.0
-    # However few rows of a segment are looked at, they stand for all of it.
+    # A segment's sample represents all its rows, however small it is.
     mean = sum(float(near.mean()) * present for near, present in samples if present) / total
     squares = sum(float(np.square(near - mean).mean()) * present for near, present in samples if present)
     spread = math.sqrt(squares / total)
@@ -176,7 +176,7 @@ def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> 
 
 
 class _OfWord(NamedTuple):
-    """What one word of the question gives: likeness of rows, strength by :attr:`RowBlock.place`, BM25 of talks."""
+    """Scores of one word: similarity of rows, strength by :attr:`RowBlock.place`, BM25 of talks."""
 
     rows: NDArray[np.float32]
     places: NDArray[np.float32]
@@ -184,7 +184,7 @@ class _OfWord(NamedTuple):
 
 
 def _move(source: NDArray[np.float32], places: NDArray[np.integer], target: NDArray[np.float32], worth: float) -> None:
-    """Add to a target what a source holds at some places, listed once or more, and empty the source there."""
+    """Add a source to a target at some places, which may repeat, and set the source to zero there."""
     if _DENSE * len(places) > len(source):
         target += source * np.float32(worth)
         source[:] = 0
@@ -194,7 +194,7 @@ def _move(source: NDArray[np.float32], places: NDArray[np.integer], target: NDAr
 
 
 def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return where runs of equal values begin, in several lists one after the other that begin at `starts`."""
+    """Return the starts of runs of equal values in concatenated lists that begin at `starts`."""
     begins = np.empty(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=begins[1:])
     begins[starts] = True
@@ -204,7 +204,7 @@ def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> 
 def _runs(
     talks: NDArray[np.int32], starts: NDArray[np.integer]
 ) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float32]]:
-    """Return where runs of equal talks begin, as :func:`_first_of_runs` does, the talks, and how long the runs are."""
+    """Return the starts of runs of equal talks as in :func:`_first_of_runs`, the talks, and the lengths of the runs."""
     first = _first_of_runs(talks, starts)
     lengths = np.empty(len(first), np.float32)
     np.subtract(first[1:], first[:-1], out=lengths[:-1], casting="unsafe")
@@ -213,18 +213,18 @@ def _runs(
 
 
 def _of_talks(rarity: np.float32 | NDArray[np.float32], said: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return BM25 of talks in which a word is said so often."""
+    """Return BM25 of talks from the number of times they contain a word."""
     found: NDArray[np.float32] = rarity * np.float32(K1 + 1) * said / (said + np.float32(K1))
     return found
 
 
-#: How far on (or, below 0, back) a slot's neighbours are, and what each counts.
+#: Offsets of a slot's neighbours, negative before it, and their weights.
 _STEPS = np.array([step for distance in range(1, len(NEARBY) + 1) for step in (-distance, distance)])
 _SHARES = np.repeat(np.array(NEARBY, np.float32), 2)
 
 
 def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return for each of :attr:`RowBlock.place` the most that a neighbour gives, 0 at least."""
+    """Return for each :attr:`RowBlock.place` the maximum weighted value of its neighbours, at least 0."""
     found = np.zeros(len(values), np.float32)
     for distance, share in enumerate(NEARBY, start=1):
         given = values * np.float32(share)
@@ -234,10 +234,10 @@ def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class _SegmentScorer:
-    """Works out the signals of one segment's rows.
+    """Computes the signals of one segment's rows.
 
-    What a word gives is added up in arrays that are as long as the segment, but only the rows that hold the word are
-    touched, and their neighbours: a large memory costs what is found in it.
+    A word adds to arrays as long as the segment, but only at the rows that contain it and their neighbours. The cost
+    grows with the matches, not with the memory.
     """
 
     def __init__(self, question: Query, segment: RowBlock, words: Sequence[Word], segments: Sequence[RowBlock]) -> None:
@@ -248,12 +248,12 @@ class _SegmentScorer:
         self.talk = np.zeros(segment.talks, np.float32)
         self._most = sum(word.weight for word in words) or 1.0
         self._length = math.sqrt(sum(word.rarity**2 for word in words)) or 1.0
-        # Long texts hold many words by chance.
+        # Long texts contain many words by chance.
         self._reach = segment.brevity
         if question.asks_the_assistant:
             self._reach = np.where(segment.slot_is_reply, np.float32(1), segment.brevity)
         self._covered = np.zeros(segment.places, np.float32)
-        # Of one word: the greatest that any of its forms gives. Zero again before the next word.
+        # Maximum over the forms of one word. Zero again before the next word.
         of_word = _OfWord(*(np.zeros(len(each), np.float32) for each in (self.words, self._covered, self.talk)))
         for word in words:
             self._add(word, sum(s.talks for s in segments), segments, of_word)
@@ -262,7 +262,6 @@ class _SegmentScorer:
         self._agreement = self._agreement_of_speakers()
 
     def _add(self, word: Word, talks: int, segments: Sequence[RowBlock], best: _OfWord) -> None:
-        """Add what one word of the question gives."""
         segment = self._segment
         forms = [form for form in word.forms if len(segment.holding(form[0]))]
         if not forms:
@@ -299,7 +298,7 @@ class _SegmentScorer:
     def _spread(
         self, strength: NDArray[np.float32], slots: NDArray[np.int32], starts: NDArray[np.intp], worth: float
     ) -> None:
-        """Add to the coverage what a word gives in `slots` and to their neighbours."""
+        """Add a word's coverage to `slots` and their neighbours."""
         if _DENSE * len(_SHARES) * len(slots) > len(strength):
             np.maximum(strength, _from_neighbours(strength), out=strength)
             self._covered += strength * np.float32(worth)
@@ -336,7 +335,7 @@ class _SegmentScorer:
     def _signals(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32] | None, usual: tuple[float, float], best_talk: float
     ) -> NDArray[np.float32]:
-        """Return all signals of `rows` but `nearby`."""
+        """Return all signals of `rows` except `nearby`."""
         segment = self._segment
         signals = np.zeros((len(SIGNALS), len(rows)), np.float32)
         given = dict(zip(SIGNALS, signals, strict=True))
@@ -359,7 +358,7 @@ class _SegmentScorer:
     def _near(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], usual: tuple[float, float]
     ) -> NDArray[np.float32]:
-        """Return how much nearer rows are to a vector than usual; 0 where a row has none."""
+        """Return how many standard deviations nearer to a vector than usual rows are; 0 without a vector."""
         mean, spread = usual
         near = (self._segment.vectors.nearness(vector, rows) - np.float32(mean)) / np.float32(spread)
         return np.where(np.isnan(near), np.float32(0), near)
@@ -367,7 +366,7 @@ class _SegmentScorer:
     def _nearby(
         self, slots: NDArray[np.int32], vector: NDArray[np.float32], usual: tuple[float, float]
     ) -> NDArray[np.float32]:
-        """Return of each slot how near the nearest of its neighbours is."""
+        """Return the nearness of each slot's nearest neighbour."""
         segment = self._segment
         there = segment.place[slots][:, None] + _STEPS
         wanted = np.zeros(segment.places, np.bool_)
@@ -388,7 +387,7 @@ class _SegmentScorer:
         least: int,
         weights: Weights,
     ) -> NDArray[np.intp]:
-        """Return the rows that may be the best: by all signals that need no vector, and by vector."""
+        """Return candidates: the best rows by all signals without vectors, and the nearest by vector."""
         segment = self._segment
         if len(segment) <= least:
             chosen = np.arange(len(segment))
@@ -398,7 +397,7 @@ class _SegmentScorer:
         slots = slots[_highest(rough, _SLOTS * least)]
         rows, _ = segment.rows_of(slots)
         rows = rows if allowed is None else rows[allowed[rows]]
-        if len(rows) < least:  # whatever is asked, something is found
+        if len(rows) < least:  # every question finds something
             rows = np.arange(len(segment)) if allowed is None else np.flatnonzero(allowed)
         by_words = rows[_highest(self._rough(rows, best_talk, weights), least)]
         if vector is None:
@@ -409,7 +408,7 @@ class _SegmentScorer:
         return np.flatnonzero(is_chosen if allowed is None else is_chosen & allowed)
 
     def _rough(self, rows: NDArray[np.intp], best_talk: float, weights: Weights) -> NDArray[np.float32]:
-        """Return what rows score without vectors, dates and numbers."""
+        """Return the scores of rows without vectors, dates and numbers."""
         segment = self._segment
         slots = segment.slot[rows]
         rough: NDArray[np.float32] = weights.coverage * self.coverage[slots] + weights.words * self.words[rows]
@@ -425,7 +424,7 @@ class _SegmentScorer:
         return rough
 
     def _agreement_of_speakers(self) -> NDArray[np.float32]:
-        """Return for each speaker whether the question is about them; the last place is for rows without one."""
+        """Return for each speaker whether the question is about them; the last entry is for rows without a speaker."""
         about, speakers = self._question.about, self._segment.speakers
         if not about or len(self._speaking) < 2:
             return np.zeros(len(speakers) + 1, np.float32)
@@ -435,12 +434,12 @@ class _SegmentScorer:
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
-    """Return the places of the `count` highest of many values, or of all if there are no more."""
+    """Return the indices of the `count` highest values, or of all if there are no more."""
     if len(values) <= count:
         return np.arange(len(values))
     places = np.arange(len(values))
     if len(values) > _MANY:
-        # Most are far below the highest: a sample tells below what there is none of these, with room to spare.
+        # Most values are far below the highest: a sample gives a safe lower bound.
         sample = values[:: len(values) // _SAMPLE]
         wanted = min(len(sample) - 1, 2 * count * len(sample) // len(values) + 20)
         above = np.flatnonzero(values >= np.partition(sample, -wanted)[-wanted])

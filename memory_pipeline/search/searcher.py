@@ -1,4 +1,4 @@
-"""Search one agent's facts and summaries: find candidates, rank them, choose, and return hits."""
+"""Search one agent's facts and summaries: find candidates, score them, select the best, and return hits."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from memory_pipeline.search.selection import Choice
 
 
-#: So many results are ranked at once; whoever turns to a later page has those before ranked first.
+#: Results that are ranked at once. A later page ranks the pages before it first.
 _RANKED_AT_ONCE = 100
 _TICK: Final = timedelta(microseconds=1)
-#: So many points of each grain are considered.
+#: Points of each grain that are considered.
 POINTS: Final = 40
 
 
@@ -47,11 +47,11 @@ class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
-        question: what was asked.
+        question: the parsed question.
         words: see :func:`~memory_pipeline.search.scoring.sought`.
-        facts: the rows that facts were chosen from.
-        summaries: the rows that points were chosen from, by grain.
-        said: the best facts; those that have nothing to do with the question only where there are no others.
+        facts: blocks of rows from which facts were selected.
+        summaries: blocks of rows from which points were selected, by grain.
+        said: the best facts. Facts unrelated to the question are included only if no fact is related.
         points: the best points, by grain.
     """
 
@@ -67,15 +67,15 @@ class Searcher:
     """Searches facts and summaries. Safe to use from several threads.
 
     Args:
-        lake: where.
-        scope: whose.
-        embedder: what the pipeline uses.
-        pending: the journal's tail.
-        resident_rows: how many rows of the index are held in memory.
+        lake: the lake to read.
+        scope: the workspace and agent.
+        embedder: the embedder that the pipeline uses.
+        pending: the agent's pending journal entries.
+        resident_rows: rows of the index to hold in memory.
 
     Attributes:
-        calendar: of the lake.
-        candidates: what is chosen from.
+        calendar: the lake's calendar.
+        candidates: the rows that a search ranks.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Searcher:
         self.candidates = Candidates(lake, scope, embedder, pending, resident_rows)
 
     def newest(self, grain: Grain, where: Filter, wanted: int) -> tuple[list[Choice], int]:
-        """Return the newest rows of a grain, and how many pass."""
-        # Else the sentences of a message would stand beside it.
+        """Return the newest rows of a grain, and the number of rows that pass the filter."""
+        # Otherwise the sentences of a message would appear beside the message.
         by_message = grain is Grain.WORKING and where.kind is None
         segments, masks, total = self.candidates.passing(grain, where, wanted, None, by_message=by_message)
         return selection.newest(segments, masks, wanted), total
@@ -96,10 +96,10 @@ class Searcher:
     def best(
         self, grain: Grain, where: Filter, wanted: int, query: str, *, now: datetime, explain: bool
     ) -> tuple[list[Choice], int]:
-        """Return the best, and how many there are. More of them begin with the fewer, so that pages are of one list.
+        """Return the best rows, and the total. A longer list begins with the shorter one, so that pages fit together.
 
-        How much is compared follows from how much is wanted. So that this changes no earlier page, a list is continued
-        by what a wider comparison finds besides.
+        The number of rows compared grows with `wanted`. To keep earlier pages unchanged, results of a wider comparison
+        are appended.
         """
         chosen: dict[tuple[str, ...], Choice] = {}
         at_once = _RANKED_AT_ONCE
@@ -125,9 +125,9 @@ class Searcher:
 
         Args:
             text: the question.
-            wanted: how many facts to consider.
-            where: what all of it must fulfil.
-            now: the time until which is remembered, UTC.
+            wanted: number of facts to consider.
+            where: filter for facts and points.
+            now: ignore everything after this time, UTC.
         """
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, wanted, text)
         summaries = self.summaries()
@@ -149,7 +149,7 @@ class Searcher:
         return {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
 
     def _points_within(self, grain: Grain, points: RowBlock, where: Filter, now: datetime) -> NDArray[np.bool_]:
-        """Tell which points pass: of a summary that there was by `now`, and of times that lie in the range."""
+        """Mark the points of summaries that were complete by `now`, with times in the range."""
         rows = points.rows
         last = self.calendar.last_closed(grain, now)
         mask = pc.less_equal(rows["period"], last.key)  # names of one grain sort as their times do
@@ -162,7 +162,7 @@ class Searcher:
         return flags & replace(where, since=None, until=None, ends_since=None, ends_until=None).mask(rows)
 
     def _fits(self, choice: Choice) -> bool:
-        """Tell whether a fact has to do with the question: by words, its own or its neighbours', or by its vector."""
+        """Return whether a fact is related to the question by its words, its neighbours' words, or its vector."""
         parts = choice.parts or {}
         is_near = self._sees_sense and parts["vector"] >= self._weights.vector
         return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
@@ -197,9 +197,6 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
     )
 
 
-# What a search returns.
-
-
 class Later(NamedTuple):
     """A later hit of the same search: its id and day."""
 
@@ -209,26 +206,24 @@ class Later(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing remembered.
+    """One search result.
 
     Attributes:
-        id: of the fact or summary; :meth:`MemoryReader.expand` takes it.
-        grain, period: the partition that it lies in; ``durable`` of what is kept for good.
-        kind: of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
-        content: the text, beginning with who said it where it is a fact. Of a long message that was searched for, the
-            passage that answers, of about 60 words; :meth:`MemoryReader.expand` has all of it.
-        starts_at, ends_at: the half-open range that a summary covers, UTC; of a fact, both when it was said; of a
-            durable memory, when it was first and last said.
-        date: the first day of that range, in the lake's time zone.
-        source_ids: what it rests on: messages of a fact, facts or finer summaries of a summary.
-        conversation_id: of a fact.
-        score: how well it fits the query, to compare hits of one search; 0 where there was no query.
-        parts: what each signal adds to the score (:class:`memory_pipeline.domain.text.ranking.Weights`), if it was
-        asked
-            for; they add up to it.
-        is_excerpt: whether the content is a passage of a longer text.
-        later: of the ten best hits, a later one in which a user names other numbers for what is asked; None if there
-            is none.
+        id: id of the fact, summary or durable memory; :meth:`MemoryReader.expand` accepts it.
+        grain, period: the partition of the row; the grain of a durable memory is ``durable``.
+        kind: kind of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
+        content: the text; of a fact, it begins with the speaker. A query shortens a long message to the passage that
+            answers, about 60 words; :meth:`MemoryReader.expand` returns all of it.
+        starts_at, ends_at: of a summary, the half-open range that it covers, UTC; of a fact, both are the time it was
+            said; of a durable memory, when it was first and last said.
+        date: the day of `starts_at` in the lake's time zone; of a durable memory, the day of `ends_at`.
+        source_ids: a fact's messages, or a summary's facts or finer summaries.
+        conversation_id: the conversation of a fact.
+        score: relevance to the query, comparable within one search; 0 without a query.
+        parts: with ``explain``, the contribution of each signal to the score
+            (:class:`memory_pipeline.domain.text.ranking.Weights`); they add up to it.
+        is_excerpt: whether `content` is a passage of a longer text.
+        later: a later hit among the ten best in which a user gives other numbers for the same thing, or None.
     """
 
     id: str
@@ -248,12 +243,12 @@ class Hit:
 
     @property
     def line(self) -> str:
-        """Its text with its date: ``[2024-01-15] Anna: I moved to Porto.``; and the day of a later hit."""
+        """The text with its date and the day of the later hit: ``[2024-01-15] Anna: I moved to Porto.``."""
         return f"[{self.date}] {self.content}{f' ({self.later_note})' if self.later else ''}"
 
     @property
     def later_note(self) -> str:
-        """The day of the later hit: ``later: 2024-02-01``; empty if there is none."""
+        """The day of the later hit: ``later: 2024-02-01``; empty without one."""
         return f"later: {self.later.date}" if self.later else ""
 
     def __str__(self) -> str:
@@ -262,12 +257,11 @@ class Hit:
 
 
 class Hits(list[Hit]):
-    """One page of hits, best first (newest first where there was no query).
+    """One page of hits, best first; without a query, newest first.
 
     Attributes:
-        total: how many memories pass the filters, on all pages together; a message with all that was found in it
-            counts once.
-        offset: how many come before this page.
+        total: number of memories that pass the filters, on all pages. A message counts once, together with its facts.
+        offset: number of hits before this page.
     """
 
     def __init__(self, hits: Iterable[Hit] = (), total: int = 0, offset: int = 0) -> None:

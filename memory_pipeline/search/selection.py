@@ -1,4 +1,4 @@
-"""Chooses rows among those that were scored: each message once, and not all from one talk."""
+"""Select rows from scored ones: each message once, and not all from one talk."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored
 
-#: So many rows of each segment are looked at first, for each that is wanted and at least; others if need be.
+#: Rows of each segment that are considered first, per result and at least; more if needed.
 _MARGIN, _LEAST = 4, 60
-#: What is read of rows that were chosen.
+#: Columns that are read of selected rows.
 _SHOWN = [
     "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
 ]  # fmt: skip
@@ -38,14 +38,14 @@ _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A row that was chosen.
+    """A selected row.
 
     Attributes:
-        row: of the index, what is shown of it and compared.
-        score: what it was chosen by.
-        parts: what each signal adds to the score, if that was asked for.
+        row: the columns of the index that are shown and compared.
+        score: the score of the selection.
+        parts: the contribution of each signal to the score, if requested.
         is_excerpt: whether the content is cut to the passage that answers.
-        later: the row of another that was said later and names other numbers for what is sought.
+        later: the row of a later choice with other numbers for the same thing.
     """
 
     row: dict[str, Any]
@@ -55,11 +55,11 @@ class Choice:
     later: Mapping[str, Any] | None = None
 
     def excerpted(self, held: Callable[[str], Mapping[int, float]]) -> Choice:
-        """Return it with the passage of its text that holds most of what is sought, if the text is long."""
+        """Return the choice with the best passage of its text, if the text is long."""
         content = self.row["content"]
-        if len(content) <= WHOLE_WORDS:  # of one letter each
+        if len(content) <= WHOLE_WORDS:  # even with one letter per word, it is short
             return self
-        # A fact that a model wrote need not begin with its speaker.
+        # A fact from a model may not begin with its speaker.
         speaker = f"{self.row['speaker']}: " if content.startswith(f"{self.row['speaker']}: ") else ""
         text = content.removeprefix(speaker)
         part = excerpt(text, lambda passage: sum(held(passage).values()))
@@ -68,13 +68,13 @@ class Choice:
         return replace(self, row=self.row | {"content": f"{speaker}{part}"}, is_excerpt=True)
 
 
-#: So many of the best facts are compared. Two speak of the same if they share this much of what the best one holds.
+#: Number of best facts that are compared. Two have the same topic if they share this fraction of the best one's words.
 COMPARED, _SAME = 10, 0.7
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
-    """Return facts, each with the later one that shares most of what is sought, where a user names other numbers."""
+    """Add to each fact the later fact on the same topic in which a user gives other numbers."""
     said = [
         (place, one.row, numbers)
         for place, one in enumerate(facts[:COMPARED])
@@ -111,13 +111,13 @@ def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) 
 
 
 def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
-    """Return the numbers in a text but those of dates that were added to it."""
+    """Return the numbers in a text, except in dates that were added to it."""
     content = row["content"]
     return frozenset(_NUMBERS.findall(_ADDED_DATE.sub("", content) if "[" in content else content))
 
 
 class _Candidate(NamedTuple):
-    """A row that may be chosen: its score and id, its messages and talk, its segment and its place among the scored."""
+    """A row that may be selected: score, id, messages, talk, segment, and index among the segment's scored rows."""
 
     score: float
     id: str
@@ -130,16 +130,15 @@ class _Candidate(NamedTuple):
 def best(
     segments: Sequence[RowBlock], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
 ) -> list[Choice]:
-    """Return up to `count` rows, best first, no two of them resting on the same messages.
+    """Return up to `count` rows, best first, each message once.
 
-    Each hit of a talk makes further ones of it less welcome (:attr:`Weights.repeats`). Equal scores are in the order of
-    ids.
+    Each hit of a talk lowers the score of the next ones (:attr:`Weights.repeats`). Ties are ordered by id.
     """
     looked_at = max(_LEAST, _MARGIN * count)
     while True:
         candidates, others = _highest(segments, scored, looked_at)
         chosen = _taken(candidates, count, weights)
-        # What was not looked at may be better than what repeats made less welcome.
+        # Rows not considered yet may be better than ones with a penalty for repeats.
         if others == -np.inf or (len(chosen) == count and chosen[-1][0].score + chosen[-1][1] > others):
             break
         looked_at *= 4
@@ -157,11 +156,11 @@ def best(
 def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
     """Return the best rows of at least `count` messages of each segment, best first, and the best score of the others.
 
-    Of rows with equal scores all are looked at, or none.
+    Rows with equal scores are considered together.
     """
     candidates: list[_Candidate] = []
     others = -np.inf
-    alone = len(segments) == 1  # then its own numbers tell messages and talks apart
+    alone = len(segments) == 1  # then the segment's codes identify messages and talks
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         order = np.argsort(-part.totals, kind="stable")
         messages = segment.message[part.rows[order]]
@@ -177,33 +176,32 @@ def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int)
             _Candidate,
             part.totals[places].tolist(),
             segment.ids.take(pa.array(rows)).to_pylist(),
-            segment.message[rows].tolist() if alone else _told(segment, rows),
+            segment.message[rows].tolist() if alone else _sources_of(segment, rows),
             segment.talk[segment.slot[rows]].tolist() if alone else _talks(segment, rows),
             [number] * len(places),
             places.tolist(),
         )
     candidates.sort(key=lambda candidate: (-candidate.score, candidate.id))
-    # The tail and the index may both hold a message for a moment.
+    # A message can be pending and in the index for a moment.
     unique: dict[object, _Candidate] = {}
     for candidate in candidates:
         unique.setdefault(candidate.sources, candidate)
     return list(unique.values()), others
 
 
-def _told(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
-    """Return the messages that each row rests on."""
+def _sources_of(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ...]]:
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
 
 def _talks(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
-    """Return the conversation and the day of each row; what lies in none is a talk of its own."""
+    """Return the conversation and the day of each row; a row without a conversation is a talk of its own."""
     taken = segment.rows.select(["id", "conversation_id", "starts_at"]).take(pa.array(rows))
     conversations = pc.coalesce(taken["conversation_id"], taken["id"]).to_pylist()
     return list(zip(conversations, (taken["starts_at"].cast(pa.int64()).to_numpy() // _DAY).tolist(), strict=True))
 
 
 def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> list[tuple[_Candidate, float]]:
-    """Return up to `count` candidates, the best of those that remain at each step, and what repeats add to each."""
+    """Return up to `count` candidates, at each step the best remaining one, with its penalty for repeats."""
     scores = np.array([candidate.score for candidate in candidates])
     codes: dict[object, int] = {}
     talks = np.array([codes.setdefault(candidate.talk, len(codes)) for candidate in candidates])
@@ -220,7 +218,6 @@ def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> li
 def _rows(
     segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate]
 ) -> dict[str, dict[str, Any]]:
-    """Return the rows of candidates by their ids, each segment read once."""
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
@@ -229,7 +226,7 @@ def _rows(
 
 
 def _read(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table; its own way of making times of UTC takes longer than all the rest."""
+    """Return the rows of a table; Arrow's own conversion of UTC times would take most of the time."""
     columns = [_times(column) if pa.types.is_timestamp(column.type) else column.to_pylist() for column in rows.columns]
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -240,9 +237,9 @@ def _times(column: pa.ChunkedArray) -> list[datetime | None]:
 
 
 def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
-    """Return up to `count` rows that pass, each message once, the newest first, in the order of ids where equal.
+    """Return up to `count` rows that pass, newest first, each message once; ties are ordered by id.
 
-    A message is told by its turn, if that passes.
+    A message's turn is preferred over its facts if it passes.
     """
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
@@ -256,7 +253,7 @@ def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | Non
 
 
 def _latest(segment: RowBlock, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Return the latest of some rows, of at least `count` different messages; all of one moment, or none."""
+    """Return the latest rows of at least `count` messages; rows of one moment are included together."""
     ages = -segment.ends_at[rows]
     taken = count
     while taken < len(rows):
@@ -269,7 +266,7 @@ def _latest(segment: RowBlock, rows: NDArray[np.intp], count: int) -> NDArray[np
 
 
 def total(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> int:
-    """Return how many different messages rows that pass rest on."""
+    """Return the number of messages of the rows that pass."""
     found = sum(_messages(segment, mask) for segment, mask in zip(segments, masks, strict=True))
     fewest_first = sorted(zip(segments, masks, strict=True), key=lambda each: len(each[0]))
     for number, few in enumerate(fewest_first):
@@ -289,7 +286,7 @@ def _messages(segment: RowBlock, mask: NDArray[np.bool_] | None) -> int:
 def _shared(
     few: tuple[RowBlock, NDArray[np.bool_] | None], many: tuple[RowBlock, NDArray[np.bool_] | None]
 ) -> set[tuple[str, ...]]:
-    """Return the messages that two segments share; only what was said at the same times is looked at."""
+    """Return the messages in both segments; only rows of equal times are compared."""
     (one, mask), (other, others) = few, many
     rows = _passing(one, mask)
     times = one.ends_at[rows]
@@ -298,7 +295,7 @@ def _shared(
     within = (other.ends_at >= times.min()) & (other.ends_at <= times.max())
     beside = np.flatnonzero(within if others is None else within & others)
     beside = beside[np.isin(other.ends_at[beside], times)]
-    return set(_told(other, beside)) & set(_told(one, rows)) if len(beside) else set()
+    return set(_sources_of(other, beside)) & set(_sources_of(one, rows)) if len(beside) else set()
 
 
 def _passing(segment: RowBlock, mask: NDArray[np.bool_] | None) -> NDArray[np.intp]:

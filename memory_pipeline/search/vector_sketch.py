@@ -1,8 +1,8 @@
-"""How near the vectors of many rows are to one vector: exactly while they are few, by a sketch first when many.
+"""Nearness of many rows to one vector: exact for few rows, with a sketch first for many.
 
-A sketch keeps the sign of each number, 1 bit instead of 32, after a random rotation that spreads what a vector says
-evenly over its numbers; the share of signs that differ grows with the angle (random hyperplanes, Charikar 2002). The
-nearest by sketch are then compared number by number; these are kept in 8 bits, of which a cosine loses about 10⁻³.
+A sketch keeps the sign of each number, 1 bit instead of 32, after a random rotation that spreads a vector's information
+evenly. The share of differing signs grows with the angle (random hyperplanes, Charikar 2002). The nearest rows by
+sketch are then compared number by number; numbers are stored in 8 bits, which changes a cosine by about 10⁻³.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: From so many vectors on they are sketched, and kept in 8 bits a number.
+#: From this many vectors on, they are sketched and stored in 8 bits a number.
 SKETCHED_FROM: Final = 20_000
-#: How many vectors tell what nearness is usual.
+#: Number of vectors from which the usual nearness is estimated.
 _SAMPLE: Final = 1_000
-#: How many vectors are looked at at a time: few enough for the processor's cache.
+#: Number of vectors that are processed at a time, to fit the processor's cache.
 _BLOCK: Final = 8_192
 _SEED: Final = 20240115
 
@@ -27,11 +27,11 @@ class VectorSketch:
     """Unit vectors of rows.
 
     Args:
-        vectors: shape (rows, dimension), of any float; NaN where there is none.
-        order: which of `vectors` is that of the first row, the second, and so on; a permutation.
+        vectors: floats of shape (rows, dimension); NaN for a row without a vector.
+        order: a permutation; row `i` has the vector `vectors[order[i]]`.
 
     Attributes:
-        present: how many rows have a vector.
+        present: number of rows with a vector.
     """
 
     def __init__(self, vectors: NDArray[np.floating], order: NDArray[np.intp]) -> None:
@@ -39,7 +39,7 @@ class VectorSketch:
         self._absent = np.flatnonzero(absent)
         there = np.flatnonzero(~absent)
         self.present = len(there)
-        # Evenly over what was said first and last, which order is by.
+        # Rows are in the order of talks, so a sample of every n-th row covers all times.
         self._sample = there[:: max(len(there) // _SAMPLE, 1)]
         self._exact: NDArray[np.float32] | None = None
         self._last: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
@@ -48,7 +48,7 @@ class VectorSketch:
             return
         dimension = vectors.shape[1]
         self._numbers = np.empty((len(vectors), dimension), np.int8)
-        #: What a number of each row counts; NaN where the row has no vector.
+        #: Value of one unit of each row's numbers; NaN for a row without a vector.
         self._scale = np.empty(len(vectors), np.float32)
         self._rotation = _rotation(dimension)
         self._sketches = np.empty((self._rotation.shape[1] // 64, len(vectors)), np.uint64)
@@ -63,11 +63,11 @@ class VectorSketch:
             self._numbers[rows] = np.rint(part, out=part)
 
     def sample(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near some rows are that have a vector, evenly chosen: what is usual."""
+        """Return the nearness of a sample of rows, an estimate of the usual nearness."""
         return self.nearness(vector, self._sample)
 
     def nearness(self, vector: NDArray[np.float32], rows: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return how near `rows` are to a unit vector (cosine, -1 to 1); NaN where a row has no vector."""
+        """Return the cosine (-1 to 1) of `rows` and a unit vector; NaN for a row without a vector."""
         near: NDArray[np.float32]
         if self._exact is not None:
             near = self._nearness(self._exact, vector)[rows]
@@ -78,7 +78,7 @@ class VectorSketch:
     def nearest(
         self, vector: NDArray[np.float32], count: int, allowed: NDArray[np.bool_] | None = None
     ) -> NDArray[np.intp]:
-        """Return `count` rows that are nearest to a unit vector, of those that are `allowed` if so many are."""
+        """Return the `count` rows nearest to a unit vector, among `allowed` ones if there are enough."""
         far: NDArray[np.generic]
         if self._exact is not None:
             far, worst = -self._nearness(self._exact, vector), 2.0
@@ -91,21 +91,21 @@ class VectorSketch:
             far[~allowed] = worst
         if self._exact is not None:
             return np.argpartition(far, count)[:count]
-        # Counting is faster than partitioning where there are few different numbers.
+        # Counting is faster than partitioning if there are few distinct numbers.
         last = int(np.searchsorted(np.cumsum(np.bincount(far)), count))
         nearer = np.flatnonzero(far < last)
         return np.concatenate([nearer, np.flatnonzero(far == last)[: count - len(nearer)]])
 
     def _nearness(self, exact: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near all rows are; it is asked for several times for one question."""
+        """Return the cosines of all rows; cached, since one question needs them several times."""
         last = self._last
         if last is None or last[0] is not vector:
-            # BLAS would divide this among threads, and wait for them longer than it takes where others are busy.
+            # BLAS would split this among threads and, on a busy machine, wait for them longer than the product takes.
             self._last = last = vector, np.vecdot(exact, vector)
         return last[1]
 
     def _differing(self, vector: NDArray[np.float32]) -> NDArray[np.uint16]:
-        """Return of each row how many bits of its sketch are not those of a vector's."""
+        """Return for each row the number of bits in which its sketch and a vector's differ."""
         sketch = self._sketch(vector[None])[0]
         differing = np.empty(self._sketches.shape[1], np.uint16)
         for start in range(0, len(differing), _BLOCK):
@@ -119,7 +119,7 @@ class VectorSketch:
 
 
 def _rotation(dimension: int) -> NDArray[np.float32]:
-    """Return a random rotation, the same every time, at least 384 bits wide so that few numbers still tell enough."""
+    """Return a constant random rotation, at least 384 bits wide so that short vectors are still distinguished."""
     random = np.random.default_rng(_SEED)
     width = max(384, -(-dimension // 64) * 64)
     blocks = -(-width // dimension)

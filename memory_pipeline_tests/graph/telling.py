@@ -1,4 +1,4 @@
-"""What the graph's tests are told: messages that say their operations outright, edits, and histories cut in two."""
+"""Helpers for tests of the graph: messages that state operations, edits, and split histories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-#: A lake's configuration that declares predicates, and the vocabulary that follows.
+#: A configuration that declares predicates, and its vocabulary.
 CONFIGURATION = b"defaults:\n  graph:\n    single_valued: [pet, alias]\n    multi_valued: [age, born_in]\n"
 
 
@@ -39,7 +39,7 @@ VOCABULARY = Vocabulary(single=frozenset({"pet", "alias"}), multi=frozenset({"ag
 
 
 class Telling:
-    """Finds operations where a line says them: ``INSERT Anna | likes | tea``. A stand-in for a model's extraction."""
+    """Parses operations from lines such as ``INSERT Anna | likes | tea``, in place of a model."""
 
     def __init__(self) -> None:
         self._rules = DeterministicExtractor()
@@ -67,12 +67,12 @@ class Telling:
 
 
 def telling(models: Models) -> Models:
-    """Return the models with an extractor that finds what lines say outright."""
+    """Return the models with the parsing extractor."""
     return replace(models, extractor=Telling())
 
 
 def told(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation, ...]:
-    """Return the operations that the lines of a text say."""
+    """Return the operations in the lines of a text."""
     lines = [line.split(" ", 1) for line in text.splitlines() if line.count("|") == 2]
     return tuple(
         Operation.of(verb, *rest.split("|"), confidence=0.8, message_ids=message_ids, event_at=at)
@@ -81,17 +81,17 @@ def told(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation
 
 
 def graph_of(lake: Lake, scope: Scope = ACME) -> Graph:
-    """Return what a reader that is opened now asks."""
+    """Return the graph of a new reader."""
     return Graph(lake, scope, PendingJournal(lake, scope))
 
 
 def writer_of(lake: Lake, scope: Scope = ACME) -> GraphWriter:
-    """Return what writes edits, as of the lake's first day."""
+    """Return a graph writer that accepts the lake's first day."""
     return GraphWriter(lake, scope, START, graph_of(lake, scope))
 
 
 def hour(number: float) -> datetime:
-    """Return a time so many hours after the histories begin."""
+    """Return the time `number` hours after the start of the histories."""
     return AT + timedelta(hours=number)
 
 
@@ -114,7 +114,7 @@ def tell(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = AT) -> l
 
 
 def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
-    """Make these all that the graph's tables hold of some agents, by what the pipeline's step does."""
+    """Replace the graph tables of some agents, with the pipeline's own step."""
     rows = operations_to_rows(operations, are_edits=True)
     owners = [owner_of(scope) for scope in operations]
     before = lake.tables.read(GRAPH_OPERATIONS, owners)
@@ -123,7 +123,7 @@ def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
 
 
 class Waiting(PendingJournal):
-    """A tail that holds certain operations, a file for each list, whatever the journal has."""
+    """Pending entries with the given operations, one file per list, without a journal."""
 
     def __init__(self, lake: Lake, scope: Scope, *files: Sequence[Operation]) -> None:
         super().__init__(lake, scope)
@@ -137,7 +137,7 @@ class Waiting(PendingJournal):
 
 
 def cut(seed: object, count: int, predicates: list[str]) -> Iterator[tuple[list[Operation], list[list[Operation]]]]:
-    """Yield histories of messages at instants of their own, cut into what has landed and two files that have not."""
+    """Yield histories of messages at distinct times, split into committed ones and two pending files."""
     chance = random.Random(f"{seed} cut")
     for operations, _ in histories(seed, count, predicates):
         at = dict(zip(operations, chance.sample(range(len(operations)), len(operations)), strict=False))

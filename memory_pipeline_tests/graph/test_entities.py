@@ -1,4 +1,4 @@
-"""Which entities a text names, and which of their facts fit it; whatever the text is."""
+"""Entities in a text and ranking of their facts, for any text."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def graph(lake: Lake) -> Graph:
         ("annabel, portofino, teapot", []),
     ],
 )
-def test_what_a_text_names(graph: Graph, text: str, expected: list[str]) -> None:
+def test_entities_in_a_text(graph: Graph, text: str, expected: list[str]) -> None:
     snapshot = graph._state.snapshot()
     assert [snapshot.codes.name(code) for code in named_in(snapshot, text)] == expected
 
 
-def test_i_am_the_speaker(graph: Graph) -> None:
+def test_first_person_words_name_the_speaker(graph: Graph) -> None:
     assert {fact.source for fact in graph.search("Where do I live?", speaker="Anna")} == {"Anna"}
     assert {fact.source for fact in graph.search("Where do I live?", speaker="annie")} == {"Anna"}
     assert {fact.source for fact in graph.search("Where do I live?")} == {"User"}
@@ -87,7 +87,7 @@ def test_names_that_a_model_found_take_the_place_of_the_text(graph: Graph) -> No
     assert {fact.source for fact in graph.search("Where do I live?", names=[], speaker="Clara")} == {"Clara"}
 
 
-def test_the_fact_that_is_asked_for_comes_first(graph: Graph) -> None:
+def test_the_best_fact_comes_first(graph: Graph) -> None:
     assert lines(graph.search("Where does Anna live?"))[0] == "Anna lives_in Porto"
     assert lines(graph.search("Does Anna like tea?"))[0] == "Anna likes green tea"
     assert lines(graph.search("Does Anna live in Porto?"))[0] == "Anna lives_in Porto"
@@ -98,7 +98,7 @@ def test_the_fact_that_is_asked_for_comes_first(graph: Graph) -> None:
     assert scores[0] > scores[-1] > 0
 
 
-def test_what_ended_is_not_found(graph: Graph) -> None:
+def test_ended_facts_are_not_found(graph: Graph) -> None:
     assert lines(graph.search("Where does Clara live?")) == ["Clara lives_in Bergen"]
     assert graph.search("Oslo") == []
     assert graph.search("Does Dora like jazz?") == []
@@ -162,12 +162,12 @@ def test_broken_unicode_names_nothing(graph: Graph, names: list[str] | None) -> 
     assert graph.search('What of "ab\ud800c"?', names=names) == []
 
 
-def test_a_name_beyond_what_is_read_does_not_count(graph: Graph) -> None:
+def test_a_name_beyond_the_read_limit_is_ignored(graph: Graph) -> None:
     assert graph.search("x " * 5_000 + "Anna") == []
     assert graph.search("x " * 4_900 + "Anna") != []
 
 
-def test_a_thing_of_which_much_is_known_is_bounded(lake: Lake) -> None:
+def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(4_000))
     land(lake, {ACME: told(said, ["m1"], hour(0))})
     tell(lake, "INSERT Anna | likes | honey", at=hour(1))

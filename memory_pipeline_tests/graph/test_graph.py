@@ -1,4 +1,4 @@
-"""What a graph answers: facts, history, neighbours, entities, SQL; and that nothing crosses between agents."""
+"""Queries of a graph: facts, history, neighbours, entities, SQL; isolation between agents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INSERT Bruno|likes|Anna"""
 
 @pytest.fixture
 def graph(lake: Lake) -> Graph:
-    """Anna's: something has landed, something waits, something has ended."""
+    """A graph with committed, pending and ended facts about Anna."""
     land(lake, {ACME: told(SAID, ["m1"], hour(0))})
     tell(lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2))
     return graph_of(lake)
@@ -45,7 +45,7 @@ def graph(lake: Lake) -> Graph:
 # --- facts and history -----------------------------------------------------------------------------------------------
 
 
-def test_facts_are_those_that_hold_newest_first(graph: Graph) -> None:
+def test_facts_returns_current_facts_newest_first(graph: Graph) -> None:
     facts = graph.facts_about("ANNIE")
     assert lines(facts) == ["Anna likes figs", "Annie lives_in Rome", *lines(facts)[2:]]
     assert set(lines(facts)[2:]) == {"Anna also_known_as Annie", "Bruno likes Anna"}
@@ -66,7 +66,7 @@ def test_facts_are_those_that_hold_newest_first(graph: Graph) -> None:
         (9_999, {"Rome", "figs"}),
     ],
 )
-def test_what_held_at_a_time(graph: Graph, after: float, expected: set[str]) -> None:
+def test_facts_at_a_past_time(graph: Graph, after: float, expected: set[str]) -> None:
     found = graph.facts_about("Anna", at=hour(after))
     assert {fact.target for fact in found if fact.source != "Bruno" and fact.label != "also_known_as"} == expected
     assert found.total == len(found)
@@ -89,7 +89,7 @@ def test_times_answer_as_the_model_of_the_fold_does(lake: Lake) -> None:
         assert {one.id for one in graph.history(name)} == {one.id for one in own if one.source_id == compared(name)}
 
 
-def test_history_tells_what_has_ended_and_what_took_its_place(graph: Graph) -> None:
+def test_history_returns_ended_facts_and_their_replacements(graph: Graph) -> None:
     history = graph.history("Anna")
     assert [fact.line for fact in history if fact.label == "lives_in"] == [
         "Anna lives_in Porto (2024-01-15 to 2024-01-15)",
@@ -106,7 +106,7 @@ def test_history_tells_what_has_ended_and_what_took_its_place(graph: Graph) -> N
 
 
 def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
-    """Of facts and of history the last ones stay, in the order that they have."""
+    """A limit keeps the last facts, in the same order."""
     tell(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
     tell(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
     graph = graph_of(lake)
@@ -119,7 +119,7 @@ def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
 
 
 def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
-    """What one message says has one time; the order within it is by id."""
+    """Facts of one message have the same time and are ordered by id."""
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(12))
     land(lake, {ACME: told(said, ["m1"], hour(0))})
     graph = graph_of(lake)
@@ -129,7 +129,7 @@ def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
     ]
 
 
-def test_a_limited_history_has_what_began_last(lake: Lake) -> None:
+def test_a_limited_history_has_the_last_facts(lake: Lake) -> None:
     tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | likes | figs", "INSERT Anna | likes | tea")
     assert lines(graph_of(lake).history("Anna")) == ["Anna likes tea", "Anna likes figs"]
     assert lines(graph_of(lake).history("Anna", limit=1)) == ["Anna likes figs"]
@@ -156,13 +156,13 @@ def test_an_entity_is_found_by_any_of_its_names(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["tea", "Porto", "nobody", "x\ud800", "'; DROP TABLE facts", "\x00"])
-def test_what_nothing_holds_of_is_no_entity(graph: Graph, name: str) -> None:
+def test_a_name_without_current_facts_is_not_an_entity(graph: Graph, name: str) -> None:
     assert graph.entity(name) is None
     assert graph.facts_about(name) == []
     assert graph.neighbors(name) == []
 
 
-def test_what_was_ever_said_of_is_known(graph: Graph) -> None:
+def test_knows_includes_names_of_ended_facts(graph: Graph) -> None:
     assert [graph.knows(name) for name in ("anna", "ANNIE", "tea", "figs", "Porto", "nobody")] == [True] * 5 + [False]
 
 
@@ -190,7 +190,7 @@ def test_a_cycle_ends_and_nobody_is_a_neighbour_of_itself(lake: Lake) -> None:
     assert graph_of(lake).neighbors("A", 6) == [Neighbor("B", 1), Neighbor("C", 1)]
 
 
-def test_things_of_one_kind_are_no_neighbours_by_it(lake: Lake) -> None:
+def test_entities_of_one_kind_are_not_neighbours(lake: Lake) -> None:
     kinds = [f"INSERT {name} | is_a | person" for name in "ABCDE"]
     land(lake, {ACME: told("\n".join(line.replace(" | ", "|") for line in kinds[:3]), ["m1"], hour(0))})
     tell(lake, *kinds[3:], "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | D", at=hour(1))
@@ -202,13 +202,13 @@ def test_things_of_one_kind_are_no_neighbours_by_it(lake: Lake) -> None:
     assert {(fact.source, fact.target) for fact in around} == {("A", "person"), ("A", "B"), ("B", "person"), ("B", "C")}
 
 
-def test_aliases_are_no_neighbours_and_lead_on(graph: Graph) -> None:
+def test_aliases_are_not_neighbours_but_are_followed(graph: Graph) -> None:
     found = graph.neighbors("Annie", 2)
     assert found == [Neighbor("Bruno", 1), Neighbor("figs", 1), Neighbor("Rome", 1)]
     assert graph.neighbors("figs", 2) == [Neighbor("Anna", 1), Neighbor("Bruno", 2), Neighbor("Rome", 2)]
 
 
-def test_what_has_ended_leads_nowhere(lake: Lake) -> None:
+def test_ended_facts_do_not_connect_neighbours(lake: Lake) -> None:
     land(lake, {ACME: told("INSERT A|knows|B\nINSERT B|knows|C", ["m1"], hour(0))})
     tell(lake, "DELETE A | knows | B", at=hour(1))
     assert graph_of(lake).neighbors("A", 6) == []
@@ -226,7 +226,7 @@ def test_neighbours_are_limited_nearest_first(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "", "  ", "x" * 301, ["Anna"], b"Anna"])
-def test_a_name_that_is_none_is_refused(graph: Graph, value: Any) -> None:
+def test_an_invalid_name_is_rejected(graph: Graph, value: Any) -> None:
     questions: list[Callable[[Any], object]] = [graph.entity, graph.facts_about, graph.neighbors, graph.knows]
     for ask in questions:
         with pytest.raises(InputError, match=r"^name "):
@@ -254,7 +254,7 @@ def test_a_limit_out_of_range_is_refused(graph: Graph, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["yesterday", 5, datetime(2024, 1, 1)])  # noqa: DTZ001  # on purpose
-def test_a_time_that_is_none_is_refused(graph: Graph, value: Any) -> None:
+def test_an_invalid_time_is_rejected(graph: Graph, value: Any) -> None:
     with pytest.raises(InputError, match=r"^at "):
         graph.facts_about("Anna", at=value)
 
@@ -273,7 +273,7 @@ FACTS = (
 )
 
 
-def test_sql_asks_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) -> None:
+def test_sql_queries_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) -> None:
     assert " ".join(graph.query("SELECT * FROM facts").columns) == FACTS
     assert " ".join(graph.query("SELECT * FROM history").columns) == FACTS
     answer = graph.query("SELECT * FROM entities WHERE id = 'anna'")
@@ -327,7 +327,7 @@ def test_nothing_crosses_between_agents_and_workspaces(lake: Lake, tmp_path: Pat
 
 
 @pytest.mark.parametrize("ids", [("a~b", "c"), ("a", "b~c"), ("a", "~"), ("a", ""), ("a", "../b"), ("a'b", "c")])
-def test_no_id_holds_what_parts_owners(ids: tuple[str, str]) -> None:
+def test_ids_never_contain_the_separator_of_owners(ids: tuple[str, str]) -> None:
     """So owner_of() never gives two agents one partition."""
     with pytest.raises(InputError, match="_id "):
         Scope(*ids)
@@ -351,8 +351,8 @@ def test_hostile_names_are_names(lake: Lake, name: str) -> None:
 # --- what users say --------------------------------------------------------------------------------------------------
 
 
-def test_what_a_user_says_is_known_at_once_and_is_the_same_when_it_has_landed(lake: Lake) -> None:
-    """Where the pipeline works by rules, as the tail does."""
+def test_facts_of_a_message_are_visible_at_once_and_unchanged_by_the_commit(lake: Lake) -> None:
+    """If the pipeline extracts by rules, as pending entries are."""
     write(lake, conversation("I live in Porto.", "I like green tea.", "My sister Maria works at Bosch."))
     tell(lake, "INSERT Anna | also_known_as | Annie", at=hour(1))
     graph = graph_of(lake)
@@ -377,7 +377,7 @@ def test_what_a_user_says_is_known_at_once_and_is_the_same_when_it_has_landed(la
 # --- at once ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_predicate_that_is_declared_holds_one_object_at_once(lake: Lake) -> None:
+def test_a_declared_predicate_holds_one_object_immediately(lake: Lake) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, b"defaults:\n  graph:\n    single_valued: [pet]\n    multi_valued: [lives_in]\n")
     land(lake, {ACME: told("INSERT Anna|pet|Bruno\nINSERT Anna|lives_in|Porto", ["m1"], hour(0))})
@@ -401,7 +401,7 @@ def test_one_graph_serves_several_threads_while_it_grows(lake: Lake) -> None:
                 last = facts.total
                 assert {one.distance for one in graph.neighbors("Anna", 3)} <= {1}
                 graph.search("What does Anna like?")
-        except BaseException as error:  # noqa: BLE001  # told by the main thread
+        except BaseException as error:  # noqa: BLE001  # reported by the main thread
             failed.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Facts in arrays: the numbers of entities, and the rows of one."""
+"""Facts in arrays: codes of entities, and rows of an entity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def column(*names: str) -> pa.ChunkedArray:
 
 
 def layer(*said: str, codes: Codes | None = None) -> Layer:
-    """Return the layer of lines, each an hour after the one before."""
+    """Return a layer with a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
     return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
 
@@ -34,7 +34,7 @@ def test_names_are_numbered_as_they_come_and_keep_their_numbers() -> None:
     assert [codes.name(code) for code in range(len(codes))] == ["a", "b", "c"]
 
 
-def test_codes_above_others_go_on_counting_and_leave_them_alone() -> None:
+def test_an_upper_layer_continues_the_codes_below() -> None:
     below = Codes()
     below.of(column("a", "b"))
     above = Codes(below)
@@ -45,7 +45,7 @@ def test_codes_above_others_go_on_counting_and_leave_them_alone() -> None:
     assert another.of(column("d")).tolist() == [2]
 
 
-def test_names_that_hold_a_text_are_found_below_too() -> None:
+def test_names_that_contain_a_text_are_found_in_the_layer_below_too() -> None:
     below = Codes()
     below.of(column("green tea", "coffee"))
     above = Codes(below)
@@ -57,7 +57,7 @@ def test_names_that_hold_a_text_are_found_below_too() -> None:
     assert Codes().holding("x") == []
 
 
-def test_nothing_has_no_rows() -> None:
+def test_an_empty_layer_has_no_rows() -> None:
     empty = layer()
     assert len(empty) == 0
     assert empty.rows_of(np.array([0]), 0).tolist() == []
@@ -94,7 +94,7 @@ def test_the_newest_row_of_an_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_arrays_answer_as_a_look_at_every_row(seed: int) -> None:
+def test_arrays_agree_with_a_scan_of_all_rows(seed: int) -> None:
     chance = random.Random(seed)
     for operations, _ in histories(f"layer {seed}", 40, PLAIN):
         codes = Codes()

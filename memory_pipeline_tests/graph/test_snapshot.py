@@ -1,4 +1,4 @@
-"""A graph as it stands, of one layer or of two."""
+"""Graph snapshots of one layer and of two."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rows(*said: str, names: Names = NOBODY) -> pa.Table:
-    """Return the facts of lines, each an hour after the one before."""
+    """Return a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
     return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
 
@@ -51,7 +51,7 @@ def test_a_layer_above_hides_what_it_replaces_and_nothing_else() -> None:
     assert found == ["Porto", "figs"]
 
 
-def test_what_has_ended_is_hidden_too_and_told_on_demand() -> None:
+def test_ended_facts_are_hidden_too_and_returned_on_demand() -> None:
     base = GraphSnapshot(rows(*BASE, "DELETE Anna|likes|tea"), NOBODY)
     top = GraphSnapshot(rows(*BASE[:1]), NOBODY, base, [("anna", "likes")])
     anna = np.array([top.code("anna")])
@@ -68,7 +68,7 @@ def test_a_layer_that_only_takes_away() -> None:
     assert top.degrees.sum() == 2
 
 
-def test_things_are_spelt_as_they_were_last_said_but_by_their_own_name() -> None:
+def test_entities_have_their_newest_spelling_but_not_an_alias() -> None:
     names = Names({"annie": "anna"})
     said = ("INSERT ANNA|likes|Tea", "INSERT Anna|likes|figs", "INSERT Annie|likes|TEA")
     with_alias = GraphSnapshot(rows(*said, names=names), names)

@@ -1,4 +1,4 @@
-"""The newest state of a graph: what waits in the journal counts as if it had landed."""
+"""The newest state of a graph: pending entries count like committed ones."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 #: Histories that are compared in one test, which share two lakes.
 CHUNK = 25
-#: Chunks of histories without aliases, and of those with them. The rest takes too long for every run.
+#: Chunks of histories without and with aliases. The others take too long for every run.
 PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (2, 1)
 Parts = tuple[list["Operation"], list[list["Operation"]]]
 
 
 def rows(table: pa.Table) -> list[str]:
-    """Return rows in one order."""
+    """Return rows in a fixed order."""
     return sorted(str(row) for row in table.to_pylist())
 
 
 def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[GraphOverlay, GraphOverlay]]:
-    """Return of each history the state with a tail, and the one of a lake in which all has landed."""
+    """Return two states of each history: with pending entries, and with all committed."""
     split, whole = Lake(str(tmp_path / "split")), Lake(str(tmp_path / "whole"))
     scopes = [Scope("acme", f"agent-{number}") for number in range(len(parts))]
     for lake in (split, whole):
@@ -54,7 +54,7 @@ def states(tmp_path: Path, parts: list[Parts]) -> list[tuple[GraphOverlay, Graph
 
 
 def differences(states: list[tuple[GraphOverlay, GraphOverlay]]) -> list[str]:
-    """Return in what the states of each pair differ."""
+    """Return the differences between the states of each pair."""
     found = []
     for split, whole in states:
         mine, theirs = split.snapshot(), whole.snapshot()
@@ -78,13 +78,13 @@ def _degree(snapshot: Any, name: str) -> int:
 
 
 @pytest.mark.parametrize("chunk", range(PLAIN_CHUNKS))
-def test_a_tail_counts_as_if_it_had_landed(tmp_path: Path, chunk: int) -> None:
+def test_pending_operations_count_like_committed_ones(tmp_path: Path, chunk: int) -> None:
     parts = list(cut(f"plain {chunk}", CHUNK, PLAIN))
     assert differences(states(tmp_path, parts)) == []
 
 
 def test_the_histories_are_cut_where_it_matters() -> None:
-    """Otherwise the comparison would compare nothing."""
+    """Otherwise the comparison would be empty."""
     parts = [part for chunk in range(PLAIN_CHUNKS) for part in cut(f"plain {chunk}", CHUNK, PLAIN)]
     assert len(parts) == PLAIN_CHUNKS * CHUNK
     assert sum(bool(landed) and all(files) for landed, files in parts) > len(parts) / 2
@@ -100,7 +100,7 @@ def test_the_histories_are_cut_where_it_matters() -> None:
 
 
 def naming(seed: int, count: int) -> list[Parts]:
-    """Return histories in which aliases come, none ends, and no two things claim the same one."""
+    """Return histories with new aliases; none ends, and no two entities claim the same one."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
@@ -123,13 +123,13 @@ def naming(seed: int, count: int) -> list[Parts]:
 
 
 @pytest.mark.parametrize("chunk", range(NAMING_CHUNKS))
-def test_aliases_that_come_with_the_tail_rename_what_has_landed(tmp_path: Path, chunk: int) -> None:
+def test_pending_aliases_rename_committed_facts(tmp_path: Path, chunk: int) -> None:
     pairs = states(tmp_path, naming(chunk, CHUNK))
     assert differences(pairs) == []
     assert sum(bool(split.snapshot().names.aliases) for split, _ in pairs) == CHUNK
 
 
-def test_any_aliases_that_come_and_go_with_the_tail(tmp_path: Path) -> None:
+def test_any_pending_changes_of_aliases(tmp_path: Path) -> None:
     assert differences(states(tmp_path, list(cut("naming 0", (2 if IS_THOROUGH else 1) * CHUNK, PLAIN + NAMING)))) == []
 
 
@@ -141,7 +141,7 @@ ENDING = {
 
 
 @pytest.mark.parametrize("ending", ENDING.values(), ids=ENDING)
-def test_what_was_said_of_an_alias_stays_when_it_is_none_any_more(lake: Lake, ending: str) -> None:
+def test_facts_of_a_former_alias_stay(lake: Lake, ending: str) -> None:
     said = "INSERT Anna|also_known_as|Annie\nINSERT Annie|likes|tea\nINSERT Anna|likes|figs"
     land(lake, {ACME: told(said, ["m1"], hour(0))})
     assert lines(graph_of(lake).facts_about("tea")) == ["Annie likes tea"]
@@ -150,7 +150,7 @@ def test_what_was_said_of_an_alias_stays_when_it_is_none_any_more(lake: Lake, en
     assert lines(graph_of(lake).facts_about("figs")) == ["Anna likes figs"]
 
 
-def test_a_name_that_was_withdrawn_is_not_what_a_thing_is_shown_by(lake: Lake) -> None:
+def test_a_withdrawn_name_is_not_displayed(lake: Lake) -> None:
     said = "INSERT Anna|also_known_as|Annie\nINSERT Anna|likes|figs"
     later = told("INSERT Annie|likes|tea", ["m2"], hour(1))
     land(lake, {ACME: [*told(said, ["m1"], hour(0)), *later]})
@@ -160,7 +160,7 @@ def test_a_name_that_was_withdrawn_is_not_what_a_thing_is_shown_by(lake: Lake) -
     assert entity.name == "Anna"
 
 
-def test_an_alias_in_the_tail_makes_two_things_of_the_table_one(lake: Lake) -> None:
+def test_a_pending_alias_joins_two_entities(lake: Lake) -> None:
     land(lake, {ACME: told("INSERT Annie|lives_in|Porto\nINSERT Anna|likes|tea\nINSERT tea|is|hot", ["m1"], hour(0))})
     graph = graph_of(lake)
     assert lines(graph.facts_about("Anna")) == ["Anna likes tea"]
@@ -178,8 +178,8 @@ def test_an_alias_in_the_tail_makes_two_things_of_the_table_one(lake: Lake) -> N
     )
 
 
-def test_two_tails_one_after_the_other(lake: Lake) -> None:
-    """The second layer is made of the table each time, never of the layer before."""
+def test_two_pending_changes_in_sequence(lake: Lake) -> None:
+    """The second layer is always built on the table, never on the layer before."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))
     first = graph.history("Anna")
@@ -192,8 +192,8 @@ def test_two_tails_one_after_the_other(lake: Lake) -> None:
     assert lines(graph.history("Anna")) == ["Anna likes figs"]
 
 
-def test_what_is_in_the_tail_and_in_the_table_counts_once(lake: Lake) -> None:
-    """Between landing and acknowledging an edit is in both."""
+def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
+    """An edit is in both between its commit and its acknowledgement."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | also_known_as | Annie", at=hour(0))
     before = graph.history("Anna")
@@ -206,8 +206,8 @@ def test_what_is_in_the_tail_and_in_the_table_counts_once(lake: Lake) -> None:
     assert [fact.weight for fact in before] == [0.5, 0.5]
 
 
-def test_operations_that_landed_without_their_fold_are_not_counted_twice(lake: Lake) -> None:
-    """A run was ended between the two tables."""
+def test_operations_committed_without_their_fold_count_once(lake: Lake) -> None:
+    """A run was killed between the two commits."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
     before = graph.history("Anna")
@@ -219,7 +219,7 @@ def test_operations_that_landed_without_their_fold_are_not_counted_twice(lake: L
     assert graph.history("Anna") == graph_of(lake).history("Anna") == before
 
 
-def test_an_alias_that_landed_without_its_fold_still_renames(lake: Lake) -> None:
+def test_an_alias_committed_without_its_fold_still_renames(lake: Lake) -> None:
     said = told("INSERT Anna|lives_in|Porto\nINSERT Nan|likes|dates", ["m1"], hour(0))
     land(lake, {ACME: said})
     tell(lake, "INSERT Anna | also_known_as | Nan", at=hour(1))
@@ -232,7 +232,7 @@ def test_an_alias_that_landed_without_its_fold_still_renames(lake: Lake) -> None
     assert graph_of(lake).history("Anna") == before
 
 
-def test_what_has_not_changed_is_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_tables_are_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, {ACME: told("INSERT Anna|likes|tea", ["m1"], hour(0))})
     tell(lake, "INSERT Anna | likes | figs", at=hour(1))
     state = GraphOverlay(lake, ACME, Waiting(lake, ACME))
@@ -254,7 +254,7 @@ def test_what_has_not_changed_is_not_read_again(lake: Lake, monkeypatch: pytest.
     assert state.snapshot() is not first
 
 
-def test_an_agent_of_whom_nothing_is_known_has_an_empty_graph(lake: Lake) -> None:
+def test_an_unknown_agent_has_an_empty_graph(lake: Lake) -> None:
     snapshot = GraphOverlay(lake, ACME, Waiting(lake, ACME)).snapshot()
     assert (snapshot.history.num_rows, snapshot.facts.num_rows, snapshot.entities.num_rows) == (0, 0, 0)
     assert snapshot.code("Anna") is None

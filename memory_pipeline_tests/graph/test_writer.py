@@ -1,4 +1,4 @@
-"""What an agent says of its world itself: durable and visible at once, or refused with nothing written."""
+"""Graph writes: durable and visible at once, or rejected with nothing written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def writer(root: str) -> GraphWriter:
 
 @pytest.fixture
 def graph(root: str) -> Graph:
-    """Of a reader that was opened before anything was written."""
+    """The graph of a reader that was opened before the first write."""
     return MemoryReader(Lake(root), ACME, default_models().embedder).graph
 
 
@@ -44,7 +44,7 @@ def after(minutes: float) -> datetime:
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_seen_at_once_by_who_reads_already(writer: GraphWriter, graph: Graph) -> None:
+def test_open_readers_see_a_change_at_once(writer: GraphWriter, graph: Graph) -> None:
     assert graph.facts_about("Anna") == []
     made = writer.insert("Anna", "livesIn", "Porto", confidence=0.5, weight=0.25, now=NOON)
     [fact] = graph.facts_about("anna")
@@ -60,14 +60,14 @@ def test_a_change_is_seen_at_once_by_who_reads_already(writer: GraphWriter, grap
     assert graph.facts_about("Anna") == []
 
 
-def test_the_clock_tells_the_time_if_nobody_does(root: str) -> None:
+def test_the_time_of_a_change_defaults_to_the_clock(root: str) -> None:
     before = datetime.now(UTC)
     MemoryWriter(Lake(root), ACME).graph.insert("Anna", "likes", "tea")
     [fact] = graph_of(Lake(root)).facts_about("Anna")
     assert before <= fact.valid_from <= datetime.now(UTC)
 
 
-def test_an_update_replaces_what_it_names_where_there_are_many(writer: GraphWriter, graph: Graph) -> None:
+def test_an_update_replaces_the_named_object_among_several(writer: GraphWriter, graph: Graph) -> None:
     for place, what in enumerate(("tea", "figs")):
         writer.insert("Anna", "likes", what, now=after(place))
     writer.update("Anna", "likes", "dates", now=after(2))
@@ -128,7 +128,7 @@ def test_threads_of_one_writer_lose_nothing(writer: GraphWriter, graph: Graph) -
 
 
 @pytest.mark.parametrize("earlier", [timedelta(hours=1), timedelta(days=3)])
-def test_what_holds_since_earlier_may_be_told_later(writer: GraphWriter, graph: Graph, earlier: timedelta) -> None:
+def test_a_fact_can_be_written_after_it_began(writer: GraphWriter, graph: Graph, earlier: timedelta) -> None:
     writer.insert("Anna", "lives_in", "Porto", now=NOON)
     writer.insert("Anna", "lives_in", "Rome", now=NOON - earlier)
     assert lines(graph.facts_about("Anna")) == ["Anna lives_in Porto"]
@@ -138,10 +138,10 @@ def test_what_holds_since_earlier_may_be_told_later(writer: GraphWriter, graph: 
 # --- entities and relationships --------------------------------------------------------------------------------------
 
 
-def test_relationships_are_between_what_is_known(root: str, writer: GraphWriter, graph: Graph) -> None:
+def test_relationships_connect_known_entities(root: str, writer: GraphWriter, graph: Graph) -> None:
     writer.add_entity("Anna", now=NOON)
     for source, target, missing in (("Anna", "Bosch", "target 'Bosch'"), ("Bosch", "Anna", "source 'Bosch'")):
-        with pytest.raises(InputError, match=f"^{missing} is not known; add it first"):
+        with pytest.raises(InputError, match=f"^{missing} is unknown; add it with add_entity"):
             writer.add_relationship(source, "works_at", target, now=after(1))
     writer.add_entity("Bosch", "company", now=after(1))
     writer.add_relationship("ANNA", "works_at", "bosch", weight=0.9, now=after(2))
@@ -154,11 +154,11 @@ def test_relationships_are_between_what_is_known(root: str, writer: GraphWriter,
     assert writer.add_relationship("Annie", "knows", "Bosch", now=after(5))
 
 
-def test_nothing_of_another_agent_is_known(root: str, writer: GraphWriter) -> None:
+def test_another_agents_graph_is_invisible(root: str, writer: GraphWriter) -> None:
     writer.add_entity("Anna", now=NOON)
     writer.add_entity("Bosch", now=NOON)
     other = MemoryWriter(Lake(root), Scope("acme", "sales"), START).graph
-    with pytest.raises(InputError, match=r"^source 'Anna' is not known"):
+    with pytest.raises(InputError, match=r"^source 'Anna' is unknown"):
         other.add_relationship("Anna", "works_at", "Bosch", now=after(1))
 
 
@@ -214,7 +214,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("place", [1, 3])
-def test_of_many_changes_all_are_made_or_none(
+def test_a_batch_of_changes_is_atomic(
     root: str, writer: GraphWriter, graph: Graph, bad: dict[str, Any], place: int
 ) -> None:
     good = [{"edit": "INSERT", "subject": "Anna", "predicate": "likes", "object": str(number)} for number in range(2)]
@@ -231,12 +231,12 @@ def test_of_many_changes_all_are_made_or_none(
     assert [fact.evidence[0] for fact in graph.history("Anna")] == [made[2], made[0], made[1]]
 
 
-def test_no_changes_are_no_files(root: str, writer: GraphWriter) -> None:
+def test_an_empty_batch_writes_no_file(root: str, writer: GraphWriter) -> None:
     assert writer.apply([]) == []
     assert Lake(root).journal.pending() == []
 
 
-def test_a_change_cannot_be_made_in_anothers_name(writer: GraphWriter, root: str) -> None:
+def test_a_change_cannot_name_another_agent(writer: GraphWriter, root: str) -> None:
     change = {"edit": "INSERT", "subject": "Anna", "predicate": "likes", "object": "tea", "agent_id": "sales"}
     with pytest.raises(InputError, match="'agent_id' is unknown"):
         writer.apply([change], now=NOON)
@@ -244,13 +244,13 @@ def test_a_change_cannot_be_made_in_anothers_name(writer: GraphWriter, root: str
 
 
 @pytest.mark.parametrize("changes", [None, 5, [5], ["INSERT"], [None], {"edit": "INSERT"}])
-def test_changes_that_are_none_are_refused(writer: GraphWriter, changes: Any) -> None:
+def test_invalid_changes_are_rejected(writer: GraphWriter, changes: Any) -> None:
     with pytest.raises(InputError):
         writer.apply(changes, now=NOON)
 
 
 @pytest.mark.parametrize("argument", ["source", "target"])
-def test_a_relationship_names_the_argument_that_is_no_name(writer: GraphWriter, argument: str) -> None:
+def test_add_relationship_names_the_invalid_argument(writer: GraphWriter, argument: str) -> None:
     writer.add_entity("Anna", now=NOON)
     relationship: dict[str, Any] = {"source": "Anna", "label": "knows", "target": "Anna", argument: "x" * 301}
     with pytest.raises(InputError, match=f"^{argument} "):
@@ -270,8 +270,8 @@ def test_hostile_terms_are_kept_as_names(root: str, writer: GraphWriter, graph: 
 # --- landing ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_change_written_again_is_the_same(root: str, graph: Graph) -> None:
-    """A writer that does not know whether it was heard says it again."""
+def test_a_repeated_change_is_idempotent(root: str, graph: Graph) -> None:
+    """A writer that gets no confirmation writes again."""
     made = [MemoryWriter(Lake(root), ACME, START).graph.insert("Anna", "likes", "tea", now=NOON) for _ in range(3)]
     assert len(set(made)) == 1
     assert len(Lake(root).journal.pending()) == 3
@@ -289,7 +289,7 @@ def test_the_same_change_written_again_is_the_same(root: str, graph: Graph) -> N
 # --- weight of imports -----------------------------------------------------------------------------------------------
 
 
-def test_writing_and_asking_a_graph_needs_no_heavy_library(root: str) -> None:
+def test_writing_and_reading_a_graph_import_no_heavy_library(root: str) -> None:
     code = (
         "import sys; from memory_pipeline.writer import MemoryWriter; from memory_pipeline.reader import MemoryReader; "
         "heavy = {'dagster', 'polars', 'litellm', 'duckdb'}; assert not heavy & set(sys.modules); "
@@ -302,6 +302,6 @@ def test_writing_and_asking_a_graph_needs_no_heavy_library(root: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_writer_without_a_graph_brings_no_tables_along() -> None:
+def test_a_writer_without_a_graph_imports_no_tables() -> None:
     code = "import sys, memory_pipeline.writer; assert not {'deltalake', 'lancedb', 'duckdb'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

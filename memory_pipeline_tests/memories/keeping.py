@@ -1,4 +1,4 @@
-"""What tests of durable memories share: events, and lakes in which some of them have landed and others have not."""
+"""Helpers for tests of durable memories: events, and lakes with committed and pending ones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.lake import Lake
 
-#: When the first event of a test happens, unless it says otherwise.
+#: Default time of a test's first event.
 MONDAY = datetime(2024, 1, 15, 8, tzinfo=UTC)
 
 
 def minute(number: float) -> datetime:
-    """Return the time so many minutes after the first."""
+    """Return the time `number` minutes after the first event."""
     return MONDAY + timedelta(minutes=number)
 
 
@@ -54,7 +54,7 @@ def event(
     conversation_id: str | None = None,
     **changes: Any,
 ) -> MemoryEvent:
-    """Return an event; what is not an argument is said of the memory."""
+    """Return an event; other keywords are its changes."""
     return MemoryEvent.of(
         scope, verb, at, Changes.of(changes), memory_id=memory_id, other_id=other_id, editor=editor, reason=reason,
         evidence=evidence, conversation_id=conversation_id, received_at=at,
@@ -66,19 +66,19 @@ def remember(content: str, at: datetime = MONDAY, **changes: Any) -> MemoryEvent
 
 
 def write(lake: Lake, *events: MemoryEvent) -> None:
-    """Put events into the journal."""
+    """Write events to the journal."""
     lake.ensure()
     lake.journal.append(events)
 
 
 def land(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
-    """Put events into their tables, and bring what is made from them level."""
+    """Write events to their tables, and fold them."""
     fold_memories(lake, *events, upkeep=upkeep, are_edits=are_edits)
     refold(lake, (*events, *upkeep)[0].scope)
 
 
 def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
-    """Put events into their tables; what is made from them stays behind."""
+    """Write events to their tables without a fold."""
     lake.ensure()
     nights = {one.event_at: Period.containing(Grain.DAILY, one.event_at - timedelta(seconds=1)) for one in upkeep}
     rows = {
@@ -94,7 +94,7 @@ def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent
 
 
 def landed(lake: Lake, scope: Scope = ACME) -> list[MemoryEvent]:
-    """Return all events that have landed."""
+    """Return all committed events."""
     return [
         one
         for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
@@ -103,7 +103,7 @@ def landed(lake: Lake, scope: Scope = ACME) -> list[MemoryEvent]:
 
 
 def refold(lake: Lake, scope: Scope = ACME) -> Memories:
-    """Make an agent's memories of the events that have landed."""
+    """Fold an agent's committed events."""
     events = landed(lake, scope)
     memories = fold_events(events)
     embedder = HashingEmbedder()
@@ -129,6 +129,6 @@ def contents(memories: Sequence[Any]) -> list[str]:
 
 
 def by_kind(memories: Memories) -> dict[str, list[str]]:
-    """Return what is said by memories that count, by kind."""
+    """Return the contents of active memories by kind."""
     counting = sorted((one for one in memories.newest.values() if one.is_active), key=lambda one: one.kind)
     return {kind: sorted(contents(list(own))) for kind, own in groupby(counting, key=lambda one: one.kind)}

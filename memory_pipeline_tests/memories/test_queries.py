@@ -1,4 +1,4 @@
-"""Durable memories are asked for by id, subject and filters; what is asked wrongly is named."""
+"""Queries of durable memories by id, subject and filters; errors name the invalid argument."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALICE = [
 
 @pytest.fixture(params=["landed", "pending", "half"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> DurableMemories:
-    """What is known is the same, wherever it lies."""
+    """The results are the same for committed and pending events."""
     lake = Lake(str(tmp_path))
     landed = {"landed": 3, "pending": 0, "half": 2}[request.param]
     if landed:
@@ -51,7 +51,7 @@ def test_two_of_three_facts_are_about_alice(kept: DurableMemories) -> None:
     assert contents(kept.about("Carla")) == []
 
 
-def test_filters_are_all_fulfilled(kept: DurableMemories) -> None:
+def test_filters_are_combined_with_and(kept: DurableMemories) -> None:
     assert contents(kept.list()) == ["Bob likes tea.", "Alice likes tea.", "Alice lives in Porto."]
     assert contents(kept.list(limit=1)) == ["Bob likes tea."]
     assert contents(kept.list(kind="preference")) == ["Alice likes tea."]
@@ -63,7 +63,7 @@ def test_filters_are_all_fulfilled(kept: DurableMemories) -> None:
     assert [header.id for header in kept.headers(2)] == [one.memory_id for one in reversed(ALICE[1:])]
 
 
-def test_memories_are_read_as_they_stood_at_a_time(kept: DurableMemories, tmp_path: Path) -> None:
+def test_memories_are_read_at_a_past_time(kept: DurableMemories, tmp_path: Path) -> None:
     lake, own = Lake(str(tmp_path)), ALICE[0].memory_id
     later = remember("Carla is a nurse.", NIGHT)
     changes = [
@@ -85,7 +85,7 @@ def test_memories_are_read_as_they_stood_at_a_time(kept: DurableMemories, tmp_pa
         kept.list(now=NIGHT.replace(tzinfo=None))
 
 
-def test_versions_and_events_are_told(kept: DurableMemories, tmp_path: Path) -> None:
+def test_history_and_explain_return_versions_and_events(kept: DurableMemories, tmp_path: Path) -> None:
     own = ALICE[0].memory_id
     lake = Lake(str(tmp_path))
     write(lake, event(MemoryVerb.UPDATE, NIGHT, own, content="Alice lives in Faro.", editor="anna"))
@@ -104,7 +104,7 @@ def test_versions_and_events_are_told(kept: DurableMemories, tmp_path: Path) -> 
     assert [(one.verb, one.reason) for one in told] == [("REMEMBER", None), ("UPDATE", None), ("BOOST", "it matters")]
 
 
-def test_what_was_merged_is_explained_by_all_of_its_events(tmp_path: Path) -> None:
+def test_a_merged_memory_is_explained_by_all_its_events(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     merge = event(MemoryVerb.MERGE, NIGHT, ALICE[1].memory_id, ALICE[2].memory_id, editor="upkeep", reason="alike")
     land(lake, *ALICE, upkeep=[merge])
@@ -126,13 +126,13 @@ def test_what_was_merged_is_explained_by_all_of_its_events(tmp_path: Path) -> No
     ],
     ids=range(13),
 )  # fmt: skip
-def test_an_id_that_is_none_is_named(kept: DurableMemories, value: Any) -> None:
+def test_an_invalid_id_is_named(kept: DurableMemories, value: Any) -> None:
     for ask in (kept.get, kept.history, kept.explain, kept.resolved):
         with pytest.raises(InputError, match="id "):
             ask(value)
 
 
-def test_an_id_of_nothing_finds_nothing(kept: DurableMemories) -> None:
+def test_an_unknown_id_finds_nothing(kept: DurableMemories) -> None:
     unknown = "memory:2024-01-15T08:" + "0" * 32
     assert (kept.get(unknown), kept.history(unknown), kept.explain(unknown)) == (None, (), [])
     assert kept.get(f"{unknown}#1") is None
@@ -147,7 +147,7 @@ def test_an_id_of_nothing_finds_nothing(kept: DurableMemories) -> None:
         ("limit", 10**9), ("user_id", ["anna"]), ("object", b"tea"),
     ],
 )  # fmt: skip
-def test_a_filter_that_is_none_is_named(kept: DurableMemories, name: str, value: Any) -> None:
+def test_an_invalid_filter_is_named(kept: DurableMemories, name: str, value: Any) -> None:
     with pytest.raises(InputError, match=name):
         kept.list(**{name: value})
 

@@ -1,4 +1,4 @@
-"""What is read of durable memories before a model chooses some of them, and after it; which headers it is shown."""
+"""Reads before and after a model selects memories, and the headers it gets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
 
 class Noting(Choosing):
-    """Chooses places that it is told, and notes what was read of the table before and after it was asked."""
+    """Returns the given choices, and records the reads of the table before and after its call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *places: int, error: Exception | None = None) -> None:
         super().__init__(*places, error=error)
@@ -51,7 +51,7 @@ class Noting(Choosing):
         monkeypatch.setattr(Tables, "read", noting)
 
     def forget(self) -> None:
-        """Forget what was read."""
+        """Clear the recorded reads."""
         self._was_asked = False
         self.before.clear()
         self.after.clear()
@@ -62,7 +62,7 @@ class Noting(Choosing):
 
 
 def contents_read(reads: Sequence[Read]) -> list[str]:
-    """Return the ids of the memories whose contents were read."""
+    """Return the ids of memories with contents that were read."""
     return [one for read in reads if "content" in read.columns for one in read.memory_ids]
 
 
@@ -71,7 +71,7 @@ def vectors_read(reads: Sequence[Read]) -> bool:
 
 
 def prices(lake: Lake, count: int, *more: MemoryEvent) -> list[str]:
-    """Land a memory for each of some items, and return their ids."""
+    """Commit a memory for each item; return their ids."""
     told = [remember(f"The price of item {number} is {number} euros.", minute(number)) for number in range(count)]
     land(lake, *told, *more)
     return [one.memory_id for one in told]
@@ -87,7 +87,7 @@ def prices(lake: Lake, count: int, *more: MemoryEvent) -> list[str]:
     ],
     ids=["search", "recall", "filtered", "inject"],
 )
-def test_contents_are_read_of_the_chosen_ones_alone_and_no_vectors(
+def test_only_contents_of_selected_memories_are_read_and_no_vectors(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch, ask: Callable[[MemoryReader], Any]
 ) -> None:
     prices(lake, 230)
@@ -100,7 +100,7 @@ def test_contents_are_read_of_the_chosen_ones_alone_and_no_vectors(
     assert not vectors_read([*noting.before, *noting.after])
     noting.forget()
     ask(reader)
-    assert not [*noting.before, *noting.after]  # the same ones are chosen again
+    assert not [*noting.before, *noting.after]  # the same ones are selected again
 
 
 def test_contents_and_vectors_are_read_once_the_model_has_failed(
@@ -115,7 +115,7 @@ def test_contents_and_vectors_are_read_once_the_model_has_failed(
     assert vectors_read(noting.after)
 
 
-def test_of_what_was_revoked_and_of_snapshots_alone_contents_are_read_first(
+def test_only_contents_of_revoked_memories_and_snapshots_are_read_first(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stock = remember("40 sacks are in stock.", is_point_in_time=True)
@@ -127,7 +127,9 @@ def test_of_what_was_revoked_and_of_snapshots_alone_contents_are_read_first(
     assert len(contents_read(noting.after)) == 1
 
 
-def test_what_the_journal_changes_is_read_alone(lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_memories_that_pending_events_change_are_read(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = prices(lake, 30)
     write(
         lake,
@@ -140,7 +142,7 @@ def test_what_the_journal_changes_is_read_alone(lake: Lake, models: Models, monk
     found = said(reader.memories.search("Which item is free or new?", now=TUESDAY))
     assert {"Item 99 is new.", "Item 4 is free."} < set(found)
     assert "Item 4 (fact): It is free." in noting.headers
-    assert len(noting.headers) == 30  # one more, one less
+    assert len(noting.headers) == 30  # one added, one removed
     assert not any("item 5 " in header or "item 4 " in header for header in noting.headers)
     assert set(contents_read(noting.before)) == {ids[4], ids[5]}
     assert not vectors_read([*noting.before, *noting.after])
@@ -159,9 +161,7 @@ def test_rules_read_the_columns_that_they_rank_by(lake: Lake, models: Models, mo
     assert not noting.before
 
 
-def test_headers_that_share_words_come_first_and_of_many_the_newest_have_half_of_the_places(
-    lake: Lake, models: Models
-) -> None:
+def test_headers_that_share_words_come_first_with_half_of_the_places_for_the_newest(lake: Lake, models: Models) -> None:
     tagged = remember("Bruno barks.", MONDAY - timedelta(days=2), tags=["zebra"], title="A dog", hook="What it does.")
     named = remember(
         "He came late.", MONDAY - timedelta(days=1), subject="Zebra", title="A guest", hook="Who was late."
@@ -196,7 +196,7 @@ def test_headers_pass_the_filters_that_memories_pass(lake: Lake, models: Models,
     assert len(choosing.headers) == len(by_rules)
 
 
-def test_cold_ones_and_what_does_not_count_have_no_headers(lake: Lake, models: Models) -> None:
+def test_cold_and_inactive_memories_have_no_headers(lake: Lake, models: Models) -> None:
     ids = prices(lake, 255)
     choosing = Choosing()
     reader = helped(reading(lake, models), selector=choosing)
@@ -215,7 +215,7 @@ def test_cold_ones_and_what_does_not_count_have_no_headers(lake: Lake, models: M
         assert not shown.intersection(range(len(ids), 255))
 
 
-def test_others_take_the_places_of_what_was_shown_in_another_form(lake: Lake, models: Models) -> None:
+def test_memories_shown_in_another_form_are_replaced_by_others(lake: Lake, models: Models) -> None:
     ids = prices(lake, 12)
     memories = helped(reading(lake, models), selector=Choosing(*range(12))).memories
     shown = {ids[1], ids[10], ids[11]}
@@ -226,7 +226,7 @@ def test_others_take_the_places_of_what_was_shown_in_another_form(lake: Lake, mo
     assert not shown & {one.memory.id for one in found}
 
 
-def test_of_what_was_shown_before_contents_are_read_alone(
+def test_only_contents_of_excluded_memories_are_read(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = prices(lake, 30)
@@ -236,7 +236,7 @@ def test_of_what_was_shown_before_contents_are_read_alone(
     assert len(contents_read(noting.after)) == 1
 
 
-def test_what_is_revoked_while_the_model_thinks_is_not_told(lake: Lake, models: Models) -> None:
+def test_a_memory_revoked_during_the_model_call_is_not_returned(lake: Lake, models: Models) -> None:
     ids = prices(lake, 3)
 
     class Slow(Choosing):

@@ -1,4 +1,4 @@
-"""What is known of an agent's memories: the table, events that it lacks, and the journal's tail give one state."""
+"""The state of an agent's memories: the table, events missing from it, and pending events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NIGHT = minute(24 * 60)
 
 
 def known(state: MemoryOverlay, of: Memories) -> Memories:
-    """Return what a state knows of all memories of another, in the form of that."""
+    """Return a state's memories in the form of the other's."""
     newest = {own: memory for own in of.newest if (memory := state.get(own)) is not None}
     earlier = {own: history[:-1] for own in of.newest if len(history := state.history(own)) > 1}
     return Memories(newest, earlier)
@@ -53,7 +53,7 @@ def assert_is(state: MemoryOverlay, wanted: Memories) -> None:
         assert state.resolved(own) == wanted.resolved(own)
 
 
-def test_what_was_written_is_known_at_once_and_landing_changes_nothing(tmp_path: Path) -> None:
+def test_a_new_event_is_visible_at_once_and_unchanged_by_its_commit(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     state = state_of(lake)
     assert len(state.snapshot()) == 0
@@ -90,7 +90,7 @@ def test_a_boost_is_not_counted_twice_wherever_a_run_is_killed(tmp_path: Path) -
             assert (memory.importance, memory.version) == (0.7, 1)
 
 
-def test_the_tail_goes_on_from_the_rows_and_touches_nothing_else(tmp_path: Path) -> None:
+def test_pending_events_continue_from_the_rows_they_change(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     first = [remember(f"Fact number {number}.", minute(number)) for number in range(30)]
     land(lake, *first)
@@ -110,7 +110,7 @@ def test_the_tail_goes_on_from_the_rows_and_touches_nothing_else(tmp_path: Path)
     assert_is(state, fold_events([*first, *later]))
 
 
-def test_an_event_that_comes_late_is_folded_in_its_place(tmp_path: Path) -> None:
+def test_a_late_event_is_folded_in_its_place(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     told = remember(PORTO)
     changed = event(MemoryVerb.UPDATE, minute(30), told.memory_id, content=LISBON)
@@ -123,7 +123,7 @@ def test_an_event_that_comes_late_is_folded_in_its_place(tmp_path: Path) -> None
     assert [one.content for one in state.history(told.memory_id)] == [PORTO, TEA, LISBON]
 
 
-def test_events_that_were_landed_before_a_kill_count_though_the_table_lacks_them(tmp_path: Path) -> None:
+def test_events_committed_before_a_kill_count_without_the_table(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     told, more = remember(PORTO), remember(TEA, minute(5))
     land(lake, told)
@@ -136,7 +136,7 @@ def test_events_that_were_landed_before_a_kill_count_though_the_table_lacks_them
     assert_is(state, fold_events([told, more]))
 
 
-def test_upkeep_counts_and_the_tail_comes_after_it(tmp_path: Path) -> None:
+def test_pending_events_apply_after_consolidation(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     old, new, snapshot = remember(PORTO), remember(LISBON, minute(1)), remember("12 in stock.", minute(2))
     ids = [one.memory_id for one in (old, new, snapshot)]
@@ -161,7 +161,7 @@ def test_upkeep_counts_and_the_tail_comes_after_it(tmp_path: Path) -> None:
     assert [one.verb for one in state.events({ids[0]})] == [MemoryVerb.REMEMBER, MemoryVerb.MERGE, MemoryVerb.BOOST]
 
 
-def test_what_is_known_by_the_same_words_is_found(tmp_path: Path) -> None:
+def test_a_memory_is_found_by_its_words(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     told = remember(PORTO)
     land(lake, told)
@@ -199,7 +199,7 @@ CONTENTS = [PORTO, LISBON, TEA, "anna lives in porto", "Anna likes the tea"]
 
 @st.composite
 def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
-    """Return events on few memories, some by the upkeep, at few times."""
+    """Return events on few memories at few times, some by consolidation."""
     ids = [remember(content, minute(hour * 60)).memory_id for content in CONTENTS for hour in (0, 1)]
     events: list[MemoryEvent] = []
     for _ in range(draw(st.integers(1, 12))):
@@ -220,7 +220,7 @@ def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
 
 @settings(deadline=None, max_examples=examples(25))
 @given(happenings(), st.data())
-def test_whatever_has_landed_and_whatever_has_not_the_state_is_the_fold_of_all(
+def test_the_state_is_the_fold_of_all_committed_and_pending_events(
     tmp_path_factory: pytest.TempPathFactory, events: Sequence[MemoryEvent], data: st.DataObject
 ) -> None:
     lake = Lake(str(tmp_path_factory.mktemp("lake")))

@@ -1,4 +1,4 @@
-"""What an agent keeps for good, as it writes it: durable and visible at once, or refused with nothing written."""
+"""Writes of durable memories: durable and visible at once, or rejected with nothing written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def writer(root: str) -> MemoryWriter:
 
 @pytest.fixture
 def memories(root: str) -> DurableMemories:
-    """Of a reader that was opened before anything was written."""
+    """Memories of a reader that was opened before the first write."""
     return memories_of(root)
 
 
@@ -67,7 +67,7 @@ def configure(root: str, text: str) -> None:
 # --- remembering -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_remembered_is_there_at_once_with_all_that_was_said(
+def test_a_remembered_text_is_visible_at_once_with_all_attributes(
     root: str, writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     made = writer.remember(
@@ -117,7 +117,7 @@ def test_the_defaults_are_those_of_the_formula(writer: MemoryWriter, memories: D
     assert (memory.kind, memory.title, memory.access_count) == (MemoryKind.FACT, "Anna is allergic to nuts.", 0)
 
 
-def test_the_clock_tells_the_time_if_nobody_does(root: str) -> None:
+def test_the_time_of_a_change_defaults_to_the_clock(root: str) -> None:
     before = datetime.now(UTC)
     made = MemoryWriter(Lake(root), ACME).remember("Anna is allergic to nuts.")
     memory = memories_of(root).get(made)
@@ -125,7 +125,7 @@ def test_the_clock_tells_the_time_if_nobody_does(root: str) -> None:
     assert before <= memory.created_at <= datetime.now(UTC)
 
 
-def test_the_same_is_matched_and_the_nearly_same_is_not(writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_equal_texts_match_and_similar_ones_do_not(writer: MemoryWriter, memories: DurableMemories) -> None:
     tea = writer.remember("Anna likes tea.", now=NOON)
     assert writer.remember("anna likes the TEA", now=after(200)) == tea
     coffee = writer.remember("Anna likes coffee.", now=after(201))
@@ -147,7 +147,7 @@ def test_three_updates_make_version_four(writer: MemoryWriter, memories: Durable
     assert [memory.content for memory in memories.list()] == ["The rent is 1000 euros."]
 
 
-def test_an_update_changes_what_is_given_and_nothing_else(writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_an_update_changes_only_the_given_attributes(writer: MemoryWriter, memories: DurableMemories) -> None:
     made = writer.remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", now=NOON)
     writer.update(f"{made}#1", importance=0.9, tags=["home"], reason="it matters", now=after(1))
     memory = memories.get(made)
@@ -206,7 +206,7 @@ def test_each_use_counts_once_a_call(writer: MemoryWriter, memories: DurableMemo
 # --- forgetting ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_forgotten_is_history_and_counts_again_when_it_is_said_again(
+def test_a_revoked_memory_stays_in_history_and_is_reactivated_when_said_again(
     writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     made = writer.remember("Anna likes tea.", now=NOON)
@@ -222,7 +222,7 @@ def test_what_is_forgotten_is_history_and_counts_again_when_it_is_said_again(
 
 @pytest.fixture
 def several(writer: MemoryWriter) -> dict[str, str]:
-    """Memories by what tells them apart."""
+    """Memories that differ in each filter."""
     told: dict[str, dict[str, object]] = {
         "porto": {"content": "Anna lives in Porto.", "subject": "Anna", "predicate": "lives_in", "object": "Porto"},
         "tea": {"content": "Anna likes tea.", "subject": "Anna", "predicate": "likes", "object": "tea"},
@@ -249,7 +249,7 @@ def several(writer: MemoryWriter) -> dict[str, str]:
         ({"subject": "Nobody"}, []),
     ],
 )
-def test_a_filter_forgets_what_passes_and_counts_it(
+def test_a_filter_revokes_and_counts_all_matches(
     writer: MemoryWriter, memories: DurableMemories, several: dict[str, str], filters: dict[str, Any], gone: list[str]
 ) -> None:
     assert writer.forget(**filters, now=after(1)) == len(gone)
@@ -267,10 +267,10 @@ def test_a_filter_forgets_what_passes_and_counts_it(
         ({"tag": "\ud800"}, "tag .* is not accepted"),
         ({"tag": ["house"]}, "tag .* is not accepted"),
         ({"predicate": 3}, "predicate 3 is not accepted"),
-        ({"id": NOBODY}, "this agent keeps no memory by the id"),
+        ({"id": NOBODY}, "is unknown to this agent"),
     ],
 )
-def test_what_is_no_filter_forgets_nothing(
+def test_an_invalid_filter_revokes_nothing(
     root: str, writer: MemoryWriter, several: dict[str, str], filters: dict[str, Any], says: str
 ) -> None:
     files = written(root)
@@ -309,9 +309,7 @@ def test_preferences_are_of_one_user_until_they_are_deleted(
     assert writer.set_preference("u1", "theme", "dark", now=after(4)) == made
 
 
-def test_a_preference_is_deleted_by_user_and_name_and_no_less(
-    root: str, writer: MemoryWriter, memories: DurableMemories
-) -> None:
+def test_deleting_a_preference_needs_user_and_name(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
     writer.set_preference("u 1", "the  theme", "dark", now=NOON)
     wrong: list[Any] = [("u 1", None), (None, "the theme"), (None, None), ("", "the theme"), ("u 1", 3)]
     for user, key in wrong:
@@ -325,9 +323,9 @@ def test_a_preference_is_deleted_by_user_and_name_and_no_less(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("u1", "theme", math.nan), "value nan is not accepted; expected what JSON can say"),
-        (("u1", "theme", {1, 2}), "value .* is not accepted; expected what JSON can say"),
-        (("u1", "theme", NOON), "is not accepted; expected what JSON can say"),
+        (("u1", "theme", math.nan), "value nan is not accepted; expected a JSON value"),
+        (("u1", "theme", {1, 2}), "value .* is not accepted; expected a JSON value"),
+        (("u1", "theme", NOON), "is not accepted; expected a JSON value"),
         (("u1", "theme", "x" * 20_000), "value has 20,002 characters"),
         (("u1", "theme", "\ud800"), "value .* is not a text"),
         (("", "theme", 1), "user_id '' is not accepted"),
@@ -337,7 +335,7 @@ def test_a_preference_is_deleted_by_user_and_name_and_no_less(
         ((None, "theme", 1), "content is missing|belong together"),
     ],
 )
-def test_what_is_no_preference_is_refused(root: str, writer: MemoryWriter, arguments: Any, says: str) -> None:
+def test_an_invalid_preference_is_rejected(root: str, writer: MemoryWriter, arguments: Any, says: str) -> None:
     with pytest.raises(InputError, match=f"({says}).*nothing was written$"):
         writer.set_preference(*arguments, now=NOON)
     assert written(root) == 0
@@ -384,7 +382,7 @@ def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
         ({"now": datetime(2023, 1, 15, tzinfo=UTC)}, "is before the first day of this memory"),
     ],
 )
-def test_what_is_not_accepted_is_named_and_nothing_is_written(
+def test_invalid_arguments_are_named_and_nothing_is_written(
     root: str, writer: MemoryWriter, given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
@@ -395,7 +393,7 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda w, i: w.update(i, now=after(1)), "nothing is to be changed; give confidence, content"),
+        (lambda w, i: w.update(i, now=after(1)), "no change is given; expected one of confidence, content"),
         (lambda w, i: w.update(i, confidence=1.2, now=after(1)), "confidence 1.2 is not valid"),
         (lambda w, i: w.update(i, confidence=math.nan, now=after(1)), "confidence nan is not valid"),
         (lambda w, i: w.update(i, object="Porto", now=after(1)), "an object to both"),
@@ -404,9 +402,9 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
         (lambda w, i: w.reduce(i, -0.1, now=after(1)), "amount -0.1 is not valid"),
         (lambda w, i: w.boost(i, now=after(-90)), "is before memory .* was first said"),
         (lambda w, i: w.confirm(i, reason="x" * 501, now=after(1)), "reason .* expected 1 to 500"),
-        (lambda w, i: w.confirm(NOBODY, now=after(1)), "this agent keeps no memory by the id"),
-        (lambda w, i: w.update(NOBODY, "x", now=after(1)), "this agent keeps no memory by the id"),
-        (lambda w, i: w.touch([i, NOBODY], now=after(1)), "this agent keeps no memory by the id"),
+        (lambda w, i: w.confirm(NOBODY, now=after(1)), "is unknown to this agent"),
+        (lambda w, i: w.update(NOBODY, "x", now=after(1)), "is unknown to this agent"),
+        (lambda w, i: w.touch([i, NOBODY], now=after(1)), "is unknown to this agent"),
         (lambda w, i: w.touch(i, now=after(1)), "expected a list of ids"),
         (lambda w, i: w.boost("working:2024-01-15T12:" + "0" * 32, now=after(1)), "is not a durable memory's"),
         (lambda w, i: w.boost("../../etc/passwd", now=after(1)), "is not one of this memory's"),
@@ -416,7 +414,7 @@ def test_what_is_not_accepted_is_named_and_nothing_is_written(
         (lambda w, i: w.boost("x" * 10**6, now=after(1)), "is not one of this memory's"),
     ],
 )
-def test_what_cannot_be_done_to_a_memory_is_refused(root: str, writer: MemoryWriter, change: Any, says: str) -> None:
+def test_impossible_changes_are_rejected(root: str, writer: MemoryWriter, change: Any, says: str) -> None:
     made = writer.remember("Anna likes tea.", now=NOON)
     with pytest.raises(InputError, match=says) as caught:
         change(writer, made)
@@ -426,20 +424,20 @@ def test_what_cannot_be_done_to_a_memory_is_refused(root: str, writer: MemoryWri
 
 def test_a_preference_is_changed_by_setting_it(writer: MemoryWriter) -> None:
     made = writer.set_preference("u1", "theme", "dark", now=NOON)
-    with pytest.raises(InputError, match="is preference 'theme' of 'u1'; set_preference changes it"):
+    with pytest.raises(InputError, match="is preference 'theme' of 'u1'; use set_preference to change it"):
         writer.update(made, "u1 likes light", now=after(1))
     writer.update(made, importance=0.9, now=after(1))
 
 
-def test_an_agent_reaches_its_own_memories_alone(root: str, writer: MemoryWriter) -> None:
+def test_an_agent_reaches_only_its_own_memories(root: str, writer: MemoryWriter) -> None:
     other = MemoryWriter(Lake(root), SALES, START)
     mine, theirs = (one.remember("Anna likes tea.", subject="Anna", predicate="likes", object="tea", now=NOON)
                     for one in (writer, other))  # fmt: skip
     assert mine != theirs
     for change in (other.boost, other.confirm, other.forget):
-        with pytest.raises(InputError, match="this agent keeps no memory by the id"):
+        with pytest.raises(InputError, match="is unknown to this agent"):
             change(mine, now=after(1))
-    with pytest.raises(InputError, match="this agent keeps no memory by the id"):
+    with pytest.raises(InputError, match="is unknown to this agent"):
         other.touch([mine], now=after(1))
     assert other.forget(subject="Anna", now=after(1)) == 1
     assert [memory.id for memory in memories_of(root).list()] == [mine]
@@ -455,12 +453,14 @@ def test_a_kind_that_the_configuration_does_not_allow_is_refused(root: str) -> N
         lambda: writer.set_preference("u1", "theme", "dark", now=NOON),
     ]
     for change in refused:
-        with pytest.raises(InputError, match="is not kept by this agent; its configuration allows: fact, rule"):
+        with pytest.raises(
+            InputError, match=r"the configuration of this agent forbids kind '.*'; accepted: fact, rule"
+        ):
             change()
     assert MemoryWriter(Lake(root), SALES, START).remember("Anna seems tired.", "observation", now=NOON)
 
 
-def test_the_configuration_may_take_all_for_snapshots(root: str) -> None:
+def test_the_configuration_can_make_all_memories_snapshots(root: str) -> None:
     configure(root, "defaults: {memories: {point_in_time: true}}")
     writer, memories = MemoryWriter(Lake(root), ACME, START), memories_of(root)
     stock = writer.remember("There are 12 ovens in stock.", now=NOON)
@@ -528,7 +528,9 @@ def test_threads_of_one_writer_lose_nothing(writer: MemoryWriter, memories: Dura
     assert memory.importance == 0.2
 
 
-def test_what_was_merged_goes_on_in_the_winner(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_the_id_of_a_merged_memory_refers_to_the_winner(
+    root: str, writer: MemoryWriter, memories: DurableMemories
+) -> None:
     lost, won = (writer.remember(text, now=NOON) for text in ("Anna likes tea.", "Anna loves tea."))
     merge(root, won, lost)
     assert writer.boost(lost, now=after(60 * 24)) == won
@@ -542,7 +544,7 @@ def test_what_was_merged_goes_on_in_the_winner(root: str, writer: MemoryWriter, 
 
 
 def merge(root: str, winner: str, loser: str) -> None:
-    """Land what is pending, and an event of the upkeep."""
+    """Commit pending events and one of consolidation."""
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
     from memory_pipeline.lake.layout import owner_of
     from memory_pipeline.lake.schemas import UPKEEP_EVENTS
@@ -588,7 +590,7 @@ def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter
         ({"memory": "MERGE", "memory_id": NOBODY}, "change 2: memory 'MERGE' is unknown"),
         ({"memory": "REMEMBER", "content": "x", "amount": 1}, "change 2: 'amount' is unknown with REMEMBER"),
         ({"memory": "REMEMBER", "content": "x", 3: 1}, "change 2: '3' is unknown with REMEMBER"),
-        ({"memory": "FORGET", "memory_id": NOBODY}, "change 2: this agent keeps no memory"),
+        ({"memory": "FORGET", "memory_id": NOBODY}, "change 2: memory .* is unknown to this agent"),
         ({"memory": "FORGET"}, "change 2: id None is not one of this memory's"),
         ({"memory": "REMEMBER", "content": "x", "timestamp": "noon"}, "change 2: timestamp 'noon' cannot be read"),
         ({"memory": "REMEMBER", "content": "x", "timestamp": "2031-01-01T00:00Z"}, "change 2: .* lies in the future"),
@@ -597,7 +599,7 @@ def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter
         ({"memory": "REMEMBER", "content": "x", "user_id": "u1", "key": "k"}, "change 2: value .* is missing"),
         (
             {"memory": "REMEMBER", "kind": "rule", "user_id": "u1", "key": "k", "value": 1},
-            "change 2: key 'k' is of a preference; rule is another kind",
+            "change 2: kind rule does not accept key 'k'; expected kind preference",
         ),
     ],
 )
@@ -630,7 +632,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> MemoryWriter:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(verb=st.sampled_from([*MemoryVerb, "?"]), said=st.dictionaries(_FIELDS, _ANYTHING, max_size=4))
-def test_whatever_is_written_is_accepted_or_refused(hostile: MemoryWriter, verb: str, said: dict[str, Any]) -> None:
+def test_every_change_is_accepted_or_rejected(hostile: MemoryWriter, verb: str, said: dict[str, Any]) -> None:
     with suppress(InputError):
         [made] = hostile.change_memories([{"memory": verb, **said}], now=NOON)
         assert made.startswith("memory:2024-")
@@ -639,7 +641,7 @@ def test_whatever_is_written_is_accepted_or_refused(hostile: MemoryWriter, verb:
 # --- what a conversation and an agent say ----------------------------------------------------------------------------
 
 
-def test_what_was_said_and_what_is_written_is_one_memory(
+def test_a_statement_and_a_written_memory_with_the_same_words_are_one_memory(
     root: str, writer: MemoryWriter, memories: DurableMemories
 ) -> None:
     writer.write(conversation("My policy is simple.", "From now on, always call me Ann."), now=after(1))

@@ -1,4 +1,4 @@
-"""Lakes that are made once for all tests of the reader. Tests only read them; who writes copies one."""
+"""Lakes for the tests of the reader, built once. Tests only read them; a test that writes copies one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def walked(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture(scope="session")
 def injected_from(shared_folder: SharedFolder, models: Models) -> Path:
-    """The lake of two agents, whose journal and tables hold something each; summaries are not made yet."""
+    """A lake of two agents with journal entries and tables, without summaries."""
     return shared_folder("reader-injected-from", lambda folder: remember(str(folder), models))
 
 
 @pytest.fixture(scope="session")
 def injected_with_summaries(shared_folder: SharedFolder, injected_from: Path, models: Models) -> Path:
-    """The same lake after all that was pending was made."""
+    """The same lake with all pending partitions materialized."""
 
     def fill(folder: Path) -> None:
         shutil.copytree(injected_from, folder)

@@ -1,4 +1,4 @@
-"""What tests of Inject Knowledge share: a small memory, what a search is said to have found, texts of any kind."""
+"""Helpers for tests of injection: a small memory, fake search results, and strategies for texts."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _PIECES = st.one_of(
         ["<recalled-memory 0123456789ab>", "</Recalled-Memory 0123456789ab>", "&lt;recalled-memory ", "\\"]
     ),
 )
-#: Anything that a text may hold: all scripts, control characters, line breaks of every kind, delimiters.
+#: Any text: all scripts, control characters, all line breaks, delimiters.
 TEXTS = st.lists(_PIECES, min_size=1, max_size=5).map("".join).filter(str.strip)
-#: The same, if it asks for anything: it is more than white space and delimiters.
+#: The same, with more than white space and delimiters.
 PROMPTS = TEXTS.filter(lambda text: without_recalled(text).replace("\x00", " ").strip())
 _WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
-#: Texts of any script whose words are short, and many enough for some to be cut away.
+#: Texts of any script with short words, long enough to be cut.
 WORDED = st.lists(_WORDS, min_size=12, max_size=200).map(" ".join)
 
 
@@ -61,14 +61,14 @@ def part(text: str, source: Source = Source.MEMORY, *evidence: str) -> ContextIt
 
 
 class Backwards:
-    """Puts the last first: documents before memories."""
+    """Reverses the order: documents before memories."""
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         return list(range(len(texts)))[::-1]
 
 
 class DocumentsFirst:
-    """Puts all documents first."""
+    """Sorts all documents first."""
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         return sorted(range(len(texts)), key=lambda place: not texts[place].startswith("Paragraph"))
@@ -85,14 +85,14 @@ def injected(
     tokens: int | None = None,
     search: Callable[[str, int, list[str] | None], Facts] = lambda *_: Facts(),
 ) -> InjectedContext:
-    """Inject what a search of memory is said to have found."""
+    """Inject fake search results."""
     asking = InjectionRequest(prompt, document_parts(documents), most, tokens)
     settings = Injection.model_validate({"rerank": rerank})
     return inject(asking, settings, models or ReadingModels(), lambda *_: Recollection(recollection), search)
 
 
 def remember(root: str, models: Models) -> None:
-    """Make the memory of two agents, whose journal and tables hold something each; summaries are not made yet."""
+    """Build the memory of two agents with journal entries and tables, without summaries."""
     lake = Lake(root)
     write(lake, conversation(*SAID))
     write(lake, conversation("Our price for Bruno is 900 euros.", scope=OTHER, name="Carla"))
@@ -101,7 +101,7 @@ def remember(root: str, models: Models) -> None:
 
 
 def tell(root: str, subject: str, predicate: str, value: str) -> None:
-    """Write a fact into the graph of the agent that tests ask; it stays in the journal."""
+    """Write a pending fact into the tested agent's graph."""
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
     writer.graph.insert(subject, predicate, value, now=datetime(2024, 1, 16, tzinfo=UTC))
 
@@ -113,6 +113,6 @@ def ask(
 
 
 def configure(lake: Lake, text: str) -> None:
-    """Set the lake's configuration."""
+    """Write the lake's configuration."""
     lake.ensure()
     lake.storage.write(CONFIGURATION, text.encode())

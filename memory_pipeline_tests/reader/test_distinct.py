@@ -1,4 +1,4 @@
-"""Nothing is told twice, and nothing is lost: what says the same, and facts beside the messages that they rest on."""
+"""Deduplication of injected items: nothing is repeated, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server() -> Iterator[OpenAIServer]:
 
 
 def told(*parts: ContextItem) -> list[str]:
-    """Return the texts that are left of parts, each thing said once."""
+    """Return the texts of parts after deduplication."""
     return [one.text for one in distinct(parts)]
 
 
@@ -57,7 +57,7 @@ def told(*parts: ContextItem) -> list[str]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("source", [Source.MEMORY, Source.SUMMARY, Source.DOCUMENT])
-def test_what_differs_by_a_denial_or_a_number_is_kept(one: str, other: str, source: Source) -> None:
+def test_texts_that_differ_by_a_negation_or_a_number_are_both_kept(one: str, other: str, source: Source) -> None:
     assert told(part(one, Source.MEMORY), part(other, source)) == [one, other]
     assert told(part(other, Source.MEMORY), part(one, source)) == [other, one]
 
@@ -85,7 +85,7 @@ def test_what_differs_by_a_denial_or_a_number_is_kept(one: str, other: str, sour
          "Wir fahren im Sommer nicht mit dem Zug nach Berlin und Anna kommt"),
     ],
 )  # fmt: skip
-def test_what_differs_otherwise_is_kept(one: str, other: str) -> None:
+def test_texts_with_other_differences_are_both_kept(one: str, other: str) -> None:
     assert told(part(one, Source.MEMORY), part(other, Source.DOCUMENT)) == [one, other]
     assert told(part(other, Source.DOCUMENT), part(one, Source.MEMORY)) == [other, one]
 
@@ -101,31 +101,29 @@ def test_what_differs_otherwise_is_kept(one: str, other: str) -> None:
     ],
 )
 @pytest.mark.parametrize("sources", [(Source.MEMORY, Source.DOCUMENT), (Source.DOCUMENT, Source.GRAPH)])
-def test_what_differs_by_case_marks_and_white_space_is_told_once(
-    one: str, other: str, sources: tuple[Source, Source]
-) -> None:
+def test_case_marks_and_white_space_are_ignored(one: str, other: str, sources: tuple[Source, Source]) -> None:
     assert told(part(one, sources[0]), part(other, sources[1])) == [one]
     assert told(part(other, sources[0]), part(one, sources[1])) == [other]
 
 
-def test_what_is_nearly_the_same_is_told_twice() -> None:
+def test_similar_texts_are_both_kept() -> None:
     texts = ["I moved to Porto", "I have moved to Porto", "I moved to Porto last week", "Porto, I moved to", "I moved"]
     assert told(*(part(text, Source.DOCUMENT) for text in texts)) == texts
 
 
-def test_what_was_said_is_the_same_without_its_speaker() -> None:
+def test_a_message_equals_a_text_without_its_speaker() -> None:
     said, bare = part("Anna: I moved to Porto.", Source.MEMORY), part("I moved to Porto", Source.DOCUMENT)
     assert told(said, bare) == [said.text]
-    assert told(bare, said) == [said.text]  # who said it is not lost
+    assert told(bare, said) == [said.text]  # the speaker is kept
     ben = part("Ben: I moved to Porto.", Source.MEMORY)
     assert told(bare, said, ben, bare) == [said.text, ben.text]
     assert told(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
 
 
-def test_who_said_it_is_no_detail() -> None:
+def test_messages_of_different_speakers_are_both_kept() -> None:
     anna, ben = part("Anna: I moved to Porto.", Source.MEMORY), part("Ben: I moved to Porto.", Source.MEMORY)
     assert told(anna, ben) == [anna.text, ben.text]
-    for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only of memory it is known who speaks
+    for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only messages have speakers
         other = part(ben.text, source)
         assert told(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
         assert told(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
@@ -133,7 +131,7 @@ def test_who_said_it_is_no_detail() -> None:
         assert told(part(nobody, Source.MEMORY), part("I moved", Source.DOCUMENT)) == [nobody, "I moved"]
 
 
-def test_evidence_of_the_same_is_joined() -> None:
+def test_duplicates_share_their_evidence() -> None:
     parts = [
         part("Anna: Yes.", Source.MEMORY, "m1"),
         part("Ben: Yes.", Source.MEMORY, "m2"),
@@ -148,7 +146,7 @@ def test_evidence_of_the_same_is_joined() -> None:
 
 
 class Told(NamedTuple):
-    """What a part says, by construction, whatever it looks like."""
+    """The meaning of a part, by construction, however it looks."""
 
     speaker: str | None
     words: tuple[str, ...]
@@ -187,7 +185,7 @@ TOLD = st.builds(
     ]
 )
 @given(st.lists(st.tuples(TOLD, st.sampled_from(["", "?!", "“", '"']), st.booleans()), max_size=12))
-def test_of_all_that_say_the_same_the_first_is_kept_and_no_evidence_is_lost(
+def test_the_first_duplicate_is_kept_with_all_evidence(
     drawn: list[tuple[Told, str, bool]],
 ) -> None:
     kept: list[int] = []
@@ -207,7 +205,7 @@ def test_of_all_that_say_the_same_the_first_is_kept_and_no_evidence_is_lost(
     assert [one.id for one in result] == [str(place) for place in kept]
     assert sorted(name for one in result for name in one.evidence) == sorted(one.id for one in parts)
     for first in result:
-        # Each agrees with another that is counted with it: of three, two may agree through the third alone.
+        # Each equals another one in its group: two of three may be equal only through the third.
         told = [drawn[int(name)][0] for name in first.evidence]
         for place, one in enumerate(told):
             others = told[:place] + told[place + 1 :]
@@ -231,7 +229,7 @@ def test_sources_take_turns() -> None:
     assert [one.text for one in in_turn(found)] == ["m0", "g0", "d0", "m1", "d1", "d2"]
 
 
-def test_so_many_are_looked_at_of_what_was_said_and_of_summaries_each() -> None:
+def test_facts_and_points_are_limited_separately() -> None:
     said = [recalled(f"thing {number}", number) for number in range(9)]
     points = [recalled(f"point {number}", number, Grain.MONTHLY) for number in range(9)]
     for recollection in (Recollection(said + points), Recollection(points + said)):
@@ -241,15 +239,15 @@ def test_so_many_are_looked_at_of_what_was_said_and_of_summaries_each() -> None:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(TEXTS, st.integers(2, 6))
-def test_what_is_said_again_is_told_once(text: str, times: int) -> None:
-    assume(without_recalled(text) is text)  # documents are told without what was recalled
+def test_a_repeated_message_is_returned_once(text: str, times: int) -> None:
+    assume(without_recalled(text) is text)  # recalled blocks are removed from documents
     known = injected([recalled(text, number) for number in range(times)], [text] * times, tokens=10_000)
     assert [one.said for one in known.parts] == [compact(text)]
     assert known.left_out == 0
 
 
 @pytest.mark.parametrize("document", ["Anna: I moved to Porto last week.", "anna  I MOVED to Porto, last week!"])
-def test_a_document_that_memory_holds_is_told_once(lake: Lake, models: Models, document: str) -> None:
+def test_a_document_that_memory_contains_is_returned_once(lake: Lake, models: Models, document: str) -> None:
     write(lake, conversation(*SAID))
     reader = MemoryReader(lake, ACME, models.embedder)
     known = ask(reader, documents=[document, "Porto lies at the Douro."], max_results=20)
@@ -257,13 +255,13 @@ def test_a_document_that_memory_holds_is_told_once(lake: Lake, models: Models, d
     assert "Porto lies at the Douro." in [one.text for one in known.of("document")]
 
 
-def test_documents_that_say_the_same_are_told_once() -> None:
+def test_duplicate_documents_are_returned_once() -> None:
     known = injected([], ["Porto lies at the Douro."] * 30, most=50)
     assert [one.id for one in known.parts] == ["document 1"]
     assert known.left_out == 0
 
 
-def test_a_document_is_told_when_the_memory_that_holds_it_finds_no_place() -> None:
+def test_a_document_is_returned_if_the_memory_that_contains_it_does_not_fit() -> None:
     said = [recalled(f"Anna: Parcel {number} went to Porto.", number) for number in range(15)]
     known = injected([*said, recalled("The office is shut in winter.", 16)], ["The office is shut in winter."])
     assert "The office is shut in winter." in known.block
@@ -273,16 +271,16 @@ def test_a_document_is_told_when_the_memory_that_holds_it_finds_no_place() -> No
 
 
 def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> MemoryReader:
-    """Make memory of conversations with a model that finds where people live; return its reader."""
+    """Build memory with a model that finds where people live; return its reader."""
     write(lake, *talks)
     oracle.configure(lake, server)
     make_hours(lake.storage.uri, oracle.models_at(lake))
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
-    assert len(reader.graph.facts_about("Anna")) == 1  # else nothing is tested
+    assert len(reader.graph.facts_about("Anna")) == 1  # otherwise nothing is tested
     return reader
 
 
-def test_a_fact_gives_way_to_messages_that_are_taken_and_to_nothing_else() -> None:
+def test_a_fact_is_dropped_only_for_messages_that_are_chosen() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m1", "m2")
 
     def chosen(*parts: ContextItem) -> list[str]:
@@ -290,7 +288,7 @@ def test_a_fact_gives_way_to_messages_that_are_taken_and_to_nothing_else() -> No
 
     assert chosen(fact) == [fact.text]
     assert fact.text in chosen(fact, part("Anna: Where I live I told you.", Source.MEMORY, "m3"))
-    assert fact.text in chosen(fact, part("Anna: I moved to Porto.", Source.MEMORY, "m1"))  # m2 is not told
+    assert fact.text in chosen(fact, part("Anna: I moved to Porto.", Source.MEMORY, "m1"))  # m2 is not chosen
     assert fact.text in chosen(part("Anna moved to Porto.", Source.SUMMARY, "m1", "m2"), fact)
     assert fact.text in chosen(part("Anna lives_in Porto", Source.GRAPH), part("Anna: It rains.", Source.MEMORY, "m1"))
     both = part("Anna: I moved to Porto.", Source.MEMORY, "m1", "m2")
@@ -300,14 +298,14 @@ def test_a_fact_gives_way_to_messages_that_are_taken_and_to_nothing_else() -> No
     assert chosen(fact, first, second) == [first.text, second.text]
 
 
-def test_a_fact_stands_where_its_message_is_not_taken() -> None:
+def test_a_fact_stays_if_its_message_is_not_chosen() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m2")
     parts = [part("Anna: It rains.", Source.MEMORY, "m1"), fact, part("Anna: I moved to Porto.", Source.MEMORY, "m2")]
     assert fact in choose(parts, 2, 1_000, {}).parts
     assert fact not in choose(parts, 3, 1_000, {}).parts
 
 
-def test_a_fact_and_its_message_are_not_both_left_out() -> None:
+def test_a_fact_and_its_message_are_never_both_dropped() -> None:
     messages = [part(f"Anna: thing {number}", Source.MEMORY, f"m{number}") for number in range(16)]
     fact = part("Anna works_for Initech", Source.GRAPH, "m15")
     documents = [part(f"Paragraph {number}", Source.DOCUMENT) for number in range(16)]
@@ -316,19 +314,19 @@ def test_a_fact_and_its_message_are_not_both_left_out() -> None:
     assert {fact, messages[15]} & set(known.parts)
 
 
-def test_a_fact_stands_beside_a_message_that_is_cut() -> None:
+def test_a_fact_stays_beside_a_cut_message() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m1")
     message = part("Anna: " + "It rains and it rains. " * 100 + "I moved to Porto.", Source.MEMORY, "m1")
     assert "Porto" in choose([message, fact], 5, 200, {}).block
 
 
-def test_a_fact_is_not_repeated_beside_the_message_that_it_rests_on(lake: Lake, server: OpenAIServer) -> None:
+def test_a_fact_is_not_repeated_beside_its_message(lake: Lake, server: OpenAIServer) -> None:
     known = ask(remembered(lake, server, conversation("I moved to Porto.")), "Where does Anna live?")
     assert "I moved to Porto." in known.block
     assert known.of("graph") == []
 
 
-def test_a_fact_is_told_when_its_message_finds_no_place(lake: Lake, server: OpenAIServer) -> None:
+def test_a_fact_is_returned_if_its_message_does_not_fit(lake: Lake, server: OpenAIServer) -> None:
     parcels = [f"Parcel {number} for Anna went to Porto, to the office of Bruno." for number in range(12)]
     talks = conversation("I moved to Lisbon."), conversation(*parcels, at="2024-01-15T10:00", conversation_id="parcels")
     prompt = "Which parcel of Anna went to Porto, to the office of Bruno?"
@@ -337,7 +335,7 @@ def test_a_fact_is_told_when_its_message_finds_no_place(lake: Lake, server: Open
     assert "Lisbon" in known.block
 
 
-def test_a_fact_is_not_repeated_beside_a_message_that_was_said_twice(lake: Lake, server: OpenAIServer) -> None:
+def test_a_fact_is_not_repeated_beside_a_repeated_message(lake: Lake, server: OpenAIServer) -> None:
     again = conversation("I moved to Porto.", at="2024-01-16T08:00", conversation_id="c2")
     known = ask(remembered(lake, server, conversation("I moved to Porto."), again), "Where does Anna live?")
     assert "I moved to Porto" in known.block

@@ -1,4 +1,4 @@
-"""One memory by its id."""
+"""``MemoryReader.get``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("resident_rows", [0, 1_000], ids=["on disk", "in memory"])
-def test_whatever_a_search_finds_is_got_by_its_id(walked: Path, root: str, models: Models, resident_rows: int) -> None:
+def test_every_search_result_is_returned_by_its_id(walked: Path, root: str, models: Models, resident_rows: int) -> None:
     shutil.copytree(walked, root)
     write(Lake(root), conversation("I like figs.", at="2024-03-13T08:00", conversation_id="c3"))  # still in the journal
     reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=resident_rows)
@@ -36,14 +36,14 @@ def test_whatever_a_search_finds_is_got_by_its_id(walked: Path, root: str, model
             assert (found.id, found.content, found.grain) == (hit.id, hit.content, grain)
 
 
-def test_a_message_gives_its_turn(lake: Lake, models: Models) -> None:
+def test_the_id_of_a_message_returns_its_turn(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto. I like figs."))
     reader = MemoryReader(lake, ACME, models.embedder)
     [turn] = reader.search_memory(kind="turn", maximum_days_ago=1_000, now=NOW)
     assert reader.get(turn.source_ids[0], now=NOW) == turn
 
 
-def test_what_is_not_there_is_none_and_what_is_no_id_is_refused(lake: Lake, models: Models) -> None:
+def test_unknown_ids_return_none_and_invalid_ids_are_rejected(lake: Lake, models: Models) -> None:
     write(lake, conversation("I moved to Porto."))
     make_hours(lake.storage.uri, models)
     reader = MemoryReader(lake, ACME, models.embedder)

@@ -1,4 +1,4 @@
-"""Inject Knowledge: what is there to be told is told, of the agent that asks, and wrong questions are refused."""
+"""Injection: all sources are used, agents are isolated, and invalid requests are rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from memory_pipeline_tests.reader.ways import make_hours
 
 @pytest.fixture
 def shared(injected_with_summaries: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_with_summaries)
 
 
@@ -43,7 +43,7 @@ def reader(shared: str, models: Models) -> MemoryReader:
     return MemoryReader(Lake(shared), ACME, models.embedder)
 
 
-# What is there to be told.
+# Sources.
 
 
 def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> None:
@@ -59,13 +59,13 @@ def test_memory_graph_and_documents_come_as_one_block(reader: MemoryReader) -> N
     assert without_recalled(f"{PROMPT}\n\n{known}") == PROMPT
 
 
-def test_parts_can_be_followed_to_what_they_rest_on(reader: MemoryReader) -> None:
+def test_items_can_be_traced_to_their_sources(reader: MemoryReader) -> None:
     for one in ask(reader).of("memory"):
         assert reader.expand(one.id).content in one.text
         assert one.evidence
 
 
-def test_what_was_written_a_moment_ago_is_there(lake: Lake, models: Models) -> None:
+def test_new_messages_are_injected(lake: Lake, models: Models) -> None:
     write(lake, conversation(*SAID))
     before = ask(MemoryReader(lake, ACME, models.embedder))
     make_hours(lake.storage.uri, models)
@@ -91,7 +91,7 @@ def test_the_same_memory_gives_the_same_block(reader: MemoryReader, shared: str,
     assert {str(other) for other in others} == {str(first)}
 
 
-def test_who_asks_is_who_i_means(lake: Lake, models: Models) -> None:
+def test_i_refers_to_the_speaker(lake: Lake, models: Models) -> None:
     for name, firm in (("Anna", "Initech"), ("Ben", "Hooli")):
         tell(lake.storage.uri, name, "works_for", firm)
     reader = MemoryReader(lake, ACME, models.embedder)
@@ -100,7 +100,7 @@ def test_who_asks_is_who_i_means(lake: Lake, models: Models) -> None:
     assert "Hooli" in ask(reader, "Where do I work?", speaker="Ben").block
 
 
-def test_what_is_said_later_than_now_is_not_told(reader: MemoryReader) -> None:
+def test_messages_after_now_are_not_injected(reader: MemoryReader) -> None:
     known = reader.inject_knowledge(PROMPT, DOCUMENTS, now=datetime(2024, 1, 2, tzinfo=UTC))
     assert known.of("memory") == known.of("summary") == []
     assert known.of("document")
@@ -118,7 +118,7 @@ def test_nothing_crosses_from_one_agent_to_another(shared: str, models: Models) 
     assert nobodys.block == ""
 
 
-def test_summaries_help_where_what_was_said_is_not_there() -> None:
+def test_summaries_are_used_where_facts_are_missing() -> None:
     old = recalled("Anna planned a trip to Porto.", 1, Grain.MONTHLY)
     known = injected([recalled(SAID[0], 0), old])
     assert [one.text for one in known.of("summary")] == [old.line]
@@ -126,13 +126,13 @@ def test_summaries_help_where_what_was_said_is_not_there() -> None:
     assert old.line not in injected([recalled("Anna planned a trip to Porto.", 0), old]).block
 
 
-def test_a_summary_has_its_place_beside_many_things_that_were_said() -> None:
+def test_many_facts_leave_a_place_for_a_summary() -> None:
     said = [recalled(f"Anna sent parcel number {number} to Porto.", number) for number in range(30)]
     old = recalled("Anna planned a trip to Lisbon in spring.", 31, Grain.MONTHLY)
     assert [one.text for one in injected([*said, old]).of("summary")] == [old.line]
 
 
-# What is asked.
+# Arguments.
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_last_accepted_limits_are_accepted(reader: MemoryReader, name: str, 
 
 
 WRONG_TIMES = [
-    datetime(2024, 1, 20),  # noqa: DTZ001  # no zone is what is wrong
+    datetime(2024, 1, 20),  # noqa: DTZ001  # the missing zone is the error
     datetime(1, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, tzinfo=UTC),
     "yesterday",
@@ -197,15 +197,15 @@ def test_a_blank_prompt_asks_for_nothing(reader: MemoryReader, prompt: str) -> N
     assert known.troubles == {"injection": "prompt is blank"}
 
 
-def test_what_was_recalled_before_asks_for_nothing(reader: MemoryReader) -> None:
+def test_recalled_blocks_in_a_prompt_are_ignored(reader: MemoryReader) -> None:
     told = "Anna: I moved to Porto last week.\nAnna works_for Initech"
     block = mark(told)
     asked, alone = ask(reader, f"{block}\n\nWho is Bruno?", max_results=2), ask(reader, "Who is Bruno?", max_results=2)
     assert (asked.parts, asked.left_out) == (alone.parts, alone.left_out)
-    assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # else nothing is tested
+    assert ask(reader, f"{told}\n\nWho is Bruno?", max_results=2).parts != alone.parts  # otherwise nothing is tested
 
 
-def test_a_document_is_told_without_what_was_recalled_before(reader: MemoryReader) -> None:
+def test_recalled_blocks_in_a_document_are_removed(reader: MemoryReader) -> None:
     block = ask(reader).block
     alone = ask(reader, documents=["Porto lies at the Douro."], max_results=10)
     known = ask(reader, documents=[f"{block}\n\nPorto lies at the Douro.", block], max_results=10)
@@ -214,7 +214,7 @@ def test_a_document_is_told_without_what_was_recalled_before(reader: MemoryReade
 
 
 @pytest.mark.parametrize("place", ["beginning", "end"])
-def test_of_a_prompt_of_a_megabyte_both_ends_count(reader: MemoryReader, place: str) -> None:
+def test_both_ends_of_a_megabyte_prompt_are_used(reader: MemoryReader, place: str) -> None:
     filler, question = "la " * 350_000, "What did Bruno do with the passport?"
     prompt = f"{question}\n{filler}" if place == "beginning" else f"{filler}\n{question}"
     started = time.monotonic()
@@ -227,7 +227,7 @@ def test_of_a_prompt_of_a_megabyte_both_ends_count(reader: MemoryReader, place: 
 @pytest.mark.parametrize(
     "prompt", ["?!", "👍", "'; DROP TABLE facts; --", "\\" * 500, "(" * 5_000, "\x00\x01a", "ﷺ" * 9_999]
 )
-def test_prompts_that_mean_nothing_do_no_harm(reader: MemoryReader, prompt: str) -> None:
+def test_meaningless_prompts_are_answered(reader: MemoryReader, prompt: str) -> None:
     known = ask(reader, prompt, ["Porto lies at the Douro."])
     assert known.troubles == {}
     assert "Porto lies at the Douro." in known.block

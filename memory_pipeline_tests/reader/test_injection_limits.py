@@ -1,4 +1,4 @@
-"""Within its limits whatever comes: count and budget are never exceeded, and each source has its share of them."""
+"""Limits of injection: count and budget are never exceeded, and each source gets its share."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RERANKS = ("none", "deterministic", "model")
 
 @pytest.fixture
 def shared(injected_from: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_from)
 
 
@@ -109,7 +109,7 @@ def test_a_small_budget_is_for_memory_first(lake: Lake, models: Models, document
             assert known.of(source), tokens
 
 
-def test_with_one_place_what_was_said_comes_first() -> None:
+def test_a_single_place_is_for_a_fact() -> None:
     for models in (ReadingModels(), ReadingModels(reranker=DocumentsFirst())):
         known = injected([recalled(f"Anna: {SAID[0]}")], DOCUMENTS, models=models, most=1)
         assert [one.source for one in known.parts] == [Source.MEMORY]
@@ -124,7 +124,7 @@ def test_a_huge_document_leaves_memory_its_part_of_the_budget() -> None:
     assert 450 <= known.tokens <= 500
 
 
-def test_what_a_short_one_leaves_of_its_share_is_for_the_others() -> None:
+def test_the_unused_share_of_a_short_item_is_used_by_others() -> None:
     known = injected([recalled("Anna: I moved.")], ["Paragraph " + "of Porto " * 1_000], tokens=500)
     assert "⁍ [2024-01-15] Anna: I moved.\n" in known.block
     assert 450 <= known.tokens <= 500
@@ -133,13 +133,13 @@ def test_what_a_short_one_leaves_of_its_share_is_for_the_others() -> None:
     assert 450 <= known.tokens <= 500
 
 
-def test_the_best_of_each_source_is_what_is_told() -> None:
+def test_each_source_returns_its_best_item() -> None:
     said = [recalled(f"Anna: thing {number}", number) for number in range(20)]
     known = injected(said, [f"Paragraph {number}" for number in range(20)], prompt="?", rerank="none", most=4)
     assert [one.said for one in known.parts] == ["Anna: thing 0", "Anna: thing 1", "Paragraph 0", "Paragraph 1"]
 
 
-def test_rules_prefer_what_shares_rare_words_with_the_prompt() -> None:
+def test_rules_prefer_items_that_share_rare_words_with_the_prompt() -> None:
     documents = [f"Paragraph {number} tells of Anna." for number in range(20)] + ["The passport office is shut."]
     asked = "Anna asks: when does the passport office open?"
     for rerank, is_there in (("deterministic", True), ("none", False)):
@@ -168,7 +168,7 @@ def test_rules_give_the_same_order_in_every_process() -> None:
     own = io.StringIO()
     with redirect_stdout(own):
         exec(_ORDERS, {})
-    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # hashes of texts are others there
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # hashes of strings differ there
     other = subprocess.run(
         [sys.executable, "-c", _ORDERS], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
     )
@@ -177,14 +177,14 @@ def test_rules_give_the_same_order_in_every_process() -> None:
 
 @pytest.mark.parametrize("text", ["我搬到波尔图了" * 300, "ฉันย้ายไปปอร์โต" * 200, "Ж" * 5_000])
 @pytest.mark.parametrize("source", [Source.MEMORY, Source.DOCUMENT])
-def test_a_long_text_without_blanks_has_a_place_too(text: str, source: Source) -> None:
+def test_a_long_text_without_spaces_is_included(text: str, source: Source) -> None:
     text = f"Anna: {text}"
     known = injected([recalled(text)], tokens=300) if source is Source.MEMORY else injected([], [text], tokens=300)
     assert [one.source for one in known.parts] == [source]
     assert 250 <= known.tokens <= 300
 
 
-def test_blank_lines_before_a_document_take_nothing_from_it() -> None:
+def test_blank_lines_before_a_document_take_no_budget() -> None:
     text = "Porto lies at the Douro. " * 200
     assert injected([], ["\n" * 2_000 + text], tokens=300).block == injected([], [text], tokens=300).block
 
@@ -199,13 +199,13 @@ def test_pieces_of_one_document_stay_in_the_order_in_which_they_were_chosen() ->
 
 @st.composite
 def numbered(draw: st.DrawFn, texts: st.SearchStrategy[str], most: int) -> list[str]:
-    """Return texts of which no two say the same: each begins with a number of its own."""
+    """Return distinct texts; each begins with its own number."""
     drawn = draw(st.lists(texts, max_size=most))
     return [f"{number}q{draw(st.sampled_from([' ', chr(10)]))}{text}" for number, text in enumerate(drawn)]
 
 
 def split(texts: list[str], documents: int, summaries: int) -> tuple[list[str], list[Recalled]]:
-    """Return the first texts as documents, and the others as recalled: from summaries, and as said."""
+    """Return the first texts as documents, the others as recalled points and facts."""
     others = texts[documents:]
     grains = [Grain.DAILY] * summaries + [Grain.WORKING] * len(others)
     said = [recalled(text, number, grain) for number, (text, grain) in enumerate(zip(others, grains, strict=False))]
@@ -246,7 +246,7 @@ def test_neither_count_nor_budget_is_ever_exceeded(
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=_QUIET)
 @given(numbered(WORDED, 6), st.integers(0, 6), st.integers(0, 6), st.integers(4, 50), st.integers(250, 900))
-def test_each_source_that_has_something_has_a_place(
+def test_each_source_with_results_gets_a_place(
     texts: list[str], documents: int, summaries: int, most: int, tokens: int
 ) -> None:
     given_documents, recollection = split(texts, documents, summaries)
@@ -268,7 +268,7 @@ def test_limits_hold_for_a_real_memory_and_any_documents(
     assert without_recalled(known.block) == ""
 
 
-def test_what_is_cut_still_says_something() -> None:
+def test_a_cut_item_keeps_some_text() -> None:
     said = [recalled("Anna: I moved to Porto last week, which took me all day.")]
     documents = [{"content": "Porto lies at the Douro, not far from the sea.", "id": "atlas of Portugal"}]
     point = recalled("Anna planned a journey to Lisbon and Faro.", 1, Grain.MONTHLY)
@@ -278,7 +278,7 @@ def test_what_is_cut_still_says_something() -> None:
 
 
 @pytest.mark.parametrize("scope", [ACME, OTHER])
-def test_limits_are_those_of_the_configuration_if_none_are_given(lake: Lake, models: Models, scope: Scope) -> None:
+def test_limits_default_to_the_configuration(lake: Lake, models: Models, scope: Scope) -> None:
     text = "workspaces: {acme: {agents: {support: {injection: {max_results: 2, max_tokens: 90}}}}}"
     configure(lake, text)
     for one in (ACME, OTHER):
@@ -292,7 +292,7 @@ def test_limits_are_those_of_the_configuration_if_none_are_given(lake: Lake, mod
 
 
 @pytest.mark.parametrize("count", [50, 1_000])
-def test_many_documents_take_no_longer_than_they_must(reader: MemoryReader, count: int) -> None:
+def test_many_documents_are_handled_in_time(reader: MemoryReader, count: int) -> None:
     started = time.monotonic()
     documents = [f"Paragraph {number} tells of the house in Porto." for number in range(count)]
     known = ask(reader, documents=documents, max_results=50, max_tokens=100_000)

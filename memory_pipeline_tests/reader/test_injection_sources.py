@@ -1,4 +1,4 @@
-"""No failure spreads: of sources that fail, of models that do not help, of an agent for which it is switched off."""
+"""Failures of sources and models during injection, and the switch that disables it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shared(injected_from: Path) -> str:
-    """The lake of two agents, whose journal and tables hold something each; tests only read it."""
+    """A lake of two agents with journal entries and tables; tests only read it."""
     return str(injected_from)
 
 
@@ -54,13 +54,13 @@ def server() -> Iterator[OpenAIServer]:
 
 # Sources that fail.
 
-#: What each source is asked by.
+#: The method that queries each source.
 FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])
 @pytest.mark.parametrize("source", FAILING)
-def test_a_source_that_fails_is_told_and_the_others_serve(
+def test_a_failed_source_is_reported_and_the_others_answer(
     reader: MemoryReader, monkeypatch: pytest.MonkeyPatch, source: str, error: Exception
 ) -> None:
     def failing(*_: object, **__: object) -> None:
@@ -75,11 +75,13 @@ def test_a_source_that_fails_is_told_and_the_others_serve(
     assert known.of(source) == []
     for other in {Source.MEMORY, Source.GRAPH, Source.DOCUMENT} - {Source(source)}:
         expected = {one.text for one in whole.of(other)}
-        assert expected  # facts may come besides, whose messages memory did not tell
+        assert expected  # there may be more facts, of messages that memory did not return
         assert expected <= {one.text for one in known.of(other)}
 
 
-def test_all_that_can_fail_fails_and_documents_are_there(reader: MemoryReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_returned_when_all_other_sources_fail(
+    reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for owner, name in FAILING.values():
         monkeypatch.setattr(owner, name, lambda *_, **__: 1 // 0)
     known = ask(reader, documents=["Porto lies at the Douro."])
@@ -89,7 +91,7 @@ def test_all_that_can_fail_fails_and_documents_are_there(reader: MemoryReader, m
     assert ask(reader).block == ""
 
 
-def test_memory_made_with_another_embedder_is_told(shared: str) -> None:
+def test_memory_of_another_embedder_is_reported(shared: str) -> None:
     reader = MemoryReader(Lake(shared), ACME, index_rows.Embedder())
     known = ask(reader, documents=["Porto lies at the Douro."], max_results=10)
     assert "delete the lake's vectordb folder" in known.troubles["memory"]
@@ -98,7 +100,7 @@ def test_memory_made_with_another_embedder_is_told(shared: str) -> None:
     assert "Douro" in known.block
 
 
-def test_an_embedder_without_a_vector_leaves_words(lake: Lake) -> None:
+def test_words_are_compared_if_the_embedder_fails(lake: Lake) -> None:
     write(lake, conversation(*SAID))
     known = ask(MemoryReader(lake, ACME, index_rows.Embedder()))
     assert "Anna: I moved to Porto last week." in known.block
@@ -122,7 +124,7 @@ def test_one_agent_is_switched_off_and_another_is_not(lake: Lake, models: Models
     assert on.troubles == {}
 
 
-def test_what_is_switched_off_asks_nothing(lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_injection_queries_nothing(lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     with OpenAIServer() as server:
         oracle.configure(lake, server, oracle.INJECTION.replace("rerank", "enabled: false, rerank"))
         write(lake, conversation(*SAID))
@@ -132,7 +134,7 @@ def test_what_is_switched_off_asks_nothing(lake: Lake, models: Models, monkeypat
         assert server.requests == []
 
 
-# Models that help, or do not.
+# Models.
 
 
 def asked_of(lake: Lake, server: OpenAIServer, models: Models, injection: str = oracle.INJECTION) -> MemoryReader:
@@ -142,11 +144,11 @@ def asked_of(lake: Lake, server: OpenAIServer, models: Models, injection: str = 
 
 
 def calm(injection: str = oracle.INJECTION) -> str:
-    """Return a configuration that gives a busy machine its time."""
+    """Return a configuration with long timeouts, for a busy machine."""
     return injection.replace("attempts: 1", "attempts: 2")
 
 
-def test_a_model_says_what_is_asked_about_and_what_is_of_use(lake: Lake, server: OpenAIServer, models: Models) -> None:
+def test_a_model_finds_entities_and_sorts_items(lake: Lake, server: OpenAIServer, models: Models) -> None:
     write(lake, conversation(*SAID))
     tell(lake.storage.uri, "Initech", "based_in", "Oslo")
     reader = asked_of(lake, server, models, calm())
@@ -171,7 +173,7 @@ context_length""".split()
 
 
 @pytest.mark.parametrize("kind", MODEL_FAULTS)
-def test_a_model_that_fails_keeps_the_order_and_is_told(
+def test_a_failed_model_is_reported_and_keeps_the_order(
     lake: Lake, server: OpenAIServer, models: Models, kind: str
 ) -> None:
     write(lake, conversation(*SAID))
@@ -189,7 +191,7 @@ def test_a_model_that_fails_keeps_the_order_and_is_told(
     assert known.left_out == expected.left_out
 
 
-def test_a_server_that_is_not_there_is_told(lake: Lake, server: OpenAIServer, models: Models) -> None:
+def test_a_missing_server_is_reported(lake: Lake, server: OpenAIServer, models: Models) -> None:
     write(lake, conversation(*SAID))
     reader = asked_of(lake, server, models)
     server.stop()
@@ -212,7 +214,7 @@ def test_one_question_fails_and_the_other_helps(lake: Lake, server: OpenAIServer
     [[], [1] * 60, [0, -1, 10**6, 2, 2], list(range(60, 0, -1)), list(range(1, 10**4))],
     ids=["none", "one again", "no such", "backwards", "too many"],
 )
-def test_whatever_order_a_model_gives_nothing_is_lost_or_doubled(
+def test_no_order_of_a_model_loses_or_duplicates_items(
     lake: Lake, server: OpenAIServer, models: Models, order: list[int]
 ) -> None:
     write(lake, conversation(*SAID))
@@ -224,7 +226,7 @@ def test_whatever_order_a_model_gives_nothing_is_lost_or_doubled(
 
 
 @pytest.mark.parametrize("names", [[""], ["x" * 5_000], ["\ud800"], ["\x00", "Anna"], ["Anna"] * 20, [" "]])
-def test_whatever_names_a_model_gives_the_graph_is_asked(
+def test_the_graph_accepts_any_names_of_a_model(
     lake: Lake, server: OpenAIServer, models: Models, names: list[str]
 ) -> None:
     tell(lake.storage.uri, "Anna", "works_for", "Initech")
@@ -237,7 +239,7 @@ def test_whatever_names_a_model_gives_the_graph_is_asked(
     assert ("Initech" in known.block) is ("Anna" in names or "entities" in known.troubles)
 
 
-def test_a_key_that_is_not_set_is_told(
+def test_a_missing_key_is_reported(
     lake: Lake, server: OpenAIServer, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KEY_OF_NOBODY", raising=False)
@@ -251,7 +253,7 @@ def test_a_key_that_is_not_set_is_told(
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), OSError("gone"), ValueError("")])
 @pytest.mark.parametrize(("name", "told_as"), [("reranker", "rerank"), ("entity_finder", "entities")])
-def test_a_helper_that_breaks_in_its_own_way_is_told(name: str, told_as: str, error: Exception) -> None:
+def test_an_unexpected_error_of_a_model_is_reported(name: str, told_as: str, error: Exception) -> None:
     class Broken:
         def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
             raise error
@@ -273,7 +275,7 @@ def test_a_helper_that_breaks_in_its_own_way_is_told(name: str, told_as: str, er
     assert searched == [None]  # without the helper's names, by rules
 
 
-def test_no_more_is_sent_than_is_asked_for(lake: Lake, server: OpenAIServer, models: Models) -> None:
+def test_deterministic_injection_calls_no_model(lake: Lake, server: OpenAIServer, models: Models) -> None:
     write(lake, conversation(*SAID))
     reader = asked_of(lake, server, models, "\n  injection: {{rerank: deterministic}}\n")
     assert ask(reader, documents=DOCUMENTS).parts

@@ -1,4 +1,4 @@
-"""Durable memories in what a reader returns: searched, recalled, imagined, warned of, and never told twice."""
+"""Durable memories in a reader's results: search, recall, proactive recall, warnings, deduplication."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reading(lake: Lake, models: Models) -> MemoryReader:
 
 
 class Choosing:
-    """Chooses places that it is told, whatever is asked; an error is raised."""
+    """Returns the given choices, or raises the given error."""
 
     def __init__(self, *places: int, error: Exception | None = None) -> None:
         self._places = places
@@ -53,7 +53,7 @@ class Choosing:
 
 
 class Imagining:
-    """Imagines queries that it is told."""
+    """Returns the given queries."""
 
     def __init__(self, *queries: str, error: Exception | None = None) -> None:
         self._queries = queries
@@ -68,7 +68,7 @@ class Imagining:
 
 
 def helped(reader: MemoryReader, **helpers: Any) -> MemoryReader:
-    """Give a reader models that help."""
+    """Give a reader models."""
     vars(reader)["_reading_models"] = replace(ReadingModels(), **helpers)
     return reader
 
@@ -109,7 +109,7 @@ def kept(lake: Lake, count: int = 8) -> list[str]:
     return [one.memory_id for one in told]
 
 
-def test_a_model_chooses_among_headers_and_what_it_invents_is_ignored(lake: Lake, models: Models) -> None:
+def test_a_model_selects_headers_and_unknown_choices_are_ignored(lake: Lake, models: Models) -> None:
     kept(lake)
     choosing = Choosing(3, 99, 0, 3, -1, 1, 2, 4, 5, 6)
     reader = helped(reading(lake, models), selector=choosing)
@@ -121,7 +121,7 @@ def test_a_model_chooses_among_headers_and_what_it_invents_is_ignored(lake: Lake
     assert helped(reader, selector=Choosing()).memories.search("What is the price?", now=NOON) == []
 
 
-def test_where_the_model_fails_the_order_is_that_of_words_and_vectors(lake: Lake, models: Models) -> None:
+def test_words_and_vectors_rank_if_the_model_fails(lake: Lake, models: Models) -> None:
     kept(lake)
     reader = reading(lake, models)
     alone = reader.memories.search("What is the price of item 2?", now=NOON)
@@ -134,7 +134,7 @@ def test_where_the_model_fails_the_order_is_that_of_words_and_vectors(lake: Lake
         )
 
 
-def test_of_a_large_memory_the_nearest_are_among_the_headers(lake: Lake, models: Models) -> None:
+def test_headers_of_a_large_memory_include_the_best_matches(lake: Lake, models: Models) -> None:
     oldest = remember("Bruno is a dog from Porto.", MONDAY)
     land(lake, oldest, *[remember(f"Fact number {number}.", minute(number + 1)) for number in range(300)])
     choosing = Choosing(0)
@@ -144,7 +144,7 @@ def test_of_a_large_memory_the_nearest_are_among_the_headers(lake: Lake, models:
     assert any("Fact number 299." in header for header in choosing.headers)
 
 
-def test_what_was_shown_before_is_left_out(lake: Lake, models: Models) -> None:
+def test_memories_shown_before_are_left_out(lake: Lake, models: Models) -> None:
     ids = kept(lake)
     reader = reading(lake, models)
     for most in (1, 3, 8):
@@ -161,7 +161,7 @@ def test_what_was_shown_before_is_left_out(lake: Lake, models: Models) -> None:
 
 
 @pytest.mark.parametrize("value", ["memory:x", [1], [None], ["\ud800"], ["x" * 300], 5, [["a"]]])
-def test_ids_that_are_none_are_named(reader: MemoryReader, value: Any) -> None:
+def test_invalid_ids_are_named(reader: MemoryReader, value: Any) -> None:
     with pytest.raises(InputError, match="exclude"):
         reader.memories.search("x", exclude=value)
     with pytest.raises(InputError, match="exclude"):
@@ -175,7 +175,7 @@ def reader(lake: Lake, models: Models) -> MemoryReader:
     return reading(lake, models)
 
 
-# F5: what the chosen ones say, and the graph around.
+# F5: contents of selected memories, and graph facts around them.
 
 
 def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Models) -> None:
@@ -197,7 +197,7 @@ def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Model
     assert not [one for one in reader.recall("Anna's work", hops=0) if one.grain == "graph"]
 
 
-def test_a_memory_is_told_whole_with_its_kind(lake: Lake, models: Models) -> None:
+def test_a_memory_is_returned_whole_with_its_kind(lake: Lake, models: Models) -> None:
     long = "The policy has many words. " * 40
     land(lake, remember(long.strip(), kind="rule", title="Policy", hook="what it says"))
     [found] = reading(lake, models).memories.search("policy", now=NOON)
@@ -208,7 +208,7 @@ def test_a_memory_is_told_whole_with_its_kind(lake: Lake, models: Models) -> Non
 # F6: warnings.
 
 
-def test_what_is_old_is_warned_of_in_the_text(lake: Lake, models: Models) -> None:
+def test_the_text_warns_of_an_old_memory(lake: Lake, models: Models) -> None:
     land(
         lake,
         remember("Anna lives in Porto."),
@@ -233,10 +233,10 @@ def test_what_is_old_is_warned_of_in_the_text(lake: Lake, models: Models) -> Non
     assert "2 days ago" in known.block
 
 
-# F16, F17: cold ones, and others' ones.
+# F16, F17: cold memories, and other agents' memories.
 
 
-def test_cold_ones_are_found_in_the_archive_alone_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
+def test_cold_memories_are_only_in_the_archive_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
     names = ["warm", "cooled", "archived", "superseded", "revoked"]
     told = {name: remember(f"Bruno's {name} toy.", minute(place)) for place, name in enumerate(names)}
     ids = {name: one.memory_id for name, one in told.items()}
@@ -256,7 +256,7 @@ def test_cold_ones_are_found_in_the_archive_alone_and_revoked_ones_nowhere(lake:
     assert sorted(said(archive)) == sorted(f"Bruno's {name} toy." for name in ("cooled", "archived", "superseded"))
     assert archive[0].memory.status_reason is None
     assert [one.status for one in reader.memories.history(ids["revoked"])] == ["deprecated"]
-    # Before that night, and before it was revoked, all were warm.
+    # Before that day of consolidation, and before the revocation, all were warm.
     assert len(reader.memories.search("Bruno's toy", 9, now=NOON)) == 5
     assert reader.search_archive("Bruno's toy", now=NOON) == []
 
@@ -274,14 +274,16 @@ def test_no_search_reaches_another_agents_memories(lake: Lake, models: Models) -
     stolen = remember("Bruno's secret is 42.", minute(1), scope=other).memory_id
     assert reader.memories.get(stolen) is None
     assert reader.get(stolen) is None
-    with pytest.raises(InputError, match="there is nothing by the id"):
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(stolen)
 
 
-# What was said, and what is kept of it, is told once; before a run and after it.
+# A message and its durable memory are returned once, before a run and after it.
 
 
-def test_what_was_said_is_told_once_and_what_lasts_stays_when_it_is_gone(lake: Lake, models: Models) -> None:
+def test_a_message_and_its_memory_are_returned_once_and_the_memory_outlives_the_message(
+    lake: Lake, models: Models
+) -> None:
     texts = ["Please always answer me in French.", "I live in Porto.", "Nice weather today."]
     building.write(lake, conversation(*texts))
     reader = reading(lake, models)
@@ -300,7 +302,7 @@ def test_what_was_said_is_told_once_and_what_lasts_stays_when_it_is_gone(lake: L
     assert not lake.journal.pending()
 
 
-def test_standing_instructions_come_first_of_what_to_keep_in_mind(lake: Lake, models: Models) -> None:
+def test_permanent_instructions_come_first(lake: Lake, models: Models) -> None:
     land(
         lake,
         remember("Porto is Anna's home.", importance=1.0),
@@ -311,7 +313,7 @@ def test_standing_instructions_come_first_of_what_to_keep_in_mind(lake: Lake, mo
     assert known.parts[0].source is Source.DURABLE
 
 
-def test_filters_hold_for_what_is_kept(lake: Lake, models: Models) -> None:
+def test_filters_apply_to_durable_memories(lake: Lake, models: Models) -> None:
     land(
         lake,
         remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", tags=["home"]),
@@ -335,7 +337,7 @@ def test_filters_hold_for_what_is_kept(lake: Lake, models: Models) -> None:
     assert said(reader.memories.search("Porto", kind="rule", now=now)) == []
 
 
-def test_relevance_decides_between_what_fits_alike(lake: Lake, models: Models) -> None:
+def test_relevance_decides_between_equal_matches(lake: Lake, models: Models) -> None:
     land(
         lake,
         remember("Porto tip red.", importance=0.9, decay_rate=0.5),
@@ -347,7 +349,7 @@ def test_relevance_decides_between_what_fits_alike(lake: Lake, models: Models) -
     assert said(reader.memories.search("Porto tip", now=later)) == ["Porto tip blue.", "Porto tip red."]
 
 
-def test_an_embedder_that_fails_leaves_words(lake: Lake) -> None:
+def test_words_are_compared_if_embedding_fails(lake: Lake) -> None:
     land(lake, remember("Anna lives in Porto."))
     write(lake, remember("Bruno lives in Faro.", minute(1)))
     reader = MemoryReader(lake, ACME, index_rows.Embedder())
@@ -356,17 +358,17 @@ def test_an_embedder_that_fails_leaves_words(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("query", ["", " \n", None, 5, "x" * 20_000, "\ud800"])
-def test_a_query_that_is_none_is_named(reader: MemoryReader, query: Any) -> None:
+def test_an_invalid_query_is_named(reader: MemoryReader, query: Any) -> None:
     with pytest.raises(InputError, match="query"):
         reader.memories.search(query)
     with pytest.raises(InputError, match="query"):
         reader.search_archive(query)
 
 
-# F12: imagining.
+# F12: proactive recall.
 
 
-def test_a_standing_instruction_is_found_without_being_named(lake: Lake, models: Models) -> None:
+def test_a_permanent_instruction_is_found_by_any_query(lake: Lake, models: Models) -> None:
     land(
         lake,
         remember("Always answer in French.", kind="instruction"),
@@ -388,14 +390,14 @@ def test_a_standing_instruction_is_found_without_being_named(lake: Lake, models:
     assert len(reader.imagine(messages, 1, now=NOON)) == 1
 
 
-def test_messages_of_a_chat_api_are_imagined_from(lake: Lake, models: Models) -> None:
+def test_messages_of_a_chat_api_are_accepted(lake: Lake, models: Models) -> None:
     land(lake, remember("Initech is a client."))
     reader = reading(lake, models)
     parts = [{"type": "text", "text": "What of Initech?"}, {"type": "image_url", "image_url": {"url": "x"}}]
     assert said(reader.imagine([{"role": "user", "content": parts}], now=NOON))[0] == "Initech is a client."
 
 
-def test_a_model_imagines_and_where_it_fails_rules_do(lake: Lake, models: Models) -> None:
+def test_rules_make_queries_if_the_model_fails(lake: Lake, models: Models) -> None:
     land(lake, remember("The cellar was painted in 2019."), remember("Initech is a client.", minute(1)))
     imagining = Imagining("Who painted the cellar?")
     reader = helped(reading(lake, models), imaginer=imagining)
@@ -414,7 +416,7 @@ def test_a_model_imagines_and_where_it_fails_rules_do(lake: Lake, models: Models
     ],
     ids=range(10),
 )  # fmt: skip
-def test_imagining_never_raises(lake: Lake, models: Models, messages: Any) -> None:
+def test_proactive_recall_never_raises(lake: Lake, models: Models, messages: Any) -> None:
     land(lake, remember("Anna lives in Porto."))
     reader = reading(lake, models)
     assert isinstance(reader.imagine(messages), list)
@@ -427,7 +429,7 @@ def test_imagining_never_raises(lake: Lake, models: Models, messages: Any) -> No
 # The hot index, preferences, ids.
 
 
-def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Models) -> None:
+def test_the_hot_index_has_one_line_a_memory_within_its_limits(lake: Lake, models: Models) -> None:
     told = [remember(f"Rule number {number}.", minute(number), kind="rule", hook="so it is") for number in range(25)]
     hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="upkeep") for one in told[:22]]
     land(lake, *told, upkeep=hot)
@@ -436,7 +438,7 @@ def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Mo
     assert len(index) == 20
     assert str(index).splitlines()[0] == "⁍ Rule number 0. (rule): so it is"
     assert index.tokens <= 3_000
-    assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the night that chose it
+    assert list(reader.hot_index(now=TUESDAY - timedelta(hours=1))) == []  # before the consolidation that selected it
     assert reader.hot_index(now=TUESDAY) == index
     forgotten = TUESDAY + timedelta(hours=1)
     write(lake, event(MemoryVerb.FORGET, forgotten, told[0].memory_id))
@@ -454,7 +456,7 @@ def test_the_hot_index_is_a_line_for_each_within_its_caps(lake: Lake, models: Mo
     assert tight.tokens <= 30
 
 
-def test_preferences_are_what_was_set_last(lake: Lake, models: Models) -> None:
+def test_preferences_have_the_value_set_last(lake: Lake, models: Models) -> None:
     def prefer(user: str, key: str, value: str, number: float) -> Any:
         content = f"{user} has set {key} to {value}."
         return remember(content, minute(number), kind="preference", user_id=user, key=key, value=value)
@@ -471,7 +473,7 @@ def test_preferences_are_what_was_set_last(lake: Lake, models: Models) -> None:
     assert kept.preferences("anna").keys() == {"tone"}
 
 
-def test_a_memory_is_got_and_walked_down_by_its_id(lake: Lake, models: Models) -> None:
+def test_a_memory_is_returned_and_traced_by_its_id(lake: Lake, models: Models) -> None:
     building.write(lake, conversation("I live in Porto."))
     run(lake, models)
     reader = reading(lake, models)

@@ -1,4 +1,4 @@
-"""Documents, parts and the block: what is put before a model is marked, whole, and no longer than it says."""
+"""Documents, items and the block: the text is marked, complete, and has the reported size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memory_pipeline_tests.reader.injecting import TEXTS, WORDED, part
 PARTS = st.lists(st.builds(part, TEXTS, st.sampled_from(Source)), max_size=6).map(tuple)
 
 
-def test_nothing_known_is_an_empty_text() -> None:
+def test_an_empty_context_has_no_text() -> None:
     nothing = InjectedContext()
     assert (nothing.block, str(nothing), nothing.tokens, nothing.parts, nothing.left_out) == ("", "", 0, (), 0)
     assert dict(nothing.troubles) == {}
@@ -56,19 +56,19 @@ def test_the_block_names_its_sources_in_one_order() -> None:
 
 
 @pytest.mark.parametrize("source", Source)
-def test_parts_are_told_by_their_source_as_a_name_too(source: Source) -> None:
+def test_items_can_be_filtered_by_the_name_of_a_source(source: Source) -> None:
     known = InjectedContext((part("a", source), *(part("b", other) for other in Source if other is not source)))
     assert known.of(source) == known.of(source.value) == [part("a", source)]
     assert known.of("nobody") == []
 
 
-def test_lines_of_a_text_are_indented_and_none_is_blank() -> None:
+def test_lines_are_indented_and_never_blank() -> None:
     known = InjectedContext((part("one\n\n  \r\ntwo\u2028three"),))
     assert "⁍ one\n⁍   two\n⁍   three\n<" in known.block
 
 
 @given(PARTS)
-def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_back(
+def test_the_size_of_a_block_is_exact_and_a_written_back_block_is_removed(
     parts: tuple[ContextItem, ...],
 ) -> None:
     known = InjectedContext(parts)
@@ -80,14 +80,14 @@ def test_what_the_block_takes_is_told_exactly_and_it_is_dropped_when_it_comes_ba
 
 
 @given(PARTS)
-def test_all_words_of_all_parts_stand_in_the_block(parts: tuple[ContextItem, ...]) -> None:
+def test_the_block_contains_all_words_of_all_items(parts: tuple[ContextItem, ...]) -> None:
     block = " ".join(InjectedContext(parts).block.split())
     for one in parts:
         assert " ".join(one.lines.split()).lower().replace("recalled-memory", "recalled memory") in block.lower()
 
 
 @given(PARTS)
-def test_the_size_of_a_block_is_added_up_part_by_part(parts: tuple[ContextItem, ...]) -> None:
+def test_the_size_of_a_block_is_the_sum_of_its_items(parts: tuple[ContextItem, ...]) -> None:
     size = Size()
     for count, one in enumerate(parts, start=1):
         size = size.plus(one)
@@ -96,7 +96,7 @@ def test_the_size_of_a_block_is_added_up_part_by_part(parts: tuple[ContextItem, 
 
 
 @given(TEXTS, st.integers(0, 600))
-def test_a_part_is_cut_to_what_it_may_take(text: str, size: int) -> None:
+def test_an_item_is_cut_to_its_budget(text: str, size: int) -> None:
     whole = part(text)
     cut = cut_to(whole, size)
     if len(whole.lines.encode()) <= size:
@@ -110,7 +110,7 @@ def test_a_part_is_cut_to_what_it_may_take(text: str, size: int) -> None:
 
 
 @given(WORDED, st.integers(110, 600))
-def test_something_is_left_of_words_where_there_is_room(text: str, size: int) -> None:
+def test_a_cut_keeps_words_if_there_is_room(text: str, size: int) -> None:
     assert cut_to(part(text), size) is not None
 
 
@@ -126,7 +126,7 @@ def test_something_is_left_of_words_where_there_is_room(text: str, size: int) ->
         pytest.param("\n" * 500 + "word " * 1_000),
     ],
 )
-def test_a_cut_leaves_most_of_what_there_is_room_for(text: str) -> None:
+def test_a_cut_uses_most_of_the_room(text: str) -> None:
     cut = cut_to(part(compact(text)), 400)
     assert cut is not None
     assert 340 <= len(cut.lines.encode()) <= 400
@@ -138,7 +138,7 @@ def test_a_cut_ends_between_words_and_leaves_some(size: int, text: str | None) -
     assert (cut and cut.text) == text
 
 
-def test_a_date_and_a_name_alone_say_nothing() -> None:
+def test_a_date_and_a_name_alone_are_dropped() -> None:
     dated = ContextItem(Source.MEMORY, "m1", "[2024-01-15] Anna moved to Porto", "Anna moved to Porto")
     left = {size: cut and cut.text for size in range(40) if (cut := cut_to(dated, size)) is not dated}
     assert {text for size, text in left.items() if size < 34} == {None}
@@ -187,7 +187,7 @@ def test_an_error_does_not_quote_a_huge_document(value: object) -> None:
 
 
 @pytest.mark.parametrize("documents", [None, 5, "Porto", b"Porto", {"content": "Porto"}, {"Porto"}, iter(["Porto"])])
-def test_documents_that_are_no_list_are_refused(documents: Any) -> None:
+def test_documents_must_be_a_list(documents: Any) -> None:
     with pytest.raises(InputError, match="documents"):
         document_parts(documents)
 
@@ -200,7 +200,7 @@ def test_documents_are_named_by_their_id_or_their_number() -> None:
     assert {one.source for one in parts} == {Source.DOCUMENT}
 
 
-def test_documents_lose_what_was_recalled_before() -> None:
+def test_recalled_blocks_are_removed_from_documents() -> None:
     block = mark("- Anna: I moved to Porto.")
     assert Document.of(f"Before.\n{block}\nAfter.", 0) == Document("Before.\nAfter.")
     assert Document.of({"content": f"{block}\nAfter.", "id": "x"}, 0) == Document("After.", "x")

@@ -1,4 +1,4 @@
-"""Walking from a summary to what it rests on."""
+"""Tracing a summary to its sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def the_year(reader: MemoryReader) -> str:
     return hit.id
 
 
-def test_a_year_walks_down_to_every_message(reader: MemoryReader) -> None:
+def test_a_year_is_traced_to_every_message(reader: MemoryReader) -> None:
     year = reader.expand(the_year(reader))
     assert [(leaf.what, leaf.content) for leaf in leaves(year)] == [
         ("message", "08:00 Anna: I moved to Porto."),
@@ -46,7 +46,7 @@ def test_a_year_walks_down_to_every_message(reader: MemoryReader) -> None:
     ]
 
 
-def test_a_point_walks_down_to_its_own_message_through_every_grain(reader: MemoryReader) -> None:
+def test_a_point_is_traced_to_its_message_through_all_grains(reader: MemoryReader) -> None:
     node = reader.expand(f"{the_year(reader)}#2")
     path = []
     while node:
@@ -59,7 +59,7 @@ def test_a_point_walks_down_to_its_own_message_through_every_grain(reader: Memor
     ]  # fmt: skip
 
 
-def test_every_level_says_what_made_it(reader: MemoryReader) -> None:
+def test_every_level_names_its_method(reader: MemoryReader) -> None:
     node = reader.expand(the_year(reader))
     assert node.method == "extractive-2"
     assert node.provenance.keys() == {"tokens_in", "tokens_out", "code_version", "embed_model"}
@@ -86,30 +86,30 @@ def test_every_hit_can_be_expanded(reader: MemoryReader) -> None:
         "x" * 10_000_000,
     ],
 )
-def test_what_is_no_id_is_refused(reader: MemoryReader, identifier: str) -> None:
+def test_an_invalid_id_is_rejected(reader: MemoryReader, identifier: str) -> None:
     with pytest.raises(InputError, match="is not one of this memory's"):
         reader.expand(identifier)
 
 
 @pytest.mark.parametrize("identifier", ["yearly:2024:" + "0" * 32, "message:2024-01-15T08:" + "f" * 32])
-def test_an_id_of_nothing_is_refused(reader: MemoryReader, identifier: str) -> None:
-    with pytest.raises(InputError, match="nothing by the id"):
+def test_an_unknown_id_is_rejected(reader: MemoryReader, identifier: str) -> None:
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(identifier)
 
 
-def test_a_point_that_is_not_there_is_refused(reader: MemoryReader) -> None:
-    with pytest.raises(InputError, match="nothing by the id"):
+def test_an_unknown_point_is_rejected(reader: MemoryReader) -> None:
+    with pytest.raises(InputError, match="is unknown in the memory of"):
         reader.expand(f"{the_year(reader)}#99")
 
 
-def test_a_fact_of_the_graph_walks_down_to_what_was_said(reader: MemoryReader) -> None:
+def test_a_graph_fact_is_traced_to_messages(reader: MemoryReader) -> None:
     [fact] = reader.graph.facts_about("Porto")
     node = reader.expand(fact.id)
     assert (node.what, node.content, node.period) == ("graph", "Anna lives_in Porto", "2024-03-12T08")
     assert [(leaf.what, leaf.content) for leaf in leaves(node)] == [("message", "08:00 Anna: I moved to Porto.")]
 
 
-def test_a_fact_that_an_agent_made_itself_walks_down_to_its_edit(lake: Lake, models: Models) -> None:
+def test_an_agents_own_graph_fact_is_traced_to_its_edit(lake: Lake, models: Models) -> None:
     writer = MemoryWriter(lake, ACME)
     writer.graph.insert("Anna", "likes", "tea", now=NOW - timedelta(days=1))
     edit = writer.graph.update("Anna", "likes", "rum", replaces="tea", now=NOW)
@@ -119,5 +119,5 @@ def test_a_fact_that_an_agent_made_itself_walks_down_to_its_edit(lake: Lake, mod
     assert [leaf.content for leaf in leaves(reader.expand(fact.id))] == ["UPDATE Anna likes rum"]
     assert reader.expand(edit).what == "edit"
     for identifier in (fact.id, edit):
-        with pytest.raises(InputError, match="there is nothing by the id"):
+        with pytest.raises(InputError, match="is unknown in the memory of"):
             MemoryReader(lake, Scope("acme", "sales"), models.embedder).expand(identifier)

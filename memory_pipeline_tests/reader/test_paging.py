@@ -1,4 +1,4 @@
-"""Pages of a search, how much there is in all, and what scores are made of."""
+"""Pages of a search, totals, and parts of scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hits
     from memory_pipeline_tests.conftest import SharedFolder
 
-#: More of one talk than a page looks at, beside as many talks of one message, which are nearly as good.
+#: A talk with more messages than a page considers, and as many talks of one message that score nearly as high.
 PARCELS, STORMS = 66, 12
 TALKS = [
     talk(
@@ -49,7 +49,7 @@ def search(reader: MemoryReader, **options: Any) -> Hits:
 
 
 def paged(reader: MemoryReader, size: int, **options: Any) -> tuple[list[str], set[int]]:
-    """Return the ids of all pages until an empty one, and the totals that they told."""
+    """Return the ids of all pages until an empty one, and their totals."""
     ids: list[str] = []
     totals = set()
     for offset in range(0, 1_000, size):
@@ -83,7 +83,7 @@ def test_pages_of_the_best_are_disjoint_and_make_one_list(ways: dict[str, Memory
 
 
 @pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
-def test_more_results_begin_with_the_fewer(ways: dict[str, MemoryReader], way: str) -> None:
+def test_a_longer_list_begins_with_the_shorter_one(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, *QUERIES):
         longest = search(ways[way], query_text=query)
         for count in (1, 2, 5, 20, 61, 99):
@@ -92,7 +92,7 @@ def test_more_results_begin_with_the_fewer(ways: dict[str, MemoryReader], way: s
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("query", [None, *QUERIES])
-def test_past_the_last_page_there_is_nothing_and_the_total_is_still_told(
+def test_pages_after_the_last_are_empty_with_the_same_total(
     ways: dict[str, MemoryReader], way: str, query: str | None
 ) -> None:
     assert len(search(ways[way], query_text=query, offset=MESSAGES - 1, max_results=10)) == 1
@@ -102,7 +102,7 @@ def test_past_the_last_page_there_is_nothing_and_the_total_is_still_told(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_pages_of_what_passes_a_filter(ways: dict[str, MemoryReader], way: str) -> None:
+def test_pages_of_a_filtered_search(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, "zebra"):
         for options, count in (({"person": "Ben"}, STORMS), ({"conversation_id": "parcels"}, PARCELS)):
             ids, totals = paged(ways[way], 12, query_text=query, **options)
@@ -129,7 +129,7 @@ def test_a_message_of_many_facts_of_one_kind_is_one_hit_and_counts_once(
 def test_a_message_in_both_the_tail_and_the_index_counts_once(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, resident_rows: int
 ) -> None:
-    """As after a run that was killed before it acknowledged what it had made."""
+    """The state after a run that was killed before it acknowledged its journal entries."""
     tell(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
     from memory_pipeline.steps import materialize as steps
 
@@ -163,7 +163,7 @@ def test_each_part_is_documented(signal: str) -> None:
     assert f"{signal}: " in (Weights.__doc__ or "") or f"{signal}, " in (Weights.__doc__ or "")
 
 
-def test_parts_tell_why(ways: dict[str, MemoryReader]) -> None:
+def test_parts_explain_the_score(ways: dict[str, MemoryReader]) -> None:
     def parts(query: str, **options: Any) -> list[dict[str, float]]:
         return [dict(hit.parts or {}) for hit in search(ways["held"], query_text=query, explain=True, **options)]
 
@@ -179,9 +179,7 @@ def test_parts_tell_why(ways: dict[str, MemoryReader]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_scores_are_explained_only_where_it_is_asked_for_and_are_the_same(
-    ways: dict[str, MemoryReader], way: str
-) -> None:
+def test_explain_adds_parts_and_keeps_the_scores(ways: dict[str, MemoryReader], way: str) -> None:
     plain = search(ways[way], query_text="zebra parcel")
     explained = search(ways[way], query_text="zebra parcel", explain=True)
     assert [hit.parts for hit in plain] == [None] * len(plain)

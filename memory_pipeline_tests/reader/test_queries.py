@@ -1,4 +1,4 @@
-"""Queries that nobody expects: each gets a sensible answer or an InputError, wherever memories lie."""
+"""Unusual queries: each gets an answer or an InputError, in memory, in pending entries and on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TALKS = [
     talk("last", "2024-01-17T09:00", Said("Anna", "Porto is hilly.")),
 ]
 EVERYTHING = 9
-#: What a search by words must not choke on.
+#: Queries that a search by words must accept.
 ODD = [
     "the of and a to", "Who is it that was there?", "!!!", "...", "?", "-", "_", "'", '"', "''",
     "\\", "%", "*", "+", "^2", "~", "()", "{}", "[]", "a:b", "AND", "OR NOT", '"unfinished',
@@ -60,7 +60,7 @@ def search(reader: MemoryReader, query: Any, **options: Any) -> Hits:
 
 @pytest.fixture(scope="module")
 def newest(ways: dict[str, MemoryReader]) -> dict[str, Hits]:
-    """What is found without a query."""
+    """The hits without a query."""
     return {way: search(ways[way], None) for way in WAYS}
 
 
@@ -74,7 +74,7 @@ def test_a_blank_query_shows_the_newest(ways: dict[str, MemoryReader], newest: d
 
 
 @pytest.mark.parametrize("query", ODD, ids=lambda query: ascii(query[:12]))
-def test_any_query_ranks_what_there_is(ways: dict[str, MemoryReader], query: str) -> None:
+def test_any_query_ranks_all_memories(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         started = time.perf_counter()
         hits = search(ways[way], query)
@@ -135,7 +135,7 @@ def test_broken_unicode_is_refused(ways: dict[str, MemoryReader], text: str) -> 
 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.text(st.characters(codec=None), max_size=40) | st.text("'\"\\;-*()~^:&|+ %_aporto", max_size=20))
-def test_whatever_is_asked_is_answered_or_refused(ways: dict[str, MemoryReader], query: str) -> None:
+def test_every_query_is_answered_or_rejected(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         try:
             assert len(search(ways[way], query)) == EVERYTHING

@@ -1,4 +1,4 @@
-"""Searching: what was written is found at once and once, within its window, in nobody else's memory."""
+"""Search: a message is found at once, exactly once, in its range of days, and only by its own agent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_turn_is_found_right_after_it_was_written_and_once_after_the_run(root:
     assert newest.content == "Anna: I moved to Porto with Bruno."
 
 
-def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
+def test_a_turn_is_found_once_at_every_moment_of_materialization(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, reader: MemoryReader
 ) -> None:
     lake = Lake(root)
@@ -89,7 +89,7 @@ def test_a_turn_is_found_once_at_every_moment_while_its_hour_is_made(
     assert seen == [(name, found, found) for name in ("load_messages", "extract_facts", "index_periods", "acknowledge")]
 
 
-def test_readers_never_miss_a_turn_while_hours_are_made(root: str, models: Models, reader: MemoryReader) -> None:
+def test_readers_never_miss_a_turn_during_materialization(root: str, models: Models, reader: MemoryReader) -> None:
     lake = Lake(root)
     texts = [f"Parcel {number} is for Porto." for number in range(12 if IS_THOROUGH else 4)]
     for number, text in enumerate(texts):
@@ -178,7 +178,7 @@ def test_a_summary_is_found_by_its_own_dates(porto: Path, models: Models, grain:
         [own] = found(start, end)
         assert found(start, start) == found(end, end) == [own]  # any day of the period finds it
         assert found(None, start - day) == found(end + day, None) == []
-        # Nobody knew of it before it was made, whatever dates are asked for.
+        # It did not exist before it was made, whatever the range of dates.
         hits = reader.search_memory(grain, since=start, until=end, now=datetime.combine(end, time(23), UTC))
         assert list(hits) == []
 
@@ -198,12 +198,12 @@ def test_the_better_match_comes_first(root: str, models: Models, reader: MemoryR
     assert contents(reader, "What does Clara study?")[0].endswith("marine biology in Bergen.")
 
 
-def test_a_pending_file_without_anything_memorable_is_no_hindrance(root: str, reader: MemoryReader) -> None:
+def test_a_pending_file_without_memorable_content_is_skipped(root: str, reader: MemoryReader) -> None:
     write(Lake(root), conversation("You are Juniper.", role="system", conversation_id="s"), conversation("Hello."))
     assert contents(reader, "Juniper") == contents(reader) == ["Anna: Hello."]
 
 
-def test_a_file_acknowledged_between_listing_and_reading_is_no_hindrance(
+def test_a_file_acknowledged_between_listing_and_reading_is_skipped(
     root: str, models: Models, reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Lake(root), conversation("I moved to Porto."))
@@ -213,7 +213,7 @@ def test_a_file_acknowledged_between_listing_and_reading_is_no_hindrance(
     assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
 
 
-def test_a_long_tail_is_searched_as_well_as_a_short_one(root: str, reader: MemoryReader) -> None:
+def test_many_pending_entries_are_searched(root: str, reader: MemoryReader) -> None:
     texts = [f"Parcel {number} went to Oslo." for number in range(50)]
     for hour in range(8):
         write(Lake(root), conversation(*texts, at=f"2024-01-15T{hour:02}:00", conversation_id=f"c{hour}"))
@@ -259,28 +259,28 @@ def test_scopes_with_the_same_texts_never_cross(root: str, models: Models) -> No
             for hit in hits:
                 for other in scopes:
                     if other != scope and (grain is not Grain.WORKING or "Still" not in hit.content):
-                        with pytest.raises(InputError, match="nothing by the id"):
+                        with pytest.raises(InputError, match="is unknown in the memory of"):
                             MemoryReader(Lake(root), other, models.embedder).expand(hit.id)
 
 
-def test_every_write_and_every_commit_is_seen_by_the_next_search(root: str, models: Models) -> None:
+def test_every_write_and_commit_is_visible_to_the_next_search(root: str, models: Models) -> None:
     open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 100, 0, 0)]
     expected: list[str] = []
     for number in range(3):
         tell(root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto.")))
         expected.insert(0, f"Anna: Parcel {number} is for Porto.")
         for reader in open_readers:
-            assert contents(reader) == expected  # from the tail, the newest of them
+            assert contents(reader) == expected  # pending, the newest of them
             assert sorted(contents(reader, "parcel")) == sorted(expected)
         make_hours(root, models)
         for reader in open_readers:
-            assert reader._searching.candidates._tail.segment() is None
+            assert reader._searcher.candidates._tail.segment() is None
             assert contents(reader) == expected  # from the index
             assert sorted(contents(reader, "parcel")) == sorted(expected)
 
 
 def _tell_elsewhere(root: str) -> None:
-    """Write and run, as another process does, and leave a second message in the journal."""
+    """Write and run in another process, and leave a second message in the journal."""
     from memory_pipeline.models.factory import default_models
 
     tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
@@ -288,7 +288,7 @@ def _tell_elsewhere(root: str) -> None:
     tell(root, talk("elsewhere again", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
 
 
-def test_what_another_process_does_is_seen_by_the_next_search(root: str, models: Models) -> None:
+def test_changes_of_another_process_are_visible_to_the_next_search(root: str, models: Models) -> None:
     tell(root, talk("here", "2024-01-15T08:00", Said("Anna", "I moved to Porto with Bruno.")))
     make_hours(root, models)
     open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 0)]
@@ -306,7 +306,7 @@ def test_what_another_process_does_is_seen_by_the_next_search(root: str, models:
 
 
 def held_rows(reader: MemoryReader) -> int:
-    """Count the rows of the index that a reader keeps, wherever; points of summaries, which it works out, apart."""
+    """Count the index rows that a reader holds, without computed points of summaries."""
     segments: dict[int, RowBlock] = {}
 
     def look(kept: object) -> None:
@@ -319,11 +319,11 @@ def held_rows(reader: MemoryReader) -> int:
             for field in fields(kept):
                 look(getattr(kept, field.name))
 
-    look(vars(reader._searching.candidates._resident))
+    look(vars(reader._searcher.candidates._resident))
     return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())
 
 
-def test_no_more_rows_are_held_than_may_be_whatever_is_searched(walked: Path, models: Models) -> None:
+def test_searches_never_exceed_resident_rows(walked: Path, models: Models) -> None:
     for most in (0, 1, 3, 5, 100):
         reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
         for grain in [*Grain, Grain.WORKING, Grain.DAILY]:
@@ -332,7 +332,7 @@ def test_no_more_rows_are_held_than_may_be_whatever_is_searched(walked: Path, mo
         assert (held_rows(reader) > 0) == (most > 0)
 
 
-def test_no_more_rows_are_held_than_may_be_after_a_recall(walked: Path, models: Models) -> None:
+def test_recall_never_exceeds_resident_rows(walked: Path, models: Models) -> None:
     for most in (0, 1, 2, 4, 100):
         reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
         assert reader.recall("Porto", now=NOW)
@@ -340,7 +340,7 @@ def test_no_more_rows_are_held_than_may_be_after_a_recall(walked: Path, models: 
 
 
 def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
-    """Who speaks is told by name, or as user and agent; a question that names somebody finds what they said."""
+    """Speakers have a name, or are user and agent. A question that names a speaker finds what they said."""
     five = ["Anna Lee", "Ben", "Chloé", "Dan O'Neil", "Эмма"]
     talks = [
         talk(
@@ -374,7 +374,7 @@ def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
         assert contents(reader, "Zoe", person="zoe")[0] in ("Zoe: My bicycle is blue.", "Zoe: It squeaks.")
 
 
-def test_where_one_alone_speaks_naming_them_tells_nothing_apart(root: str, models: Models) -> None:
+def test_naming_the_only_speaker_changes_no_order(root: str, models: Models) -> None:
     tell(root, talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")))
     make_hours(root, models)
     for rows in (100, 0):

@@ -1,4 +1,4 @@
-"""Recall: all grains within one budget, nothing beside what it was made from, and always the same."""
+"""Recall: all grains within one budget, without repetition, and deterministic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def durable(
 
 
 def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
-    """Return a reader of the lake as after retention has taken the facts: the index of working memory is emptied."""
+    """Return a reader of the lake as after retention: the index of working memory is empty."""
     shutil.copytree(filled, root)
     lake = Lake(root)
     keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
@@ -74,7 +74,7 @@ def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
     return MemoryReader(lake, ACME, models.embedder)
 
 
-def test_facts_come_first_and_no_summary_of_their_periods(reader: MemoryReader) -> None:
+def test_facts_come_first_without_summaries_of_their_periods(reader: MemoryReader) -> None:
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found[0].content == "Anna: I moved to Porto with my dog Bruno."
     assert found[0].grain is Grain.WORKING
@@ -82,7 +82,7 @@ def test_facts_come_first_and_no_summary_of_their_periods(reader: MemoryReader) 
     assert reader.expand(found[0].id).content == found[0].content
 
 
-def test_nothing_stands_beside_what_it_was_made_from(reader: MemoryReader) -> None:
+def test_no_result_appears_beside_its_sources(reader: MemoryReader) -> None:
     for budget in (30, 60, 120, 1_000):
         found = reader.recall("Bruno's violin on the ferry to Porto", budget, now=NOW)
         periods = [Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)]
@@ -91,7 +91,7 @@ def test_nothing_stands_beside_what_it_was_made_from(reader: MemoryReader) -> No
             assert not set(above) & set(periods)
 
 
-def test_what_only_summaries_remember_is_told_by_them(filled: Path, root: str, models: Models) -> None:
+def test_summaries_fill_in_where_facts_are_gone(filled: Path, root: str, models: Models) -> None:
     reader = without_facts(filled, root, models)
     found = reader.recall("Where does Bruno live?", now=NOW)
     assert found
@@ -99,12 +99,12 @@ def test_what_only_summaries_remember_is_told_by_them(filled: Path, root: str, m
     assert any("moved to Porto" in one.content for one in found)
     point = next(one for one in found if "moved to Porto" in one.content)
     assert point.date == date(2024, 1, 15)
-    assert point.warning is not None  # what is kept for good of it gives way
+    assert point.warning is not None  # its durable memory is dropped
     assert str(point).endswith(f"({point.grain} summary of {point.period}; {point.warning})")
     assert reader.expand(point.id).content.endswith(point.content)
 
 
-def test_what_was_written_a_moment_ago_is_recalled(filled: Path, root: str, models: Models) -> None:
+def test_new_messages_are_recalled(filled: Path, root: str, models: Models) -> None:
     shutil.copytree(filled, root)
     write(Lake(root), conversation("Bruno is afraid of thunder.", at="2024-07-01T08:00", conversation_id="late"))
     reader = MemoryReader(Lake(root), ACME, models.embedder)
@@ -163,12 +163,12 @@ def test_an_agent_without_memory_recalls_nothing(lake: Lake, models: Models) -> 
         ({"query": "x", "minimum_importance": 2}, "minimum_importance 2"),
     ],
 )
-def test_what_is_not_accepted_is_named(reader: MemoryReader, arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_named(reader: MemoryReader, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         reader.recall(**arguments)
 
 
-def test_a_better_point_gives_way_to_facts_of_its_period() -> None:
+def test_a_better_point_is_dropped_for_facts_of_its_period() -> None:
     hour = Period.parse("working", "2024-01-15T08")
     day = Period.parse("daily", "2024-01-15")
     other = Period.parse("daily", "2024-02-01")
@@ -176,7 +176,7 @@ def test_a_better_point_gives_way_to_facts_of_its_period() -> None:
     assert [(one.grain, one.period) for one in found] == [(Grain.DAILY, "2024-02-01"), (Grain.WORKING, "2024-01-15T08")]
 
 
-def test_points_of_one_summary_stand_together_and_take_the_place_of_its_facts() -> None:
+def test_points_of_one_summary_replace_its_facts() -> None:
     day, hour = Period.parse("daily", "2024-01-15"), Period.parse("working", "2024-01-15T08")
     # The fact is too long for its share, and comes after the points, which cover its hour.
     found = choose([item(hour, 1, "x" * 320)], [item(day, 2), item(day, 1, number=1)], CALENDAR, 100)
@@ -197,7 +197,7 @@ lasting = st.lists(
 
 
 @given(items, lasting, st.integers(1, 400))
-def test_whatever_there_is_fits_and_is_told_once(records: list[Any], beside: list[Any], budget: int) -> None:
+def test_every_recall_fits_the_budget_without_repetition(records: list[Any], beside: list[Any], budget: int) -> None:
     listed = [item(CALENDAR.ancestor(hour, grain), score, text, n) for hour, grain, score, text, n in records]
     listed.sort(key=lambda one: (-one.score, one.id))
     facts = [one for one in listed if one.grain is Grain.WORKING]
@@ -214,7 +214,7 @@ def test_whatever_there_is_fits_and_is_told_once(records: list[Any], beside: lis
     assert lasts.tokens <= max(0.3 * budget, min(budget, 120))
 
 
-def test_what_is_kept_takes_its_share_and_no_more() -> None:
+def test_durable_memories_stay_within_their_share() -> None:
     hours = [CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)) for hour in range(30)]
     facts = [item(hour, 1, f"{place} " + "said " * 8) for place, hour in enumerate(hours)]
     alone = choose(facts, [], CALENDAR, 500)
@@ -229,7 +229,7 @@ def test_what_is_kept_takes_its_share_and_no_more() -> None:
     assert small.tokens <= 200
 
 
-def test_a_worse_memory_never_takes_the_place_of_a_better_one() -> None:
+def test_a_worse_memory_never_replaces_a_better_one() -> None:
     best, better, worse = durable("a" * 200, 9, "best"), durable("b" * 320, 8, "better"), durable("c", 7, "worse")
     around = durable("Anna knows Bruno", 9, "fact", grain="graph")
     assert choose([], [], CALENDAR, 300, [best, around, better, worse]) == [best, around]
@@ -238,7 +238,7 @@ def test_a_worse_memory_never_takes_the_place_of_a_better_one() -> None:
     assert choose([], [], CALENDAR, 300, [huge, best, worse]) == [best, worse]
 
 
-def test_a_warning_goes_with_what_a_memory_gives_way_to() -> None:
+def test_a_warning_moves_to_the_item_that_replaces_the_memory() -> None:
     hour = Period.parse("working", "2024-01-15T08")
     turn = replace(item(hour, 1, "Anna: 40 sacks are in stock."), kind="turn", source_ids=("m1",))
     whole = replace(durable("Anna: 40 sacks are in stock.", 5, "whole", "m1"), warning="a snapshot of yesterday")
@@ -254,7 +254,7 @@ def test_a_warning_goes_with_what_a_memory_gives_way_to() -> None:
     assert found.note == "daily summary of 2024-01-15; a snapshot of yesterday"
 
 
-def test_what_is_told_by_what_was_said_gives_way() -> None:
+def test_a_memory_is_dropped_if_facts_cover_it() -> None:
     hour = Period.parse("working", "2024-01-15T08")
     turn = replace(item(hour, 1, "Anna: I moved to Porto. It rains."), kind="turn", source_ids=("m1",))
     others = [
@@ -262,7 +262,7 @@ def test_what_is_told_by_what_was_said_gives_way() -> None:
         durable("anna: i moved to porto.", 5, "words", "m7", "m8"),
         durable("Anna lives_in Porto", 5, "graph", "m1", grain="graph"),
     ]
-    assert choose([turn], [], CALENDAR, 1_000, others) == [replace(turn, score=5)]  # it stands where that would
+    assert choose([turn], [], CALENDAR, 1_000, others) == [replace(turn, score=5)]  # it has the memory's place
     more = durable("Anna lives in Porto.", 5, "more", "m1", "m2")
     own = durable("Anna lives in Porto.", 5, "own")
     sentence = replace(turn, kind="statement", content="Anna: It rains.")
@@ -270,8 +270,8 @@ def test_what_is_told_by_what_was_said_gives_way() -> None:
     assert choose([sentence], [], CALENDAR, 1_000, others[:1]) == [others[0], sentence]
 
 
-def test_nothing_gives_way_to_what_then_has_no_place() -> None:
-    """Were the memory left out, the long fact would fit, and the message that tells it would not."""
+def test_a_memory_stays_if_its_replacement_would_not_fit() -> None:
+    """Without the memory the long fact would fit, and the message that covers the memory would not."""
     hour = Period.parse("working", "2024-01-15T08")
     kept = durable("Anna lives in Porto.", 9, "kept", "m1")
     long = replace(item(hour, 3, "x" * 200, 1), kind="turn", source_ids=("m0",))
@@ -298,7 +298,7 @@ def test_no_more_facts_are_considered_than_a_budget_could_hold() -> None:
     assert [considered(budget) for budget in (1, 1_000, 10**6)] == [20, 100, 1_000]
 
 
-def test_a_short_fact_that_fits_badly_takes_no_place_of_a_long_one() -> None:
+def test_a_bad_short_fact_does_not_replace_a_long_one() -> None:
     hours = [CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)) for hour in range(4)]
     best, long, good, bad = (
         item(hour, score, text)
@@ -317,7 +317,7 @@ def test_a_large_budget_has_room_for_summaries() -> None:
     assert grains.count(Grain.WORKING) >= 10
 
 
-def test_what_has_nothing_to_do_with_a_question_is_not_recalled(lake: Lake, models: Models) -> None:
+def test_unrelated_facts_are_not_recalled(lake: Lake, models: Models) -> None:
     write(lake, conversation("The oven is twenty years old.", at="2024-01-15T08:00"))
     write(lake, conversation("How is the knee?", at="2024-01-16T08:00", conversation_id="knee"))
     found = MemoryReader(lake, ACME, models.embedder).recall("Oven", 300, now=NOW)

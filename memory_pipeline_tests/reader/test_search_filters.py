@@ -1,4 +1,4 @@
-"""Filters of a search: the same memories pass, wherever they lie: held in memory, in the tail, on disk."""
+"""Filters of a search: the same rows pass in memory, in pending entries and on disk."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ KOLKATA = timezone(timedelta(hours=5, minutes=30))
 TRIP, WORK, LATE = {"porto", "clara", "tea"}, {"call", "lisbon", "okay", "noted"}, {"ferry", "rain"}
 EVERYTHING = TRIP | WORK | LATE
 QUERY = "Who drinks tea with Bruno in Bergen?"
-#: What shares a word with the query.
+#: Messages that share a word with the query.
 RELATED = {"porto", "clara", "tea", "lisbon", "rain"}
-#: What passes each filter, without a query and with one.
+#: Messages that pass each filter, without a query and with one.
 EXPECTED: list[tuple[dict[str, Any], set[str]]] = [
     ({}, EVERYTHING),
     ({"since": date(2024, 1, 12)}, WORK | LATE),
@@ -106,7 +106,7 @@ def ways(shared_folder: SharedFolder, models: Models) -> dict[str, MemoryReader]
 
 @pytest.fixture(scope="module")
 def messages(ways: dict[str, MemoryReader]) -> dict[tuple[str, ...], str]:
-    """What tests call the messages, by what their hits rest on."""
+    """Short names of the messages, by the sources of their hits."""
     hits = search(ways["tail"])
     keys = "porto clara tea call lisbon okay noted ferry rain".split()
     return {hit.source_ids: key for hit, key in zip(reversed(hits), keys, strict=True)}
@@ -121,7 +121,7 @@ def _id(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=_id)
-def test_what_passes_is_found_and_counted_the_same_wherever_it_lies(
+def test_filters_find_and_count_the_same_in_memory_in_pending_entries_and_on_disk(
     ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
 ) -> None:
     for query in (None, QUERY):
@@ -132,7 +132,7 @@ def test_what_passes_is_found_and_counted_the_same_wherever_it_lies(
         if query is None:
             times = [hit.starts_at for hit in found["held"]]
             assert times == sorted(times, reverse=True)
-        # Where rows on disk and in the tail are scored, what is usual among candidates is told by fewer.
+        # Statistics of rows on disk and of pending rows come from fewer candidates.
         for way in WAYS if query is None else ("tail", "held and tail"):
             assert (found[way], way) == (found["held"], way)
 
@@ -146,7 +146,7 @@ def test_what_passes_is_found_and_counted_the_same_wherever_it_lies(
     ],
     ids=_id,
 )
-def test_what_passes_is_recalled(
+def test_recall_applies_filters(
     ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
 ) -> None:
     for way in ("held", "disk and tail"):
@@ -157,7 +157,7 @@ def test_what_passes_is_recalled(
         assert told or not expected
 
 
-def test_importance_is_a_bound_that_is_included(ways: dict[str, MemoryReader]) -> None:
+def test_minimum_importance_is_inclusive(ways: dict[str, MemoryReader]) -> None:
     held = search(ways["held"], query_text=QUERY, explain=True)
     weight = WEIGHTS.importance
     importances = sorted({round(hit.parts["importance"] / weight, 2) for hit in held})
@@ -225,7 +225,7 @@ def _alike(person: str, name: str) -> bool:
         "disk",
     ],
 )
-def test_a_part_of_a_word_is_nobodys_name_and_hides_nobody(ways: dict[str, MemoryReader], way: str) -> None:
+def test_a_part_of_a_word_is_not_a_name(ways: dict[str, MemoryReader], way: str) -> None:
     hits = search(ways[way], person="Anna", max_results=1)
     assert [hit.content for hit in hits] == ["Agent: I noted it: nobody calls Anna early."]
     assert hits.total == 3
@@ -265,7 +265,7 @@ times = st.integers(0, 8 * 24 * 60).map(lambda minutes: datetime(2024, 1, 9, tzi
     ),
     query=st.sampled_from([None, QUERY, "the", "Anna's dog"]),
 )
-def test_any_combination_passes_the_same_everywhere(
+def test_any_combination_of_filters_passes_the_same_rows_everywhere(
     ways: dict[str, MemoryReader], since: Any, until: Any, options: dict[str, Any], query: str | None
 ) -> None:
     if since is not None and until is not None and (since if isinstance(until, datetime) else since.date()) > until:

@@ -1,4 +1,4 @@
-"""What was shown or revoked is told in no other form, and what is a snapshot is warned of in all of them."""
+"""Shown and revoked statements are hidden in all forms, and snapshots have a warning in all forms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def told(reader: MemoryReader, query: str, now: datetime = TUESDAY, **options: o
     return str(reader.recall(query, now=now, **options))  # type: ignore[arg-type]
 
 
-def test_a_snapshot_is_warned_of_in_every_form(reader: MemoryReader) -> None:
+def test_a_snapshot_has_a_warning_in_every_form(reader: MemoryReader) -> None:
     for text in (told(reader, "How many sacks?"), reader.inject_knowledge("How many sacks?", now=TUESDAY).block):
         [line] = [line for line in text.splitlines() if "40 sacks" in line]
         assert "snapshot" in line
@@ -56,14 +56,14 @@ def test_a_snapshot_is_warned_of_in_every_form(reader: MemoryReader) -> None:
         assert all("snapshot" in str(one) for one in found if "40 sacks" in one.content)
 
 
-def test_what_is_no_snapshot_any_more_is_not_warned_of(reader: MemoryReader, lake: Lake) -> None:
+def test_a_former_snapshot_has_no_warning(reader: MemoryReader, lake: Lake) -> None:
     [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
     assert "snapshot" in told(reader, "How many sacks?", TUESDAY)
     write(lake, event(MemoryVerb.UPDATE, TUESDAY, stock.id, is_point_in_time=False))
     assert "snapshot" not in told(reader, "How many sacks?", TUESDAY)
 
 
-def test_what_was_revoked_is_not_recalled_in_the_same_words(reader: MemoryReader, lake: Lake) -> None:
+def test_revoked_content_is_not_recalled_in_the_same_words(reader: MemoryReader, lake: Lake) -> None:
     [code] = [one for one in reader.memories.list() if "4411" in one.content]
     assert "4411" in told(reader, "What is the alarm code?")
     write(lake, event(MemoryVerb.FORGET, TUESDAY, code.id))
@@ -77,7 +77,7 @@ def test_what_was_revoked_is_not_recalled_in_the_same_words(reader: MemoryReader
     assert "4411" in told(reader, "What is the alarm code?", TUESDAY + timedelta(days=9))
 
 
-def test_what_a_memory_said_before_it_was_revoked_is_not_recalled_either(reader: MemoryReader, lake: Lake) -> None:
+def test_earlier_versions_of_a_revoked_memory_are_not_recalled(reader: MemoryReader, lake: Lake) -> None:
     [code] = [one for one in reader.memories.list() if "4411" in one.content]
     write(
         lake,
@@ -89,7 +89,7 @@ def test_what_a_memory_said_before_it_was_revoked_is_not_recalled_either(reader:
     assert "9999" not in text
 
 
-def test_what_was_shown_is_told_again_in_no_other_form(reader: MemoryReader) -> None:
+def test_excluded_items_are_hidden_in_all_forms(reader: MemoryReader) -> None:
     query = "How many sacks are in stock?"
     shown = [one.id for one in reader.recall(query, now=TUESDAY)]
     assert shown
@@ -105,7 +105,7 @@ def test_what_was_shown_is_told_again_in_no_other_form(reader: MemoryReader) -> 
     assert points == shown
 
 
-def test_what_goes_on_in_another_memory_is_excluded_by_each_id(lake: Lake, models: Models) -> None:
+def test_a_merged_memory_is_excluded_by_each_id(lake: Lake, models: Models) -> None:
     first, second = remember("Anna drinks black coffee."), remember("Anna has coffee without milk.", minute(1))
     merge = event(MemoryVerb.MERGE, TUESDAY, second.memory_id, first.memory_id, editor="upkeep")
     land(lake, first, second, upkeep=[merge])
@@ -132,7 +132,7 @@ def test_recall_ranks_memories_as_their_search_does(lake: Lake, models: Models) 
     assert found == [one for one in searched if one in found]
 
 
-def test_in_a_block_the_warning_goes_with_the_message_and_is_never_cut() -> None:
+def test_the_warning_of_an_injected_message_is_never_cut() -> None:
     kept = ContextItem(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
     said = ContextItem(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
     [part] = choose([said, kept], 5, 1_000, {}).parts

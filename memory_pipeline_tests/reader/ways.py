@@ -1,4 +1,4 @@
-"""The ways in which a reader comes by what it searches: rows held in memory, in the journal's tail, on disk, mixed."""
+"""The sources of a search: rows in memory, pending journal entries, rows on disk, and mixtures."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.factory import Models
 
-#: A few days after all that tests here write.
+#: A few days after all messages of the tests.
 JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)
 WAYS = ("held", "tail", "disk", "held and tail", "disk and tail")
 
 
 class Said(NamedTuple):
-    """A message of a test: who says it, and what."""
+    """A test message: speaker and text."""
 
     name: str | None
     text: str
@@ -52,19 +52,19 @@ def talk(conversation_id: str, at: str, *said: Said, tags: Sequence[str] = (), s
 
 
 def tell(root: str, *talks: dict[str, Any]) -> list[str]:
-    """Write conversations as an agent does; return the ids of their messages."""
+    """Write conversations; return the ids of their messages."""
     writer = MemoryWriter.open(root, workspace_id=ACME.workspace_id, agent_id=ACME.agent_id)
     return [identifier for one in talks for identifier in writer.write(one, now=NOW).message_ids]
 
 
 def make_hours(root: str, models: Models) -> None:
-    """Bring all that is in the journal into the index of working memory."""
+    """Load all journal entries into the index of working memory."""
     lake = Lake(root)
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def keep(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> None:
-    """Make lakes of the same conversations for each of :data:`WAYS`; where two are mixed, the last is the tail."""
+    """Build a lake of the same conversations for each of :data:`WAYS`; in a mixture, the last part is pending."""
     whole, tail, both = _lakes(folder)
     tell(whole, *talks)
     make_hours(whole, models)
@@ -75,7 +75,7 @@ def keep(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> None:
 
 
 def readers(folder: Path, models: Models) -> dict[str, MemoryReader]:
-    """Return a reader of what :func:`keep` has made for each of :data:`WAYS`."""
+    """Return a reader of each lake from :func:`keep`."""
     whole, tail, both = _lakes(folder)
     return {
         "held": MemoryReader(Lake(whole), ACME, models.embedder),

@@ -1,4 +1,4 @@
-"""Arguments of a search: what is accepted means what it says, what is not is an error that names it."""
+"""Arguments of a search: valid ones become a filter, invalid ones an error that names them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cases(names: str, expected: str, *values: Any) -> list[tuple[str, Any, str]
     return [(name, value, expected) for name in names.split() for value in values]
 
 
-#: An argument, what is given for it, and what the message says beside both.
+#: An argument, its value, and the rest of the message.
 REFUSED = [
     *_cases(
         "grain", "accepted: working, daily, weekly, monthly, quarterly, yearly",
@@ -90,7 +90,7 @@ def reader(root: str, models: Models) -> MemoryReader:
 
 
 def filtered(calendar: Calendar | None = None, now: datetime = NOON, **options: Any) -> Filter:
-    """Return the filter of a search with these arguments, all others as they are when left out."""
+    """Return the filter of a search with these arguments and defaults for the others."""
     labels = {name: options.pop(name, None) for name in LABELS}
     others = {"minimum_days_ago": 0, "maximum_days_ago": 365, "since": None, "until": None, "kind": None}
     return filter_of(calendar or Calendar(), now, **{**others, "minimum_importance": None, **options}, labels=labels)
@@ -101,7 +101,7 @@ def _case(value: object) -> str:
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), REFUSED, ids=_case)
-def test_what_is_refused_is_named_with_its_value_and_what_is_accepted(
+def test_errors_name_the_argument_the_value_and_the_remedy(
     reader: MemoryReader, name: str, value: Any, expected: str
 ) -> None:
     with pytest.raises(InputError) as raised:
@@ -121,7 +121,7 @@ def test_what_is_refused_is_named_with_its_value_and_what_is_accepted(
     ],
     ids=_case,
 )
-def test_recall_refuses_the_same(reader: MemoryReader, name: str, value: Any, expected: str) -> None:
+def test_recall_rejects_the_same_arguments(reader: MemoryReader, name: str, value: Any, expected: str) -> None:
     with pytest.raises(InputError) as raised:
         reader.recall(**{"query": "Porto", "now": NOON, name: value})
     assert str(raised.value).startswith(f"{name} {shown(value)}")
@@ -130,12 +130,12 @@ def test_recall_refuses_the_same(reader: MemoryReader, name: str, value: Any, ex
 
 @pytest.mark.parametrize("query", ["", " ", "\t\n", "\x00", "\x00 \x00", "\u2003", None])
 def test_recall_needs_a_question(reader: MemoryReader, query: Any) -> None:
-    with pytest.raises(InputError, match="query is blank; recall needs a question"):
+    with pytest.raises(InputError, match="query is blank; expected a question"):
         reader.recall(query, now=NOON)
 
 
 @pytest.mark.parametrize("query", [5, True, b"Porto", ["Porto"], "x" * 10_001, "\ud800"])
-def test_recall_refuses_what_is_no_text(reader: MemoryReader, query: Any) -> None:
+def test_recall_rejects_a_query_that_is_not_a_text(reader: MemoryReader, query: Any) -> None:
     with pytest.raises(InputError, match=rf"query.* {re.escape(shown(query))} "):
         reader.recall(query, now=NOON)
 
@@ -160,7 +160,7 @@ def test_a_time_may_be_a_text(reader: MemoryReader, name: str) -> None:
 
 
 @pytest.mark.parametrize("year", [1, 1900, 2999, 9999])
-def test_a_clock_in_years_that_nobody_remembers_is_refused(reader: MemoryReader, year: int) -> None:
+def test_a_clock_in_distant_years_is_rejected(reader: MemoryReader, year: int) -> None:
     with pytest.raises(InputError, match="is outside the years 1901 to 2998"):
         reader.search_memory(now=datetime(year, 1, 1, tzinfo=UTC))
 
@@ -183,7 +183,7 @@ def test_since_after_until_is_refused(reader: MemoryReader, since: Any, until: A
         reader.recall("Porto", since=since, until=until, now=NOON)
 
 
-def test_the_lesser_age_may_not_be_the_greater(reader: MemoryReader) -> None:
+def test_minimum_age_must_not_exceed_maximum_age(reader: MemoryReader) -> None:
     with pytest.raises(InputError, match=r"minimum_days_ago 9 is greater than maximum_days_ago 8\.5"):
         reader.search_memory(minimum_days_ago=9, maximum_days_ago=8.5)
 
@@ -214,12 +214,12 @@ def test_the_lesser_age_may_not_be_the_greater(reader: MemoryReader) -> None:
     ],
     ids=_case,
 )
-def test_what_is_accepted_finds_nothing_where_there_is_nothing(reader: MemoryReader, options: dict[str, Any]) -> None:
+def test_valid_arguments_return_nothing_from_an_empty_lake(reader: MemoryReader, options: dict[str, Any]) -> None:
     hits = reader.search_memory(**{"now": NOON, **options})
     assert (hits, hits.total, hits.offset) == ([], 0, options.get("offset", 0))
 
 
-def test_unless_told_otherwise_the_last_year_is_searched() -> None:
+def test_the_last_year_is_searched_by_default() -> None:
     assert filtered() == Filter(ends_since=NOON - timedelta(days=365), ends_until=NOON + timedelta(hours=24))
 
 
@@ -234,7 +234,7 @@ def test_a_date_is_the_whole_day_of_the_lakes_zone(zone: str, day: date) -> None
     found = filtered(Calendar(zone), datetime(2025, 1, 1, tzinfo=UTC), since=day, until=day)
     assert found.since is not None
     assert found.until is not None
-    # Hours are UTC's; a day begins with the first that begins in it.
+    # Hours are in UTC; a day begins with the first hour that begins in it.
     begins = datetime.combine(day, datetime.min.time(), ZoneInfo(zone)).astimezone(UTC)
     assert timedelta(0) <= found.since - begins < timedelta(hours=1)
     following = filtered(Calendar(zone), datetime(2025, 1, 1, tzinfo=UTC), since=day + timedelta(days=1)).since
@@ -277,14 +277,14 @@ def test_no_summary_is_older_than_the_end_of_its_period(grain: str, now: str, la
     assert filtered(now=at, grain=Grain(grain)).ends_until == datetime.fromisoformat(last).replace(tzinfo=UTC)
 
 
-def test_labels_kinds_and_importance_are_taken_as_they_are() -> None:
+def test_labels_kinds_and_importance_are_unchanged() -> None:
     found = filtered(kind="plan", person=" Zoë ", conversation_id="c 1", tag="T", minimum_importance=1)
     assert (found.kind, found.person, found.conversation_id, found.tag) == (FactKind.PLAN, " Zoë ", "c 1", "T")
     assert isinstance(found.minimum_importance, float)
 
 
 @pytest.mark.parametrize("text", ["Porto", " Porto\n", "\x00Porto\x00", "\tPorto\x00 "])
-def test_a_query_is_taken_without_what_surrounds_it(text: str) -> None:
+def test_a_query_is_stripped(text: str) -> None:
     assert validate_query(text) == "Porto"
 
 
@@ -317,7 +317,7 @@ def test_any_text_is_a_query_or_refused(text: str) -> None:
 
 
 @given(st.integers(), st.integers(-5, 5), st.integers(0, 5))
-def test_a_count_within_its_bounds_is_returned_as_it_is(value: int, least: int, more: int) -> None:
+def test_a_count_within_its_bounds_is_unchanged(value: int, least: int, more: int) -> None:
     if least <= value <= least + more:
         assert count_of("offset", value, least, least + more) == value
     else:
@@ -342,7 +342,7 @@ anything = (
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(
     ["minimum_days_ago", "maximum_days_ago", "since", "until", "kind", "minimum_importance", *LABELS], anything
 )))  # fmt: skip
-def test_whatever_is_given_is_a_filter_or_an_error_that_names_an_argument(options: dict[str, Any]) -> None:
+def test_any_arguments_give_a_filter_or_an_error_that_names_one(options: dict[str, Any]) -> None:
     try:
         found = filtered(**options)
     except InputError as error:
@@ -355,7 +355,7 @@ def test_whatever_is_given_is_a_filter_or_an_error_that_names_an_argument(option
 
 
 @pytest.mark.parametrize("now", ["yesterday", 1, 0, "", False, 1_700_000_000.0])
-def test_a_clock_that_is_no_time_is_refused(reader: MemoryReader, now: Any) -> None:
+def test_a_clock_must_be_a_time(reader: MemoryReader, now: Any) -> None:
     with pytest.raises(InputError, match="now "):
         reader.search_memory(now=now)
 
@@ -398,12 +398,12 @@ def test_the_ends_of_the_calendar_are_taken_or_refused(reader: MemoryReader, nam
         assert str(error).startswith(f"{name} ")  # noqa: PT017  # either answer is right
 
 
-def test_an_age_that_is_replaced_is_not_compared() -> None:
+def test_a_replaced_age_is_not_validated_against_the_other() -> None:
     found = filtered(minimum_days_ago=400, since=date(2020, 1, 1))
     assert found == Filter(since=datetime(2020, 1, 1, tzinfo=UTC), ends_until=NOON - timedelta(days=400))
 
 
-def test_ages_do_not_depend_on_the_zone_in_which_now_is_told() -> None:
+def test_ages_do_not_depend_on_the_zone_of_now() -> None:
     now = datetime(2024, 4, 1, 6, tzinfo=UTC)  # Berlin's clocks were changed the day before
     assert filtered(now=now.astimezone(BERLIN)) == filtered(now=now)
     assert filtered(now=now.astimezone(BERLIN), maximum_days_ago=30) == filtered(now=now, maximum_days_ago=30)

@@ -1,4 +1,4 @@
-"""What a reader holds of an index: never stale, never more than it may."""
+"""The cache of an index: never stale, never too large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
-    """Make rows all that their periods hold, as another process would."""
+    """Replace the periods of rows with them, as another process would."""
     index = VectorIndex(Storage(root))
     periods = [Period.parse(grain, period) for period in by_period(rows)]
     index.replace(grain, periods, scoped(ACME, rows))
@@ -42,14 +42,14 @@ def test_a_table_is_read_once_while_nothing_is_written(root: str) -> None:
     assert held.segment(Grain.WORKING) is first
 
 
-def test_where_there_is_no_table_there_is_nothing_until_one_is_made(root: str) -> None:
+def test_a_missing_table_is_empty_until_it_is_created(root: str) -> None:
     held = resident(root)
     assert contents(held.segment(Grain.WORKING)) == []
     put(root, fact("tea"))
     assert contents(held.segment(Grain.WORKING)) == ["tea"]
 
 
-def test_what_another_object_wrote_is_seen_at_once(root: str) -> None:
+def test_writes_of_another_object_are_visible_at_once(root: str) -> None:
     put(root, fact("tea"))
     held = resident(root)
     assert contents(held.segment(Grain.WORKING)) == ["tea"]
@@ -59,7 +59,7 @@ def test_what_another_object_wrote_is_seen_at_once(root: str) -> None:
     assert contents(held.segment(Grain.WORKING)) == ["milk"]
 
 
-def test_what_another_process_wrote_is_seen_at_once(root: str) -> None:
+def test_writes_of_another_process_are_visible_at_once(root: str) -> None:
     put(root, fact("tea"))
     held = resident(root)
     assert contents(held.segment(Grain.WORKING)) == ["tea"]
@@ -70,14 +70,14 @@ def test_what_another_process_wrote_is_seen_at_once(root: str) -> None:
     assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
 
 
-def test_a_table_of_more_rows_than_may_be_held_is_not(root: str) -> None:
+def test_a_table_that_is_too_large_is_not_cached(root: str) -> None:
     put(root, *(fact(f"row {n}", n) for n in range(3)))
     assert resident(root, 2).segment(Grain.WORKING) is None
     assert resident(root, 0).segment(Grain.WORKING) is None
     assert len(contents(resident(root, 3).segment(Grain.WORKING))) == 3
 
 
-def test_a_table_that_outgrows_the_bound_is_let_go_and_one_that_shrinks_is_held(root: str) -> None:
+def test_a_table_is_evicted_when_it_outgrows_the_cache_and_cached_when_it_shrinks(root: str) -> None:
     put(root, fact("tea"), fact("milk", 1))
     held = resident(root, 2)
     assert held.segment(Grain.WORKING) is not None
@@ -88,13 +88,13 @@ def test_a_table_that_outgrows_the_bound_is_let_go_and_one_that_shrinks_is_held(
     assert contents(held.segment(Grain.WORKING)) == ["tea"]
 
 
-def test_the_least_recently_used_tables_give_way(root: str) -> None:
+def test_the_least_recently_used_tables_are_evicted(root: str) -> None:
     put(root, *(fact(f"row {n}", n) for n in range(3)))
     put(root, summary("a day"), summary("another", 16), grain=Grain.DAILY)
     put(root, summary("a week") | {"period": "2024-W03"}, grain=Grain.WEEKLY)
     held = resident(root, 5)
     working, daily = held.segment(Grain.WORKING), held.segment(Grain.DAILY)
-    assert held.segment(Grain.WORKING) is working  # and so the more recently used
+    assert held.segment(Grain.WORKING) is working  # now the most recently used
     held.segment(Grain.WEEKLY)
     assert list(held._held) == [Grain.WORKING, Grain.WEEKLY]
     assert held.segment(Grain.WORKING) is working
@@ -102,7 +102,7 @@ def test_the_least_recently_used_tables_give_way(root: str) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_nothing_more_is_held_than_may_be(root: str, most: int) -> None:
+def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
     for grain, period in ((Grain.DAILY, "2024-01-15"), (Grain.WEEKLY, "2024-W03"), (Grain.MONTHLY, "2024-01")):
         put(root, summary("tea") | {"period": period}, grain=grain)
     held = resident(root, most)

@@ -1,4 +1,4 @@
-"""What a reader finds of a large table that has changed: what one that is opened then finds, before it has read it."""
+"""Changes of a large cached table: a reader finds the same as one opened after the change."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are patched, too, and laid out anew when a test says so."""
+    """Patch small tables too, and rebuild only when a test asks for it."""
     monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
     monkeypatch.setattr(candidates, "_IDLE", 0)
-    monkeypatch.setattr(IndexCache, "_begin_anew", lambda *_: None)
+    monkeypatch.setattr(IndexCache, "_start_rebuild", lambda *_: None)
 
 
 def put(index: VectorIndex, *rows: Row) -> None:
-    """Make rows all that their hours hold."""
+    """Replace the hours of rows with them."""
     periods = [Period.parse(Grain.WORKING, period) for period in by_period(rows)]
     index.replace(Grain.WORKING, periods, scoped(ACME, rows))
 
 
 def said(parts: list[CachedRows] | None) -> list[str]:
-    """Return the contents that stand, sorted; each may be there once."""
+    """Return the contents of current rows, sorted; each must be unique."""
     assert parts is not None
     found: list[str] = []
     for segment, stands in parts:
@@ -57,7 +57,7 @@ def held(root: str, index: VectorIndex) -> IndexCache:
     return found
 
 
-def test_what_has_come_changed_and_gone_is_so_at_once(held: IndexCache, index: VectorIndex) -> None:
+def test_added_changed_and_deleted_rows_are_visible_at_once(held: IndexCache, index: VectorIndex) -> None:
     whole = (held.parts(Grain.WORKING) or [])[-1].segment
     put(index, fact("tea", vector=axis(1)), fact("oats", 2, vector=axis(4)))
     parts = held.parts(Grain.WORKING)
@@ -85,20 +85,18 @@ def test_rows_keep_their_vectors(held: IndexCache, index: VectorIndex) -> None:
 
 def test_a_compaction_changes_nothing(held: IndexCache, index: VectorIndex) -> None:
     put(index, fact("oats", 240, vector=axis(4)))
-    index.purge([ACME], [Grain.WORKING])  # every row is written anew
+    index.purge([ACME], [Grain.WORKING])  # rewrites every row
     assert said(held.parts(Grain.WORKING)) == ["milk", "oats", "rye", "tea"]
 
 
-def test_a_table_that_was_made_again_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
+def test_a_recreated_table_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
     index.remove_agent(ACME)
     assert said(held.parts(Grain.WORKING)) == []
     put(index, fact("oats", 2))
     assert said(held.parts(Grain.WORKING)) == ["oats"]
 
 
-def test_more_rows_than_may_be_patched_are_read_whole(
-    held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_changes_are_read_whole(held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "_MOST_PATCHED", 2)
     put(index, *(fact(f"row {number}", 240 + number) for number in range(3)))
     parts = held.parts(Grain.WORKING)
@@ -107,7 +105,7 @@ def test_more_rows_than_may_be_patched_are_read_whole(
     assert said(parts) == ["milk", "row 0", "row 1", "row 2", "rye", "tea"]
 
 
-def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex) -> None:
+def test_a_table_that_outgrows_the_cache_is_evicted(root: str, index: VectorIndex) -> None:
     put(index, fact("tea"), fact("milk", 1))
     held = IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, 2, Calendar())
     assert said(held.parts(Grain.WORKING)) == ["milk", "tea"]
@@ -116,7 +114,7 @@ def test_a_table_that_outgrows_the_bound_is_let_go(root: str, index: VectorIndex
     assert held._held == {}
 
 
-def test_it_is_laid_out_anew_beside_the_searches(
+def test_the_layout_is_rebuilt_in_a_thread(
     held: IndexCache, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""A segment: rows laid out by talk and message, with postings and neighbours."""
+"""Row blocks: rows by talk and message, with postings and neighbours."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_talk_is_a_conversation_on_a_day_and_a_slot_a_message_of_it(rows: list
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
-def test_postings_tell_which_rows_hold_a_word_and_how_often(rows: list[Row]) -> None:
+def test_postings_give_the_rows_and_counts_of_a_word(rows: list[Row]) -> None:
     part = segment(rows)
     terms: dict[str, Counter[str]] = {row["id"]: Counter(row["terms"]) for row in rows}
     ids = part.rows["id"].to_pylist()
@@ -100,7 +100,7 @@ def test_postings_tell_which_rows_hold_a_word_and_how_often(rows: list[Row]) -> 
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
-def test_rows_share_a_message_that_rest_on_the_same_sources(rows: list[Row]) -> None:
+def test_rows_with_the_same_sources_share_a_message(rows: list[Row]) -> None:
     part = segment(rows)
     sources = part.rows["source_ids"].to_pylist()
     pairs = {(number, *ids) for number, ids in zip(part.message.tolist(), sources, strict=True)}
@@ -181,7 +181,7 @@ def test_summaries_are_talks_of_their_own() -> None:
     assert part.speaker.tolist() == [-1, -1, -1]
 
 
-def test_talks_are_parted_at_midnight_utc_before_the_epoch_too() -> None:
+def test_talks_end_at_midnight_utc_also_before_the_epoch() -> None:
     rows = []
     for minutes in (-1, 0, 1):
         at = datetime(1965, 3, 1, tzinfo=UTC) + timedelta(minutes=minutes)
@@ -190,7 +190,7 @@ def test_talks_are_parted_at_midnight_utc_before_the_epoch_too() -> None:
     assert [part.talk[slot] for slot in part.slot] == [0, 1, 1]
 
 
-def test_an_empty_segment_can_be_asked_everything() -> None:
+def test_an_empty_block_answers_every_query() -> None:
     part = segment([])
     nothing = np.empty(0, np.intp)
     assert (len(part), part.slots, part.talks, list(part.vocabulary), part.speakers) == (0, 0, 0, [], [])
@@ -209,7 +209,7 @@ def test_a_word_may_be_said_very_often() -> None:
     assert segment([fact("tea " * 70_000)]).times("tea").tolist() == [65_535]
 
 
-def test_facts_are_listed_when_no_turn_of_their_messages_stands() -> None:
+def test_facts_are_listed_if_their_messages_have_no_turn() -> None:
     laid = segment(
         [
             fact("one", id="one", sources=["m1"]),

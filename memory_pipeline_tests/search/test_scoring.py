@@ -1,4 +1,4 @@
-"""Scores: equal to what a slow oracle works out, wherever the rows lie and whatever is filtered."""
+"""Scores equal those of a slow oracle, for all layouts and filters."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_talks_score_the_same_in_one_segment_and_in_several(
     one = [row for talk in list(talks.values())[::2] for row in talk]
     other = [row for talk in list(talks.values())[1::2] for row in talk]
     assume(other)
-    weights = Weights(speaker=0)  # see the test of who speaks alone in the tail
+    weights = Weights(speaker=0)  # see the test of the only speaker of pending entries
     whole = scores(query, rows, vector=vector, weights=weights)
     assert scores(query, one, other, vector=vector, weights=weights) == pytest.approx(whole, abs=2e-5)
 
@@ -150,9 +150,7 @@ def test_a_filter_changes_no_score(
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR))
-def test_signals_stay_within_what_their_description_says(
-    rows: list[Row], query: str, vector: list[float] | None
-) -> None:
+def test_signals_stay_within_their_documented_ranges(rows: list[Row], query: str, vector: list[float] | None) -> None:
     part = segment(rows)
     [found] = score(question(query, rows), [part], array(vector), [None], 10)
     given_by = dict(zip(SIGNALS, found.signals, strict=True))
@@ -171,7 +169,7 @@ def test_a_word_that_no_row_holds_gives_nothing() -> None:
     assert all(each["words"] == each["coverage"] == each["talk"] == 0 for each in found.values())
 
 
-def test_the_word_itself_counts_more_than_one_that_stands_for_it() -> None:
+def test_a_word_counts_more_than_its_alternatives() -> None:
     found = signals("film", [
         fact("film", conversation="a"), fact("movie", conversation="b"), fact("tea", conversation="c"),
     ])  # fmt: skip
@@ -180,7 +178,7 @@ def test_the_word_itself_counts_more_than_one_that_stands_for_it() -> None:
     assert found["film"]["words"] > found["movie"]["words"] > found["tea"]["words"] == 0
 
 
-def test_who_asks_for_the_general_word_means_the_specific_one_and_not_the_other_way_round() -> None:
+def test_a_general_word_finds_specific_ones_but_not_the_reverse() -> None:
     rows = [fact("pet", conversation="a"), fact("dog", conversation="b")]
     assert signals("pet", rows)["dog"]["coverage"] == pytest.approx(RELATED)
     assert signals("dog", rows)["pet"]["coverage"] == 0
@@ -199,14 +197,14 @@ def test_another_conversation_and_another_day_are_no_neighbours(other: dict[str,
     assert signals("violin", rows)["line"]["coverage"] == 0
 
 
-def test_the_answer_to_a_question_that_holds_the_words_is_lifted() -> None:
+def test_the_answer_to_a_matching_question_scores_higher() -> None:
     rows = [fact("Is it a violin?", 0), fact("Yes, from Cremona.", 1), fact("It rains.", 2, speaker="Ben")]
     found = signals("violin", rows)
     assert found["Yes, from Cremona."]["answers"] == pytest.approx(found["Is it a violin?"]["words"]) != 0
     assert found["It rains."]["answers"] == 0
 
 
-def test_what_follows_a_statement_answers_nothing() -> None:
+def test_a_message_after_a_statement_is_not_an_answer() -> None:
     assert signals("violin", [fact("It is a violin."), fact("Yes.", 1)])["Yes."]["answers"] == 0
 
 
@@ -219,7 +217,7 @@ def test_what_follows_a_statement_answers_nothing() -> None:
         ("Who drinks?", {"Anna Lee": 0, "Ben": 0, "Clara": 0}),
     ],
 )
-def test_who_is_asked_about_is_preferred(query: str, expected: dict[str, float]) -> None:
+def test_the_person_in_the_question_is_preferred(query: str, expected: dict[str, float]) -> None:
     rows = [fact(f"{name} drinks", minute, speaker=name) for minute, name in enumerate(expected)]
     rows.append(fact("nobody", 9, speaker=None))
     found = signals(query, rows)
@@ -231,7 +229,7 @@ def test_a_single_speaker_is_neither_preferred_nor_not() -> None:
     assert signals("Anna", [fact("tea", speaker="Anna")])["tea"]["speaker"] == 0
 
 
-def test_who_speaks_alone_in_the_tail_is_preferred_as_in_the_index() -> None:
+def test_the_only_speaker_of_pending_entries_is_preferred_as_in_the_index() -> None:
     index = [fact("milk", speaker="Anna", conversation="a"), fact("juice", speaker="Ben", conversation="b")]
     tail = [fact("tea", speaker="Anna", conversation="c")]
     assert scores("Anna", index, tail) == pytest.approx(scores("Anna", [*index, *tail]), abs=2e-5)
@@ -266,7 +264,7 @@ def test_standing_instructions_and_preferences_of_users_count() -> None:
     assert not any(each["prefers"] for each in signals("Which drink is it?", rows).values())
 
 
-def test_a_time_that_the_question_names_lifts_what_was_said_then_or_speaks_of_it() -> None:
+def test_a_time_in_the_question_raises_rows_from_or_about_that_time() -> None:
     rows = [
         fact("It rained.", 0, conversation="then"),
         fact("It snowed.", 60 * 24 * 40, conversation="later"),
@@ -290,13 +288,13 @@ def test_a_row_without_a_vector_is_as_near_as_usual() -> None:
     assert found["none"]["vector"] == 0
 
 
-def test_vectors_that_are_all_alike_tell_nothing() -> None:
+def test_equal_vectors_do_not_affect_the_order() -> None:
     found = signals("x", [fact(f"row {n}", n, vector=axis(0)) for n in range(3)], axis(0))
     assert all(each["vector"] == pytest.approx(0, abs=1e-5) for each in found.values())
 
 
 @pytest.mark.parametrize("vector", [None, axis(0)])
-def test_nothing_remembered_gives_nothing(vector: list[float] | None) -> None:
+def test_an_empty_memory_gives_no_scores(vector: list[float] | None) -> None:
     assert scores("tea", [], vector=vector) == {}
     assert scores("tea", [], [fact("tea", vector=axis(0))], vector=vector).keys() == {fact("tea")["id"]}
 
@@ -374,7 +372,7 @@ def test_the_physical_order_of_many_rows_does_not_matter_either() -> None:
     assert other == pytest.approx(one, abs=1e-4)
 
 
-def test_what_nearness_is_usual_is_told_by_all_rows_alike() -> None:
+def test_usual_nearness_weighs_all_rows_equally() -> None:
     draw = random.Random(3)
     index = [fact("a", n, conversation="index", vector=axis(draw.randrange(2))) for n in range(6_000)]
     tail = [fact("a", n, conversation="tail", vector=axis(0)) for n in range(900)]
@@ -411,7 +409,7 @@ def test_the_oracle_agrees_with_itself_on_a_case_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("one_in", [0, 10**9], ids=["place by place", "whole arrays"])
-def test_however_words_are_added_up_the_scores_are_the_same(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_and_dense_addition_give_the_same_scores(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, query = many(500), "Anna wordaa wordac wordbb"
     exact = exact_scores(rows, question(query, rows), axis(2))
     monkeypatch.setattr(scoring, "_DENSE", one_in)

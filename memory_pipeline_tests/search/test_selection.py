@@ -1,4 +1,4 @@
-"""Choosing among what was scored: each message once, several talks, ties by id."""
+"""Selection from scored rows: each message once, several talks, ties by id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STILL = Weights(repeats=0)
 
 
 def scored(part: RowBlock, totals: dict[str, float]) -> Scored:
-    """Give rows the totals that are told by their ids; rows that are not told of are no candidates."""
+    """Score rows with the given totals by id; rows without a total are not candidates."""
     ids = part.rows["id"].to_pylist()
     places = [place for place, id in enumerate(ids) if id in totals]
     signals = np.zeros((len(SIGNALS), len(places)), np.float32)
@@ -47,7 +47,7 @@ def everything(*parts: RowBlock) -> list[NDArray[np.bool_]]:
     return [np.ones(len(part), np.bool_) for part in parts]
 
 
-def test_the_better_comes_first_and_no_more_than_wanted_come() -> None:
+def test_better_rows_come_first_up_to_the_count() -> None:
     rows = [fact("x", n, id=str(n), conversation=str(n)) for n in range(5)]
     totals = {str(n): float(n) for n in range(5)}
     assert ids(best([rows], totals)) == ["4", "3", "2", "1", "0"]
@@ -130,15 +130,15 @@ def test_a_longer_list_begins_with_the_shorter_one() -> None:
     assert twenty[:10] == ten
 
 
-def test_a_row_that_was_not_looked_at_at_first_ties_with_one_that_was() -> None:
-    """The long talk is all that is looked at of its segment, and less welcome after its first hit."""
+def test_a_row_considered_later_can_tie_with_an_earlier_one() -> None:
+    """Only the long talk of its segment is considered, with a penalty after its first hit."""
     long = [fact("x", n % 60, turn=n, id=f"long {n:03}", conversation="long") for n in range(60)]
     hidden, seen = fact("y", id="a", conversation="hidden"), fact("y", id="z", conversation="seen")
     totals = {f"long {n:03}": 3 - n / 100 for n in range(60)} | {"a": 1.0, "z": 1.0}
     assert ids(best([[*long, hidden], [seen]], totals, 2, Weights(repeats=-5))) == ["long 000", "a"]
 
 
-def test_of_equal_scores_all_are_looked_at_together() -> None:
+def test_equal_scores_are_considered_together() -> None:
     rows = [fact("x", n, id=f"{n:03}", conversation=f"{n}") for n in range(9)]
     part = segment(rows)
 
@@ -152,7 +152,7 @@ def test_of_equal_scores_all_are_looked_at_together() -> None:
     assert looked_at(*[1] * 9) == ([row["id"] for row in rows], -np.inf)
 
 
-def test_parts_are_given_where_they_are_asked_for_and_tell_what_repeats_took() -> None:
+def test_explained_parts_include_the_penalty_for_repeats() -> None:
     part = segment([fact("x", n, id=str(n)) for n in range(3)])
     found = scored(part, {"0": 3.0, "1": 2.0, "2": 1.0})
     explained = selection.best([part], [found], 3, WEIGHTS, explain=True)
@@ -161,13 +161,13 @@ def test_parts_are_given_where_they_are_asked_for_and_tell_what_repeats_took() -
     assert all(choice.parts is None for choice in selection.best([part], [found], 3, WEIGHTS))
 
 
-def test_nothing_scored_gives_nothing() -> None:
+def test_no_scored_rows_give_no_choices() -> None:
     assert best([], {}) == []
     assert best([[]], {}) == []
     assert best([[fact("x", id="a")], []], {}) == []
 
 
-def test_a_choice_has_what_is_shown_of_the_row() -> None:
+def test_a_choice_has_the_shown_columns() -> None:
     row = fact("x", 7, id="a")
     [choice] = best([[row]], {"a": 1})
     assert {"id", "content", "starts_at", "ends_at", "source_ids", "role"} <= set(choice.row)
@@ -205,8 +205,8 @@ def test_the_newest_are_told_apart_by_the_microsecond() -> None:
     assert ids(selection.newest([part], everything(part), 2)) == ["b", "a"]
 
 
-def test_no_older_rows_are_looked_at_than_must_be() -> None:
-    """All of one moment or none, and as many as hold the messages that are wanted."""
+def test_only_necessary_older_rows_are_considered() -> None:
+    """Rows of one moment together, and as many rows as the messages need."""
 
     def looked_at(count: int, *minutes: int) -> list[float]:
         part = segment([fact("x", minute, id=f"{n:02}") for n, minute in enumerate(minutes)])
@@ -224,7 +224,7 @@ def test_a_row_in_the_tail_and_in_the_index_is_newest_once() -> None:
     assert ids(selection.newest(parts, everything(*parts), 5)) == ["other", "same"]
 
 
-def test_messages_are_counted_once_whatever_rests_on_them() -> None:
+def test_a_message_with_several_facts_is_counted_once() -> None:
     part = segment([fact("x", n, id=str(n), sources=[f"m{n // 3}"]) for n in range(7)])
     assert selection.total([part], everything(part)) == 3
     assert selection.total([part], [np.arange(7) < 4]) == 2
@@ -237,7 +237,7 @@ def test_a_message_in_the_tail_and_in_the_index_is_counted_once() -> None:
     assert selection.total(parts, everything(*parts)) == 1
 
 
-def test_what_was_said_anew_with_other_numbers_is_told() -> None:
+def test_a_later_message_with_other_numbers_is_linked() -> None:
     rows = [
         fact("Anna: The budget is 400 euros.", 0),
         fact("Anna: The budget is 450 euros now.", 60),
@@ -250,7 +250,7 @@ def test_what_was_said_anew_with_other_numbers_is_told() -> None:
     assert [one.later and one.later["content"] for one in found] == [rows[2]["content"]] * 2 + [None] * 4
 
 
-def test_the_same_number_said_again_is_no_news() -> None:
+def test_a_later_message_with_the_same_number_is_not_linked() -> None:
     rows = [fact("Anna: The budget is 400 euros.", 0), fact("Anna: The budget is 400 euros.", 60)]
     assert [one.later for one in with_later([Choice(row, 1.0) for row in rows], held)] == [None, None]
 

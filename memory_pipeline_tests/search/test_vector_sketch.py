@@ -1,4 +1,4 @@
-"""Nearness of vectors: exact where they are few, nearly so where they are sketched."""
+"""Nearness of vectors: exact for few, nearly exact with sketches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def clustered(count: int, dimension: int, seed: int, clusters: int = 60) -> NDArray[np.float32]:
-    """Return unit vectors around some centres, as texts about some topics lie."""
+    """Return unit vectors around some centres, like texts about some topics."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((clusters, dimension))
     return unit(centres[random.integers(clusters, size=count)] + 0.7 * random.standard_normal((count, dimension)))
@@ -139,7 +139,7 @@ def test_where_no_row_has_a_vector_there_is_no_sample() -> None:
     assert len(both.nearest(np.ones(4, np.float32), 2)) == 2
 
 
-def test_no_vectors_at_all_are_no_hindrance() -> None:
+def test_a_block_without_vectors_works() -> None:
     both = VectorSketch(np.empty((0, 4), np.float32), np.empty(0, np.intp))
     assert both.nearest(np.ones(4, np.float32), 3).tolist() == []
     assert len(both.sample(np.ones(4, np.float32))) == 0
