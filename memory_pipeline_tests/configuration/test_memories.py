@@ -161,9 +161,9 @@ def test_a_model_that_only_keeps_memories_makes_some() -> None:
         (
             "defaults: {hot_entries: 3}",
             (
-                "line 1: defaults.hot_entries: there is no such key; accepted: completion, extraction, summaries, "
+                "line 1: defaults.hot_entries: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, max_concurrency, embedding, budget, retention, previews; "
-                "hot_entries is set in memories"
+                "set hot_entries in memories"
             ),
         ),
     ],

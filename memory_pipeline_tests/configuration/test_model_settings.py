@@ -87,7 +87,7 @@ def test_local_models_make_vectors_and_write_nothing() -> None:
     assert Embedding(model="fastembed/BAAI/bge-small-en-v1.5", dimension=384).is_local
     assert not Embedding(model="openai/text-embedding-3-small", dimension=384).is_local
     for record in (Completion, ExtractionSettings, Summarization):
-        assert "fastembed makes vectors and writes no text" in refused(record, model="fastembed/BAAI/x")
+        assert "fastembed only embeds and cannot generate text" in refused(record, model="fastembed/BAAI/x")
 
 
 @pytest.mark.parametrize("reference", ["env:OPENAI_API_KEY", "env:_k1", "file:/run/secrets/key", "file:/a b/ü"])
@@ -210,7 +210,7 @@ def test_no_key_hides_in_parameters(name: str) -> None:
         {"fallbacks": [{"model": "openai/x", name: SECRET}]},
     ):
         message = refused(Completion, parameters=parameters)
-        assert f"{name} is not accepted here; keys are named in api_key" in message
+        assert f"{name} is not accepted here; set a key in api_key" in message
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_each_task_has_its_placeholders() -> None:
     assert Summarization(prompt=every).prompt == every
     for name in set(SUMMARY_PLACEHOLDERS) - set(EXTRACTION_PLACEHOLDERS):
         message = refused(ExtractionSettings, prompt=f"{{{name}}}")
-        assert f"'{name}' in braces is no placeholder" in message
+        assert f"'{name}' in braces is not a placeholder" in message
         assert "accepted: {first_day}, {last_day}, {agent};" in message
 
 

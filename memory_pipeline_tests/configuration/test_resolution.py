@@ -19,7 +19,7 @@ def refused(text: str) -> list[str]:
 def test_a_model_that_embeds_needs_a_dimension() -> None:
     for model in ("openai/text-embedding-3-small", "fastembed/BAAI/bge-small-en-v1.5"):
         assert refused(f"defaults:\n  embedding:\n    model: {model}") == [
-            "file, line 2: defaults.embedding.dimension: it is missing; expected the length of the model's vectors"
+            "file, line 2: defaults.embedding.dimension: missing; expected the length of the model's vectors"
         ]
         assert Configuration.parse(f"defaults: {{embedding: {{model: {model}, dimension: 384}}}}", "file").uses_models
 
@@ -38,7 +38,7 @@ def test_a_model_that_embeds_needs_a_dimension() -> None:
 )
 def test_a_budget_has_a_limit(text: str, place: str) -> None:
     (line,) = refused(text)
-    assert line.endswith(f"{place}: it has no limit; expected usd_per_month, tokens_per_month or both")
+    assert line.endswith(f"{place}: no limit is set; expected usd_per_month, tokens_per_month or both")
 
 
 @pytest.mark.parametrize("text", ["defaults: {budget: {}}", "workspaces: {w: {budget: }}"])

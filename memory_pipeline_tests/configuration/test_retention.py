@@ -107,7 +107,7 @@ workspaces:
   c:
     retention: {plan: pro, daily: 60d}
 """
-    reason = "{} may end before {}, from which it is made; expected {} to be kept for at least {}, or {} for at most {}"
+    reason = "{} may expire before its sources, {}; expected {} to be kept for at least {}, or {} for at most {}"
     assert refused(text) == [
         "file, line 9: workspaces.a.retention.working: "
         + reason.format("daily 30d", "conversations 60d", "daily", "60d", "conversations", "30d"),
@@ -127,10 +127,10 @@ workspaces:
   a: {retention: {weekly: 5w}}
   b: {retention: {plan: free, weekly: 2w}}
 """
-    places = [line.split(" may end before ")[0] for line in refused(text)]
+    places = [line.split(" may expire before ")[0] for line in refused(text)]
     assert places == ["file, line 7: workspaces.b.retention.weekly: weekly 2w"]
     text = text.replace("yearly: 1y", "yearly: 11mo")
-    places = [line.split(" may end before ")[0] for line in refused(text)]
+    places = [line.split(" may expire before ")[0] for line in refused(text)]
     assert places == [
         "file, line 3: defaults.retention.yearly: yearly 11mo",
         "file, line 7: workspaces.b.retention.weekly: weekly 2w",

@@ -312,7 +312,7 @@ def only(kept: RetentionClass, duration: Duration) -> Retention:
     ],
 )
 def test_what_is_made_of_memory_lasts_at_least_as_long(changes: dict[str, str], finer: str, coarser: str) -> None:
-    with pytest.raises(InputError, match=f"{coarser} may end before {finer}, from which it is made; expected ") as no:
+    with pytest.raises(InputError, match=f"{coarser} may expire before its sources, {finer}; expected ") as no:
         changed(PLANS["free"], changes)
     (name, short), (made_from, long) = coarser.split(), finer.split()
     enough = "forever" if long == "forever" else f"for at least {long}"
