@@ -298,11 +298,11 @@ def refused(text: str) -> list[str]:
         ),
     ],
 )
-def test_a_fault_is_said_with_its_place_and_what_is_accepted(text: str, said: str) -> None:
+def test_a_fault_is_reported_with_its_place_and_the_accepted_values(text: str, said: str) -> None:
     assert refused(text) == [said]
 
 
-def test_ids_that_no_scope_has_are_refused() -> None:
+def test_invalid_ids_are_rejected() -> None:
     rule = (
         "is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
         "beginning with a letter or digit, without '..'"
@@ -370,13 +370,13 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
         "defaults: {completion: {api_key: 0123456789.5}}",
     ],
 )
-def test_no_key_is_shown_wherever_it_stands(text: str) -> None:
+def test_no_message_shows_an_api_key(text: str) -> None:
     said = "\n".join(refused(text))
     assert "456789" not in said
     assert len(said) < 700
 
 
-def test_what_is_shown_of_a_key_is_its_length() -> None:
+def test_only_the_length_of_a_key_is_shown() -> None:
     (line,) = refused(f"defaults: {{completion: {{api_key: {SECRET}}}}}")
     assert line.startswith(
         f"line 1: defaults.completion.api_key: a value of {len(SECRET)} characters is not accepted; "

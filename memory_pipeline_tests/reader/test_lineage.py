@@ -87,7 +87,7 @@ def test_every_hit_can_be_expanded(reader: MemoryReader) -> None:
     ],
 )
 def test_what_is_no_id_is_refused(reader: MemoryReader, identifier: str) -> None:
-    with pytest.raises(InputError, match="is not one of this memory's"):
+    with pytest.raises(InputError, match="is not valid; expected an id"):
         reader.expand(identifier)
 
 
