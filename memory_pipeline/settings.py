@@ -47,7 +47,7 @@ DEFAULT_START = date(2024, 1, 1)
 PLANS_RANGES = "DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS"
 
 #: The accepted references to a key, for messages.
-REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that holds the key alone"
+REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that contains only the key"
 
 _REFERENCE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})|file:(?P<path>/[^\x00-\x1f\x7f]{1,4095})")
 _MAX_SECRET = 65_536

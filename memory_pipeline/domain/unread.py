@@ -42,14 +42,14 @@ def is_forgotten(
         return False
     if isinstance(record, Mapping):
         texts, at = list(_texts(record)), _said_at(record, default_at)
-        told = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
+        stated = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
         ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], default_at
-        told = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
+        stated = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
         ids = _QUOTED.findall(text)
-    workspaces, agents = (told.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
+    workspaces, agents = (stated.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):
             return True

@@ -378,7 +378,7 @@ def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
         ({"subject": "Anna", "object": "tea"}, "predicate is missing"),
         ({"object": "Porto"}, "an object to both"),
         ({"predicate": "!!", "subject": "Anna"}, "predicate '!!' has no letter or digit"),
-        ({"editor": "upkeep"}, "editor 'upkeep' is the pipeline's own"),
+        ({"editor": "upkeep"}, "editor 'upkeep' is reserved for the pipeline"),
         ({"editor": ""}, "editor '' is not accepted"),
         ({"now": datetime(2024, 1, 15)}, "now .* has no time zone"),  # noqa: DTZ001  # that is the point
         ({"now": datetime(2023, 1, 15, tzinfo=UTC)}, "is before the first day of this memory"),

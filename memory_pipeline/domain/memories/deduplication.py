@@ -61,11 +61,11 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Features:
     """The features that distinguish similar memories."""
 
     setting: tuple[str | None, str | None]
-    tells: tuple[frozenset[str], frozenset[str], frozenset[str]]
+    distinctions: tuple[frozenset[str], frozenset[str], frozenset[str]]
     words: tuple[str, ...]
     keys: frozenset[str]
     subject: str | None
@@ -83,7 +83,7 @@ def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Cur
     for memory in draft.memories.newest.values():
         if memory.is_recalled:
             pool[memory.kind].append(memory)
-    looks = _Looks()
+    features = _FeatureCache()
     found: dict[tuple[str, str], float] = {}
     for _, memories in sorted(pool.items()):
         memories.sort(key=lambda memory: memory.id)
@@ -91,15 +91,15 @@ def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Cur
         if not changed or len(memories) < 2:
             continue
         known = {memory.id: memory for memory in memories}
-        alike = ((one, other, 1.0) for one, other in _alike(changed, memories, looks))
+        alike = ((one, other, 1.0) for one, other in _alike(changed, memories, features))
         for one, other, cosine in chain(similar(changed, memories, settings.similarity), alike):
             pair, near = (min(one, other), max(one, other)), round(cosine, _DIGITS)
             if one == other or not settings.similarity <= near > found.get(pair, 0.0):
                 continue
-            if pair in found or looks.agree(known[one], known[other]):
+            if pair in found or features.agree(known[one], known[other]):
                 found[pair] = near
     for (one, other), cosine in sorted(found.items(), key=lambda entry: (-entry[1], entry[0])):
-        _merge_pair(draft, one, other, cosine, curator, looks)
+        _merge_pair(draft, one, other, cosine, curator, features)
 
 
 def union(newer: str, older: str) -> str:
@@ -118,7 +118,7 @@ def union(newer: str, older: str) -> str:
 
 def may_say_the_same(one: DurableMemory, other: DurableMemory) -> bool:
     """Return whether two memories have no distinguishing feature, regardless of their vectors."""
-    return _Looks().agree(one, other)
+    return _FeatureCache().agree(one, other)
 
 
 def figures(content: str) -> frozenset[str]:
@@ -126,22 +126,24 @@ def figures(content: str) -> frozenset[str]:
     return frozenset(token for token in _tokens(content) if _DIGIT.search(token))
 
 
-class _Looks:
+class _FeatureCache:
     """The distinguishing features of memories, cached by version."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], _Look] = {}
+        self._known: dict[tuple[str, int], _Features] = {}
 
-    def at(self, memory: DurableMemory) -> _Look:
+    def at(self, memory: DurableMemory) -> _Features:
         """Return the features of a memory."""
         version = memory.id, memory.version
-        look = self._known.get(version)
-        if look is None:
+        entry = self._known.get(version)
+        if entry is None:
             keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
-            look = _Look((memory.user_id, memory.key), _tells(memory.content), _own_words(memory), keys, subject, thing)
-            self._known[version] = look
-        return look
+            entry = _Features(
+                (memory.user_id, memory.key), _distinctions(memory.content), _own_words(memory), keys, subject, thing
+            )
+            self._known[version] = entry
+        return entry
 
     def agree(self, one: DurableMemory, other: DurableMemory) -> bool:
         """Return whether two memories have no distinguishing feature."""
@@ -150,7 +152,7 @@ class _Looks:
             return False
         if one.user_id is not None and one.key is not None:
             return True  # A user has one preference per name.
-        if first.tells != second.tells:
+        if first.distinctions != second.distinctions:
             return False
         if not first.keys.isdisjoint(second.keys):
             return True
@@ -159,10 +161,12 @@ class _Looks:
         return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
 
 
-def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, looks: _Looks) -> None:
+def _merge_pair(
+    draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, features: _FeatureCache
+) -> None:
     memories = draft.memories
     one, other = memories.newest[memories.resolved(one_id)], memories.newest[memories.resolved(other_id)]
-    if one.id == other.id or not (one.is_recalled and other.is_recalled) or not looks.agree(one, other):
+    if one.id == other.id or not (one.is_recalled and other.is_recalled) or not features.agree(one, other):
         return
     older, newer = sorted((one, other), key=_recency)
     content, how = newer.content, "the newer one stays"
@@ -204,7 +208,7 @@ def _changes(newer: DurableMemory, content: str) -> Changes:
 
 
 def _alike(
-    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], looks: _Looks
+    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], features: _FeatureCache
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs with the same triple, words or preference name, of which at least one memory changed.
 
@@ -221,8 +225,8 @@ def _alike(
             continue
         parts: defaultdict[Hashable, list[DurableMemory]] = defaultdict(list)
         for memory in group:
-            look = looks.at(memory)
-            parts[look.setting if None not in look.setting else (look.setting, look.tells)].append(memory)
+            entry = features.at(memory)
+            parts[entry.setting if None not in entry.setting else (entry.setting, entry.distinctions)].append(memory)
         for part in parts.values():
             newest = max(part, key=_recency)
             for memory in part:
@@ -266,7 +270,7 @@ def _words(text: str) -> str:
     return " ".join((words, *signs(text))) if words else text
 
 
-def _tells(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _distinctions(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the numbers and dates of a text, its negated words, and its signs."""
     numbers, denied = set[str](), set[str]()
     denies = False
