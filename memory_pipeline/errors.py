@@ -1,18 +1,18 @@
-"""The errors that this package raises on purpose.
+"""The errors that this package raises deliberately.
 
 ::
 
     MemoryPipelineError
-    ├── InputError            a caller's argument or record is wrong (also a ValueError)
-    ├── ConfigurationError    a setting is wrong, or two settings contradict each other
-    ├── LakeError             the lake could not do what was asked
-    │   ├── CommitConflictError    other writers kept winning; nothing was written, try again
-    │   ├── DamagedError           a file of the lake cannot be read; `memory-pipeline repair` rebuilds what it can
-    │   └── QualityError           what was made is wrong; it was not indexed, and nothing is made from it
-    └── ModelError            a model could not be reached, or its answers failed the checks
+    ├── InputError            an argument or a record is invalid (also a ValueError)
+    ├── ConfigurationError    a setting is invalid, or two settings contradict each other
+    ├── LakeError             an operation on the lake failed
+    │   ├── CommitConflictError    concurrent commits won every retry; nothing was written, try again
+    │   ├── DamagedError           a file of the lake is missing or unreadable; try `memory-pipeline repair`
+    │   └── QualityError           computed rows failed validation; they are not indexed or used downstream
+    └── ModelError            a model is unreachable, or its answers failed validation
 
-Every message names the argument or setting, the value that was given and what is accepted.
-Whatever else comes out of this package is a bug, or an error of the operating system.
+Every message names the argument or setting, the given value and the accepted values.
+Any other exception is a bug, or an error of the operating system.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 
 class MemoryPipelineError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all errors of this package."""
 
 
 class InputError(MemoryPipelineError, ValueError):
-    """An argument, a filter or a record from outside is not acceptable."""
+    """An argument, a filter or an input record is invalid."""
 
 
 class ConfigurationError(MemoryPipelineError):
-    """A setting is not acceptable, or does not fit the lake it is used on."""
+    """A setting is invalid, or does not match the lake."""
 
 
 class LakeError(MemoryPipelineError):
-    """The lake could not do what was asked."""
+    """An operation on the lake failed."""
 
 
 class CommitConflictError(LakeError):
-    """Other writers kept changing the same partition; nothing was written."""
+    """Concurrent commits to the same partition won every retry; nothing was written."""
 
 
 class _PartitionsError(LakeError):
-    """An error of some partitions; others were not concerned.
+    """An error in some partitions. Other partitions are not affected.
 
     Attributes:
-        keys: which; empty where nobody can tell.
+        keys: the affected partition keys; empty if they are unknown.
     """
 
     def __init__(self, message: str, keys: Iterable[str] = ()) -> None:
@@ -56,17 +56,18 @@ class _PartitionsError(LakeError):
 
 
 class DamagedError(_PartitionsError):
-    """Files of the lake are missing or cannot be read, and reading them again does not help."""
+    """Files of the lake are missing or unreadable. A retry does not help."""
 
 
 class QualityError(_PartitionsError):
-    """Rows that were made are wrong; they are not indexed, not entered in the ledger, and nothing is made from them."""
+    """Computed rows failed validation. They are not indexed, not recorded in the ledger and not used downstream."""
 
 
 class ModelError(MemoryPipelineError):
-    """A model did not help; `trouble` says why in one word (:class:`memory_pipeline.domain.model_calls.Trouble`).
+    """A call to a model failed. The message contains no secret.
 
-    Its message holds no key.
+    Attributes:
+        trouble: the reason in one word, a :class:`memory_pipeline.domain.model_calls.Trouble`.
     """
 
     def __init__(self, trouble: str, message: str) -> None:
@@ -75,10 +76,10 @@ class ModelError(MemoryPipelineError):
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Return `value` as an error message may show it: quoted, printable, and short even if it is huge."""
+    """Return `value` for an error message: quoted, printable and truncated to `limit` characters."""
     try:
         text = value if isinstance(value, str) else repr(value)
-    except (ValueError, RecursionError):  # a number of more than a few thousand digits, lists in lists in lists
+    except (ValueError, RecursionError):  # an integer with thousands of digits, deeply nested lists
         text = f"a {type(value).__name__} too large to be written"
     head = text[: limit + 1]
     quoted = ascii(head[:limit]) if isinstance(value, str) else head[:limit]

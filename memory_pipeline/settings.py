@@ -1,28 +1,28 @@
-"""The only reader of the environment.
+"""Settings from environment variables. No other module reads the environment.
 
 =========================  ===================  ==================================================================
 variable                   default              meaning
 =========================  ===================  ==================================================================
-MEMORY_PIPELINE_ROOT       ``./memory-lake``    where the lake lies: a folder, or ``s3://bucket/prefix``
-MEMORY_PIPELINE_START      the lake's           first day of the memory: a 1 January that is a Monday; a lake begins by
-                                                itself on 2024-01-01, or earlier if it has older records
-MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   the IANA zone in which days begin; fixed when the lake is made
+MEMORY_PIPELINE_ROOT       ``./memory-lake``    location of the lake: a folder, or ``s3://bucket/prefix``
+MEMORY_PIPELINE_START      the lake's           first day of the memory: a 1 January that is a Monday; a new lake starts
+                                                on 2024-01-01, or earlier if it has older records
+MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   IANA time zone of the partitions; fixed when the lake is created
 MEMORY_PIPELINE_PARTITIONS_PER_RUN
-                           all of them          how many partitions a run makes at most, so that workers share the rest
+                           all partitions       maximum number of partitions per run, to share a backfill among workers
 MEMORY_PIPELINE_SINGLE_WRITER
-                           no                   ``1`` promises that no two processes ever write at a time, for a server
-                                                of S3 that overwrites files it should only create
-MEMORY_PIPELINE_GROUP      none                 the Unix group, by name or number, that may use a lake in a folder;
-                                                without it only the user who made the lake may
-AWS_REGION                 the AWS chain's      the region of the lake's bucket
-DAGSTER_HOME               none                 Dagster's own: the instance in which runs are kept
+                           no                   ``1`` promises that only one process writes at a time; needed for S3
+                                                servers without conditional writes
+MEMORY_PIPELINE_GROUP      none                 Unix group (name or number) with access to a lake in a folder; without
+                                                it only the owner has access
+AWS_REGION                 the AWS chain's      region of the lake's bucket
+DAGSTER_HOME               none                 Dagster: the instance that stores the runs
 DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
-                           no                   Dagster's own: ``true`` creates a run over many partitions in a second
-``*_KEY`` and the like     none                 keys of models, for what says ``env:NAME``; never shown, never stored
+                           no                   Dagster: ``true`` creates a run over many partitions in a second
+``*_KEY`` and the like     none                 API keys for ``env:NAME`` references; never shown, never stored
 =========================  ===================  ==================================================================
 
-A key of a model is never written into a configuration. It is referred to, as ``env:NAME`` or ``file:/path``, and
-:func:`resolve_secret` fetches it when a request is about to be sent.
+The configuration never contains an API key, only a reference: ``env:NAME`` or ``file:/path``. :func:`resolve_secret`
+resolves it just before a request is sent.
 """
 
 from __future__ import annotations
@@ -43,35 +43,34 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = "./memory-lake"
 DEFAULT_START = date(2024, 1, 1)
-#: Read by Dagster wherever a run is created.
+#: Dagster reads it in every process that creates a run.
 PLANS_RANGES = "DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS"
 
-#: What may stand where a key is wanted, for messages.
-REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that holds the key alone"
+#: The accepted references to a key, for messages.
+REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path for a file that contains only the key"
 
 _REFERENCE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})|file:(?P<path>/[^\x00-\x1f\x7f]{1,4095})")
 _MAX_SECRET = 65_536
-#: A year of hours has 8,784.
+#: A leap year has 8,784 hours.
 _MOST_PER_RUN = 10_000
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-#: Shorter values are words such as "true" or "none", which would black out half of a log.
+#: Shorter values are words such as "true" or "none". Redacting them would make logs unreadable.
 _MIN_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a deployment may set.
+    """The settings of a deployment.
 
     Attributes:
-        root: where the lake lies.
-        start: the first day of the memory. All grains begin here, so it is a 1 January (years, quarters and months)
-            that is a Monday (weeks): 2018 and 2024 are. None takes what the lake's records ask for.
-        timezone: the zone in which days begin; None takes what the lake was made with.
-        has_dagster_home: whether runs are kept in a Dagster instance, or forgotten.
-        partitions_per_run: how many partitions of a grain one run makes at most, in backfills and where sensors ask;
-            None makes a backfill one run.
-        plans_ranges: whether Dagster writes one planned event for each asset of a run, rather than one for each
-            partition.
+        root: folder or ``s3://bucket/prefix`` of the lake.
+        start: first day of the memory. All grains start here, so it is a 1 January (years, quarters and months) that
+            is a Monday (weeks), such as in 2018 and 2024. None derives it from the lake's records.
+        timezone: IANA time zone of the partitions. None means the zone that the lake was created with.
+        has_dagster_home: whether a Dagster instance stores the runs.
+        partitions_per_run: maximum number of partitions of a grain per run, in backfills and for sensors. None runs a
+            backfill as one run.
+        plans_ranges: whether Dagster writes one planned event per asset of a run instead of one per partition.
     """
 
     root: str = DEFAULT_ROOT
@@ -85,7 +84,7 @@ class Settings:
         if self.start is not None and (self.start != start_for(self.start) or self.start < EARLIEST):
             raise ConfigurationError(
                 f"MEMORY_PIPELINE_START {self.start} is not a 1 January that is a Monday; "
-                "accepted are for instance 2007-01-01, 2018-01-01, 2024-01-01"
+                "expected a date such as 2007-01-01, 2018-01-01 or 2024-01-01"
             )
         if self.timezone is not None:
             Calendar(self.timezone)
@@ -97,7 +96,7 @@ class Settings:
         """Read the settings from environment variables.
 
         Raises:
-            ConfigurationError: a variable has a value that is not accepted.
+            ConfigurationError: a variable has an invalid value.
         """
         variables = os.environ if environment is None else environment
         text = variables.get("MEMORY_PIPELINE_START") or None
@@ -125,33 +124,35 @@ def _per_run(text: str | None) -> int | None:
 
 def _per_run_fault(value: object) -> str:
     return (
-        f"MEMORY_PIPELINE_PARTITIONS_PER_RUN {shown(value)} is not a whole number from 1 to {_MOST_PER_RUN:,}; for "
-        "instance 168, a week of hours; unset it to make a backfill in one run"
+        f"MEMORY_PIPELINE_PARTITIONS_PER_RUN {shown(value)} is not a whole number from 1 to {_MOST_PER_RUN:,}; "
+        "expected for example 168, the hours of a week; unset it to run a backfill as one run"
     )
 
 
 def bucket_region(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return ``AWS_REGION``, which every AWS library knows but the one for Python; None if it is not set."""
+    """Return ``AWS_REGION``, or None if it is not set. Of all AWS SDKs only the one for Python does not read it."""
     return (os.environ if environment is None else environment).get("AWS_REGION") or None
 
 
 def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether ``MEMORY_PIPELINE_SINGLE_WRITER`` promises that no two processes write to the lake at a time.
+    """Return whether ``MEMORY_PIPELINE_SINGLE_WRITER`` promises that only one process writes to the lake at a time.
 
     Raises:
-        ConfigurationError: it has a value that is neither yes nor no.
+        ConfigurationError: the value is neither "1" nor "0" nor empty.
     """
     text = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_SINGLE_WRITER") or "0"
     if text not in {"0", "1"}:
-        raise ConfigurationError(f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or nothing")
+        raise ConfigurationError(
+            f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or unset it"
+        )
     return text == "1"
 
 
 def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
-    """Return the number of the Unix group of ``MEMORY_PIPELINE_GROUP``; None if it is not set.
+    """Return the group id (gid) of ``MEMORY_PIPELINE_GROUP``, or None if it is not set.
 
     Raises:
-        ConfigurationError: this machine has no such group.
+        ConfigurationError: the group does not exist on this machine.
     """
     name = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_GROUP") or None
     if name is None:
@@ -160,54 +161,56 @@ def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
         return (grp.getgrgid(int(name)) if name.isdecimal() else grp.getgrnam(name)).gr_gid
     except (KeyError, OverflowError):
         raise ConfigurationError(
-            f"MEMORY_PIPELINE_GROUP {shown(name)} is no group of this machine; expected a name or a number that "
+            f"MEMORY_PIPELINE_GROUP {shown(name)} does not exist on this machine; expected a name or a number that "
             "`getent group` lists"
         ) from None
 
 
 def is_secret_reference(text: str) -> bool:
-    """Tell whether `text` says where a key is found, rather than being one."""
+    """Return whether `text` is a reference to a key, not the key itself."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def resolve_secret(reference: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the key that `reference` points to, without white space around it.
+    """Return the key that `reference` points to, stripped of white space.
 
     Args:
         reference: ``env:NAME`` or ``file:/absolute/path``.
-        environment: variables in place of the process's.
+        environment: replaces ``os.environ``.
 
     Raises:
-        ConfigurationError: it is no reference, or there is no usable key behind it; the message never holds the key.
+        ConfigurationError: the reference is malformed, or the key is missing or unusable. The message never contains
+            the key.
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         # It may be the key itself.
         raise ConfigurationError(
-            f"a value of {len(reference):,} characters is no reference to a key; expected {REFERENCE_FORM}"
+            f"a value of {len(reference):,} characters is not a reference to a key; expected {REFERENCE_FORM}"
         )
     if match["name"]:
         secret = (os.environ if environment is None else environment).get(match["name"])
         if secret is None:
             raise ConfigurationError(
-                f"{shown(reference, 300)}: the variable is not set; set it where the pipeline runs"
+                f"{shown(reference, 300)}: the variable is not set; set it in the pipeline's environment"
             )
     else:
         secret = _read_secret(reference, Path(match["path"]))
     secret = secret.strip()
     if not secret:
-        raise ConfigurationError(f"{shown(reference, 300)} is empty; it must hold the key")
+        raise ConfigurationError(f"{shown(reference, 300)} is empty; it must contain the key")
     if not (secret.isascii() and secret.isprintable()):
         raise ConfigurationError(
-            f"{shown(reference, 300)} holds line breaks or what else no key has; it must hold the key alone"
+            f"{shown(reference, 300)} contains line breaks or characters that are not printable ASCII; "
+            "it must contain only the key"
         )
     return secret
 
 
 def secrets_in_environment(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return what must never appear in logs or rows: values of variables that are named like keys, longest first.
+    """Return the values of all variables with names like ``*_KEY``, to redact them in logs and rows.
 
-    Longest first, so that whoever blacks them out one by one leaves no rest of one that begins with another.
+    The longest comes first: replaced one by one, a value that starts with another leaves no rest.
     """
     variables = os.environ if environment is None else environment
     values = {value.strip() for name, value in variables.items() if name.upper().endswith(_SECRET_NAMES)}
@@ -215,27 +218,25 @@ def secrets_in_environment(environment: Mapping[str, str] | None = None) -> tupl
 
 
 def _read_secret(reference: str, path: Path) -> str:
-    """Read a file that is expected to be small; a pipe or a device could block or never end."""
+    """Read a small regular file. A pipe or a device could block or never end."""
     try:
         if not path.is_file():
             raise ConfigurationError(
-                f"{shown(reference, 300)}: there is no such file; put the key there, or name another"
+                f"{shown(reference, 300)}: the file does not exist; create it, or reference another file"
             )
         with path.open("rb") as file:
             content = file.read(_MAX_SECRET + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigurationError(
-            f"{shown(reference, 300)} cannot be read ({reason}); let the pipeline's user read it"
+            f"{shown(reference, 300)} cannot be read ({reason}); give the pipeline's user read access"
         ) from None
     if len(content) > _MAX_SECRET:
         raise ConfigurationError(
-            f"{shown(reference, 300)} is larger than {_MAX_SECRET:,} bytes; it must hold the key alone"
+            f"{shown(reference, 300)} is larger than {_MAX_SECRET:,} bytes; it must contain only the key"
         )
     try:
         return content.decode()
     except UnicodeDecodeError:
-        # Without `from None` the bytes would be shown along with this error.
-        raise ConfigurationError(
-            f"{shown(reference, 300)} is not a text in UTF-8; it must hold the key alone"
-        ) from None
+        # Without `from None` the traceback would show the bytes.
+        raise ConfigurationError(f"{shown(reference, 300)} is not UTF-8 text; it must contain only the key") from None

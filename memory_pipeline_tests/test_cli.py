@@ -191,7 +191,7 @@ def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:
         (["run", "--from", "2024-01-01"], InputError, "--from and --to go together"),
         (["run", "--from", "2024-02-01", "--to", "2024-01-01"], InputError, "--to 2024-01-01 is before"),
         (["search", "x", "--workspace", "../x", "--agent", "a"], InputError, "workspace_id '../x' is not valid"),
-        (["expand", "nonsense", *SCOPE], InputError, "is not one of this memory's"),
+        (["expand", "nonsense", *SCOPE], InputError, "is not valid; expected an id"),
         (["sql", "nothing"], InputError, "there are: "),
         (["ingest", "missing.jsonl"], InputError, "missing.jsonl cannot be read: No such file"),
     ],

@@ -1,6 +1,6 @@
-"""What a deployment sets for workspaces and agents, in ``config/workspaces.yaml`` of the lake.
+"""Settings of workspaces and agents, from ``config/workspaces.yaml`` of the lake.
 
-:class:`Configuration` is the whole file, resolved for whoever asks; :data:`EXAMPLE` is a file to start from.
+:class:`Configuration` is the parsed file with all inheritance resolved. :data:`EXAMPLE` is a file to start from.
 """
 
 from __future__ import annotations

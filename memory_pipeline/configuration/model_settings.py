@@ -1,4 +1,4 @@
-"""How a model is reached, what it is asked for and what it may cost: the resolved settings that models work with."""
+"""Resolved settings of models: endpoint, limits, prompts and budget."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from memory_pipeline.configuration import validators
 
-#: The model name that stands for rules, hashes and arithmetic instead of a model.
+#: The model name for rules, hashes and arithmetic instead of a model.
 DETERMINISTIC = validators.DETERMINISTIC
 #: The provider whose models run in this process.
 LOCAL = validators.LOCAL
 
-#: What stands in braces in instructions for a summary, and is filled in for each.
+#: Placeholders in a custom prompt for summaries.
 SUMMARY_PLACEHOLDERS = ("grain", "period", "first_day", "last_day", "length", "agent")
-#: The same for the extraction of facts, which knows neither a grain nor a length.
+#: Placeholders in a custom prompt for extraction, which has neither a grain nor a length.
 EXTRACTION_PLACEHOLDERS = ("first_day", "last_day", "agent")
 
 
 class Record(BaseModel):
-    """A record of settings that cannot change and has no unknown keys.
+    """Immutable settings that reject unknown keys.
 
-    It takes values as they are: neither ``true`` nor ``"1"`` is a number. Its errors do not show values, which could be
-    keys.
+    Values are not coerced: neither ``true`` nor ``"1"`` is a number. Errors hide values, which could be API keys.
 
     Attributes:
-        elsewhere: what to tell whoever gives it a key that it does not have.
+        elsewhere: hint for the error message about an unknown key.
     """
 
     elsewhere: ClassVar[str] = ""
@@ -36,12 +35,12 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _take_nothing_for_empty(cls, value: object) -> object:
-        """YAML reads a key with nothing under it, or with comments only, as null."""
+        """Accept null: YAML's value of a key with an empty section."""
         return {} if value is None else value
 
 
 class Price(Record):
-    """US dollars for a million tokens, where LiteLLM's price list does not know the model or is wrong for it."""
+    """US dollars per million tokens, for models that LiteLLM's price list lacks or has wrong."""
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)] = 0.0
@@ -52,16 +51,16 @@ class Endpoint(Record):
 
     Attributes:
         model: LiteLLM's ``provider/model``, or ``deterministic``.
-        api_base: address of the server, where it is not the provider's own.
-        api_key: where the key is found, never the key: ``env:NAME`` or ``file:/path``. Without it LiteLLM takes the
-            provider's usual variable, such as OPENAI_API_KEY; but a server at an `api_base` of an ``openai/`` model is
-            sent no key that is not named here.
-        timeout_seconds: longest wait for one request.
-        attempts: how often a request is tried in all.
-        backoff_seconds: wait before the second try; doubled before each further one, with jitter.
+        api_base: URL of the server, if it is not the provider's own.
+        api_key: a reference to the key, never the key itself: ``env:NAME`` or ``file:/path``. Without it LiteLLM reads
+            the provider's usual variable, such as OPENAI_API_KEY. An ``openai/`` model with an `api_base` is only sent
+            a key that is set here.
+        timeout_seconds: maximum duration of one request.
+        attempts: maximum number of attempts, including the first.
+        backoff_seconds: wait before the second attempt; doubled before each further one, with jitter.
         price: overrides LiteLLM's price list.
-        parameters: passed to LiteLLM as they are, such as ``api_version`` or ``reasoning_effort``; nothing that could
-            hold a key, and nothing that has a name of its own here.
+        parameters: passed to LiteLLM unchanged, such as ``api_version`` or ``reasoning_effort``. Keys, addresses and
+            parameters that are fields of this class are rejected.
     """
 
     model: Annotated[str, Field(description=validators.MODEL_FORM)] = DETERMINISTIC
@@ -75,12 +74,12 @@ class Endpoint(Record):
 
     @property
     def is_deterministic(self) -> bool:
-        """Tell whether no model is called at all."""
+        """Whether no model is called."""
         return self.model == DETERMINISTIC
 
     @property
     def provider(self) -> str:
-        """Who serves the model: LiteLLM's name, the part before the first slash."""
+        """LiteLLM's name of the provider: the part before the first slash."""
         return self.model.partition("/")[0]
 
     @field_validator("model")
@@ -105,13 +104,13 @@ class Endpoint(Record):
 
 
 class TextModelSettings(Endpoint):
-    """A model that writes text, whatever it is asked to write.
+    """A model that generates text.
 
     Attributes:
-        temperature: 0 for the least varied answers; None leaves it to the provider.
-        context_tokens: how many tokens a question and its answer may have together; longer input is cut into chunks.
-        max_output_tokens: longest answer.
-        answer_format: how JSON is asked for: by its schema, as any JSON object, or in words alone.
+        temperature: None means the provider's default.
+        context_tokens: maximum tokens of a request and its answer together; longer input is split into chunks.
+        max_output_tokens: maximum tokens of an answer.
+        answer_format: how JSON is requested: with its schema, as any JSON object, or only in the prompt.
     """
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
@@ -124,18 +123,18 @@ class TextModelSettings(Endpoint):
     def _check_that_it_writes(cls, model: str) -> str:
         if model.startswith(f"{LOCAL}/"):
             raise ValueError(
-                f"{validators.described(model)} is not accepted; {LOCAL} makes vectors and writes no text; "
+                f"{validators.described(model)} is not accepted; {LOCAL} only embeds and cannot generate text; "
                 f"expected {validators.MODEL_FORM}"
             )
         return model
 
 
 class Completion(TextModelSettings):
-    """A model that writes text, and what it is asked to write.
+    """A model that generates text, and its instructions.
 
     Attributes:
-        prompt: instructions that take the place of the built-in ones; None for these. Of its placeholders in braces
-            each class knows its own; a brace that is meant as such is written twice.
+        prompt: replaces the built-in instructions; None keeps them. It may use the `placeholders` of the class in
+            braces; a literal brace is doubled.
     """
 
     placeholders: ClassVar[tuple[str, ...]] = SUMMARY_PLACEHOLDERS
@@ -149,11 +148,11 @@ class Completion(TextModelSettings):
 
 
 class ExtractionSettings(Completion):
-    """What finds facts in conversations.
+    """Settings of the extraction of facts from conversations.
 
     Attributes:
-        known_facts: how many present facts of the agent a question shows, so that they are updated rather than
-            repeated. Hours of one agent then follow one another; with 0 they are asked at once.
+        known_facts: maximum number of current facts in a request, so that the model updates them instead of repeating
+            them. The hours of an agent are then extracted in order; with 0 they are extracted in parallel.
     """
 
     placeholders: ClassVar[tuple[str, ...]] = EXTRACTION_PLACEHOLDERS
@@ -162,28 +161,27 @@ class ExtractionSettings(Completion):
 
 
 class Summarization(Completion):
-    """What summarizes periods.
+    """Settings of the summaries of one grain.
 
     Attributes:
-        length: characters that a summary may have; None for the grain's default.
+        length: maximum characters of a summary; None means the grain's default.
     """
 
     length: Annotated[int, Field(ge=200, le=100_000)] | None = None
 
 
 class Injection(TextModelSettings):
-    """What of an agent's memory is put before its model with a prompt, and what helps to find it.
+    """Settings of the injection of memory into an agent's prompts.
 
     Attributes:
-        enabled: whether anything is.
-        max_results: how many things at most.
-        max_tokens: how long they may be together; not the length of a model's answer, which is `max_output_tokens`.
-        rerank: what puts into order what was found: nothing, so that it stays as the search has it; rules; or the
-            model of this section.
-        entities: what finds the people, places and things that a prompt asks about: rules, or that model.
+        enabled: whether memory is injected at all.
+        max_results: maximum number of items.
+        max_tokens: token budget of all items together. The limit of the model's answer is `max_output_tokens`.
+        rerank: how results are reordered: not at all, by rules, or by the model of this section.
+        entities: how the people, places and things in a prompt are found: by rules, or by the model of this section.
     """
 
-    # Somebody waits for the answer.
+    # Shorter than the defaults of Endpoint: a caller waits for the answer.
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 1
     enabled: bool = True
@@ -199,13 +197,13 @@ class Injection(TextModelSettings):
 
 
 class Embedding(Endpoint):
-    """What turns texts into vectors; one for a whole lake, since vectors of two models cannot be compared.
+    """The embedder; one for the whole lake, since vectors of different models cannot be compared.
 
     Attributes:
-        model: beside LiteLLM's ``provider/model``, ``fastembed/NAME`` for a model that runs in this process.
-        dimension: length of its vectors; needed for every model but the deterministic one.
-        batch_size: most texts of one request.
-        context_tokens: how many tokens of a text it takes; longer ones are embedded by their beginning.
+        model: also ``fastembed/NAME``, for a model that runs in this process.
+        dimension: length of the vectors; required unless the model is deterministic.
+        batch_size: maximum number of texts per request.
+        context_tokens: maximum tokens of a text; longer texts are truncated.
     """
 
     dimension: Annotated[int, Field(ge=8, le=16_384)] | None = None
@@ -214,17 +212,17 @@ class Embedding(Endpoint):
 
     @property
     def is_local(self) -> bool:
-        """Tell whether the model runs in this process: no key, no address, no cost."""
+        """Whether the model runs in this process: no key, no address, no cost."""
         return self.provider == LOCAL
 
 
 class Budget(Record):
-    """What a workspace may spend in a calendar month (UTC). At least one limit is given.
+    """The limits of a workspace per calendar month (UTC). At least one is set.
 
     Attributes:
-        usd_per_month, tokens_per_month: the limits; nothing is sent that is expected to go beyond.
-        when_spent: ``fall_back`` makes memory with the deterministic models, ``wait`` leaves it for later. Both are
-            made good by a run in another month, or with a greater budget.
+        usd_per_month, tokens_per_month: the limits; a request that is expected to exceed them is not sent.
+        when_spent: ``fall_back`` computes memory with the deterministic models, ``wait`` postpones it. A run in another
+            month, or with a larger budget, completes both.
     """
 
     usd_per_month: Annotated[float, Field(ge=0)] | None = None

@@ -1,4 +1,4 @@
-"""Resolve the settings of each workspace and agent from the file's sections, and find contradictions."""
+"""Resolve the settings of each workspace and agent by inheritance, and find contradictions."""
 
 from __future__ import annotations
 
@@ -26,29 +26,25 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.strict_yaml import Path
 
 
-# Who inherits what: from the defaults to a workspace to an agent, and at each level from `completion` to a task.
+# Inheritance: from the defaults to a workspace to an agent, and at each level from `completion` to a task.
 #
-# A task is extraction, the summaries of one grain, or injection. At each level `completion` is applied, then the task's
-# own section; a later one wins key by key, `parameters` and `price` as a whole. One thing is kept apart, so that no
-# prompt is sent with another provider's key or to another provider's address: **what is said about a model goes with
-# that model**.
+# A task is extraction, the summaries of one grain, or injection. Each level applies `completion`, then the section of
+# the task. Later keys override earlier ones; `parameters` and `price` are overridden as a whole. Keys about a model
+# stay with that model, so that no prompt is sent with another provider's key or to another provider's address:
 #
-# - A section that names a `model` says all about it: of :data:`ABOUT_A_MODEL` it inherits nothing, even if the model is
-# the one that it would inherit, since it must not depend on others where its key is sent.
+# - A section that names a `model` inherits no key of :data:`ABOUT_A_MODEL`, even if it names the inherited model. Its
+#   key must not depend on other sections.
 # - A section that names another `api_base` does not inherit the `api_key`.
-# - A task that has a model or an address of its own takes nothing of :data:`ABOUT_A_MODEL` from a later `completion`
-# that
-# names no model, but for an `api_key` of the same provider at the same address. One that names a model takes its place.
+# - A task with its own model or address takes no key of :data:`ABOUT_A_MODEL` from a later `completion` without a
+#   model, except an `api_key` of the same provider at the same address. A later `completion` with a model replaces it.
 #
-# The keys of `memories` are inherited one by one; what of them a model does, that of `completion` or of `injection`
-# does.
-# The predicates of `graph` are inherited one by one: a lower level says of a predicate what it says, and of all others
-# nothing.
+# `memories` is inherited key by key; its models are those of `completion` and `injection`. `graph` is inherited
+# predicate by predicate.
 
 
 Keys = Mapping[str, object]
 
-#: The keys that hold for one model and are not handed on to another.
+#: The keys that belong to one model and are not inherited by another.
 ABOUT_A_MODEL = (
     "api_base",
     "api_key",
@@ -62,7 +58,7 @@ ABOUT_A_MODEL = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What holds at one level: the keys that were given, of `completion` and of each task; the predicates declared."""
+    """The settings of one level: the keys of `completion` and of each task, and the declared predicates."""
 
     completion: Keys = field(default_factory=dict)
     extraction: Keys = field(default_factory=dict)
@@ -72,7 +68,7 @@ class Inherited:
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
 
     def at(self, level: Level) -> Inherited:
-        """Return what holds at the next level, where `level` is said."""
+        """Return the settings of the next level, with the sections of `level` applied."""
         section = given(level.completion)
         completion = _joined(self.completion, section)
 
@@ -92,7 +88,7 @@ class Inherited:
         )
 
     def _shared(self, task: Keys, section: Keys, completion: Keys) -> Keys:
-        """Return what a task has after a level's `completion` section, which made `completion` of what was before."""
+        """Return the keys of a task after a level's `completion` section; `completion` is the merged section."""
         is_same = _model(task) == _model(self.completion) and _address(task) == _address(self.completion)
         if "model" in section or is_same:
             return _joined(task, section)
@@ -103,13 +99,13 @@ class Inherited:
 
 
 def _declared(inherited: Vocabulary, graph: GraphSettings) -> Vocabulary:
-    """Return what a level makes of the predicates that it inherits; none of its own is in both lists."""
+    """Return the inherited predicates, overridden by those of `graph`."""
     single, multi = frozenset(graph.single_valued), frozenset(graph.multi_valued)
     return Vocabulary(inherited.single - multi | single, inherited.multi - single | multi)
 
 
 def _joined(inherited: Keys, section: Keys) -> Keys:
-    """Return what a section makes of what it inherits."""
+    """Return the inherited keys, overridden by a section, without another model's keys."""
     if "model" in section:
         inherited = _without(inherited, ABOUT_A_MODEL)
     elif "api_base" in section and _address(section) != _address(inherited):
@@ -133,20 +129,20 @@ def _address(keys: Keys) -> object:
     return keys.get("api_base")
 
 
-#: Tokens that a question needs beside its answer and a prompt of its own: built-in words, and a little to read.
+#: Minimum of tokens of a request beside the answer and a custom prompt: the built-in instructions and some input.
 _LEAST_QUESTION = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What holds for an agent.
+    """The settings of an agent.
 
     Attributes:
-        extraction, summaries: the models that make its memory.
-        injection: what of it is put before the agent's model, and the model that helps with that, if one does.
-        vocabulary: the predicates that are declared beside those that are built in.
-        memories: how its durable memories are kept.
-        curation: the model that puts them in order, if `memories` asks for one.
+        extraction, summaries: the models that compute its memory.
+        injection: how much memory is injected into prompts, and the model that helps to find it.
+        vocabulary: the declared predicates, without the built-in ones.
+        memories: the policy for its durable memories.
+        curation: the model that consolidates them, if `memories` asks for one.
     """
 
     extraction: ExtractionSettings
@@ -158,12 +154,12 @@ class AgentSettings:
 
     @property
     def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
-        """Each task that makes memory, by the place where it is set."""
+        """Each task that computes memory, by its path in the section."""
         return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
 
     @property
     def asked(self) -> dict[tuple[str, ...], TextModelSettings]:
-        """Each task for which a model is asked, by the place where it is set."""
+        """Each task that calls a model, by its path in the section."""
         tasks: dict[tuple[str, ...], TextModelSettings] = {**self.tasks}
         if self.injection.for_model or self.memories.for_reading:
             tasks["injection",] = self.injection
@@ -173,21 +169,21 @@ class AgentSettings:
 
     @property
     def uses_models(self) -> bool:
-        """Tell whether a model makes any of its memory, or keeps it; one that only reads it does not count."""
+        """Whether a model computes or consolidates any memory; a model that only helps reading does not count."""
         return self.memories.upkeep == "model" or not all(task.is_deterministic for task in self.tasks.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What holds for a workspace.
+    """The settings of a workspace.
 
     Attributes:
-        agents: what holds for those that the file names.
-        other_agents: what holds for all others.
-        budget: what may be spent in a month.
-        embedding_key: where the key for its vectors is found.
-        retention: for how long its memory is kept.
-        previews: whether Dagster's UI may show what was remembered.
+        agents: the agents that the file names.
+        other_agents: the settings of all other agents.
+        budget: the monthly limits.
+        embedding_key: reference to the API key of the embedder.
+        retention: how long its memory is kept.
+        previews: whether Dagster's UI may show memory content.
     """
 
     agents: Mapping[str, AgentSettings]
@@ -199,17 +195,17 @@ class Workspace:
 
     @property
     def uses_models(self) -> bool:
-        """Tell whether a model makes any of its memory."""
+        """Whether a model computes any of its memory."""
         return any(agent.uses_models for agent in (self.other_agents, *self.agents.values()))
 
 
 class Resolution:
-    """Resolves a document for all that it names, at once, so that its faults are found when it is read.
+    """Resolves a whole document at once, to find all faults when the file is read.
 
     Attributes:
-        workspaces: those that the document names.
-        other_workspaces: what holds for all others.
-        faults: what became wrong by inheriting: the path and the reason.
+        workspaces: the workspaces that the document names.
+        other_workspaces: the settings of all other workspaces.
+        faults: path and reason of each fault that inheritance reveals.
     """
 
     def __init__(self, document: ConfigurationDocument) -> None:
@@ -249,7 +245,7 @@ class Resolution:
         return Workspace(agents, settings, budget, key, retention, previews)
 
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
-        """Return what holds at one level; its parent's where it is equal, so that many agents share one object."""
+        """Return the settings of one level, or the parent's object if they are equal, so that many agents share it."""
         settings = AgentSettings(
             ExtractionSettings.model_validate(keys.extraction),
             {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
@@ -265,14 +261,14 @@ class Resolution:
         return settings
 
     def _check_models(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
-        """Note what asks for a model where there is none, once for the level that made it so."""
+        """Record keys that ask for a model where none is set, once at the level that causes it."""
         before = _lacking_model(parent) if parent else {}
         for place, fault in _lacking_model(settings).items():
             if place not in before:
                 self.faults.append(((*path, *place), fault))
 
     def _check_room(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
-        """Note answers that leave no room for a question, once for the level that made it so."""
+        """Record answer lengths that leave no room for a request, once at the level that causes it."""
         places: dict[str, list[Path]] = {}
         asked_before = parent.asked if parent else {}
         for place, task in settings.asked.items():
@@ -286,14 +282,14 @@ class Resolution:
     def _check_embedding(self, embedding: Embedding) -> None:
         if not embedding.is_deterministic and embedding.dimension is None:
             self.faults.append(
-                (("defaults", "embedding", "dimension"), "it is missing; expected the length of the model's vectors")
+                (("defaults", "embedding", "dimension"), "missing; expected the length of the model's vectors")
             )
 
     def _retention(self, path: Path, section: Keys) -> Retention | None:
-        """Return what a section makes of the defaults' retention; None after noting why it makes nothing of it."""
+        """Return the defaults' retention, overridden by a section; None after recording why they contradict."""
         inherited = self._defaults_retention
         if inherited is None and "plan" not in section:
-            return None  # Whether it would fit is not known.
+            return None  # The defaults are invalid, so nothing can be checked against them.
         retention, faults = resolve_retention(inherited or Retention(), section)
         self.faults.extend(((*path, key), fault) for key, fault in faults)
         return retention
@@ -304,12 +300,12 @@ class Resolution:
             return None
         budget = Budget.model_validate(keys)
         if budget.usd_per_month is None and budget.tokens_per_month is None:
-            self.faults.append((path, "it has no limit; expected usd_per_month, tokens_per_month or both"))
+            self.faults.append((path, "no limit is set; expected usd_per_month, tokens_per_month or both"))
         return budget
 
 
 def _lacking_model(settings: AgentSettings) -> dict[Path, str]:
-    """Return the keys that ask for a model where there is none, each with what to say of it."""
+    """Return the keys that ask for a model where none is set, each with its error message."""
     lacking: dict[Path, str] = {}
     if settings.injection.is_deterministic:
         for name in settings.injection.for_model:

@@ -1,4 +1,4 @@
-"""The sections of ``config/workspaces.yaml``, before anything is inherited."""
+"""The sections of ``config/workspaces.yaml``, before inheritance (:mod:`.resolution`)."""
 
 from __future__ import annotations
 
@@ -39,23 +39,20 @@ if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
 
-# What is set for durable memories: which an agent may keep, and what puts them in order and finds them.
-
-
 _ALL = frozenset(MemoryKind)
 _KINDS_FORM = f"a list of kinds, or null for all of them: {', '.join(MemoryKind)}"
 
 
 class MemoriesSettings(Record):
-    """How an agent's durable memories are kept.
+    """The policy for an agent's durable memories.
 
     Attributes:
-        kinds: those that the agent may keep.
-        point_in_time: whether all that it is told says how things stand at one moment.
-        hot_entries, hot_tokens: what the hot index may hold, and how long it may be.
-        upkeep: what merges memories and says which are stale: rules, or the model of `completion`.
-        selection: what chooses among the headers of memories: rules, or the model of `injection`.
-        imagining: what thinks of queries that nobody asked: rules, or that model.
+        kinds: the kinds that the agent may store.
+        point_in_time: whether all memories describe one moment and become stale soon.
+        hot_entries, hot_tokens: maximum number of lines and tokens of the hot index.
+        upkeep: how memories are merged and marked as stale: by rules, or by the model of `completion`.
+        selection: how memories are selected by their headers: by rules, or by the model of `injection`.
+        imagining: how queries for proactive recall are generated: by rules, or by the model of `injection`.
     """
 
     kinds: Annotated[frozenset[MemoryKind], Field(description=_KINDS_FORM)] = _ALL
@@ -90,14 +87,11 @@ class MemoriesSettings(Record):
 
     @property
     def upkeep_settings(self) -> UpkeepSettings:
-        """What the nightly upkeep goes by."""
+        """The settings of consolidation."""
         return UpkeepSettings(hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds)
 
 
-# The section ``retention``: a plan, and for how long a class of memory is kept where the plan does not fit.
-
-
-#: The key that stands for all classes of working memory.
+#: The key that sets all classes of working memory.
 _WORKING = "working"
 
 
@@ -105,7 +99,7 @@ def _check_duration(value: object) -> object:
     try:
         parse_duration(value)
     except InputError:
-        # The domain's message would show a long text, which may be a key of a model in the wrong place.
+        # The domain's message would show a long text, which may be a misplaced API key.
         raise ValueError(f"{described(value)} is not accepted; expected {DURATION_OR_FOREVER_FORM}") from None
     return value
 
@@ -114,11 +108,11 @@ _Duration = Annotated[str, BeforeValidator(_check_duration), Field(description=D
 
 
 class RetentionSection(Record):
-    """For how long memory is kept; only keys that were given count.
+    """How long memory is kept. Keys that are not given are inherited.
 
     Attributes:
-        plan: where to start from; what was inherited is then dropped.
-        working: sets `conversations`, `facts` and `preferences` where they say nothing themselves.
+        plan: the base plan; it replaces all inherited durations.
+        working: default of `conversations`, `facts` and `preferences`.
     """
 
     plan: Literal["free", "starter", "pro", "standard", "forever"] = "forever"
@@ -137,14 +131,10 @@ class RetentionSection(Record):
 def resolve_retention(
     inherited: Retention, keys: Mapping[str, object]
 ) -> tuple[Retention | None, list[tuple[str, str]]]:
-    """Return what a section makes of what it inherits.
-
-    Args:
-        inherited: what holds where the section says nothing.
-        keys: what it says.
+    """Return the inherited retention, overridden by the keys of a section.
 
     Returns:
-        What holds now, or None if something does not fit; and of all that does not fit the key and the reason.
+        The retention, or None if durations contradict each other; and the key and the reason of each contradiction.
     """
     plan = keys.get("plan")
     durations = (inherited if plan is None else PLANS[str(plan)]).durations
@@ -154,7 +144,7 @@ def resolve_retention(
     durations.update((kept, parse_duration(keys[key])) for kept, key in said_by.items())
     found = contradictions(durations)
     if found:
-        # A plan, or what is inherited, contradicts itself nowhere: one of the two was said here.
+        # Plans and inherited durations are consistent, so one of the two was set here.
         return None, [(said_by.get(each.coarser) or said_by[each.finer], each.text) for each in found]
     return Retention(**{kept.value: duration for kept, duration in durations.items()}), []
 
@@ -168,7 +158,7 @@ def _agent_id(value: str) -> str:
 
 
 def _checked_id(value: str, check: Callable[[], Scope]) -> str:
-    """Refuse what no scope has; ``{api_key:sk-…}`` without a blank is one long name, so that is not shown."""
+    """Reject invalid ids. ``{api_key:sk-…}`` without a blank is one long id, so long ids are not shown."""
     try:
         check()
     except InputError as error:
@@ -177,7 +167,7 @@ def _checked_id(value: str, check: Callable[[], Scope]) -> str:
 
 
 class Summaries(Record):
-    """A section for each grain that holds summaries."""
+    """A section for each grain that has summaries."""
 
     daily: Summarization = Summarization()
     weekly: Summarization = Summarization()
@@ -190,10 +180,11 @@ _Predicates = Annotated[list[str], Field(description=validators.PREDICATES_FORM)
 
 
 class GraphSettings(Record):
-    """Which predicates hold one value at a time, and which many, beside those that are built in.
+    """Predicates beside the built-in ones, in snake_case.
 
     Attributes:
-        single_valued, multi_valued: the predicates, in snake_case; none is in both.
+        single_valued: a new value ends the previous one.
+        multi_valued: many values are valid at the same time.
     """
 
     single_valued: _Predicates = Field(default_factory=list)
@@ -211,14 +202,14 @@ class GraphSettings(Record):
         for name in info.data.get("single_valued", []):
             if name in names:
                 raise ValueError(
-                    f"{described(name)} is in single_valued too; expected it in one of the two: "
-                    "a predicate holds one value at a time, or many"
+                    f"{described(name)} is also in single_valued; expected each predicate in one of the two lists: "
+                    "it holds one value at a time, or many"
                 )
         return names
 
 
 class Level(Record):
-    """What the defaults, a workspace and an agent can all say; only keys that were given count."""
+    """The sections that the defaults, workspaces and agents share. Keys that are not given are inherited."""
 
     completion: TextModelSettings = TextModelSettings()
     extraction: ExtractionSettings = ExtractionSettings()
@@ -229,13 +220,13 @@ class Level(Record):
 
 
 class AgentSection(Level):
-    """What holds for one agent."""
+    """The settings of one agent."""
 
 
 class EmbeddingKey(Record):
-    """All that a workspace may say about the one embedder of the lake: who pays."""
+    """The embedder's API key of a workspace. The embedder itself is the same for the whole lake."""
 
-    elsewhere: ClassVar[str] = "all else about the embedder is set once for the lake, in defaults.embedding"
+    elsewhere: ClassVar[str] = "set all other keys of the embedder once for the lake, in defaults.embedding"
 
     api_key: Annotated[str | None, Field(description=validators.API_KEY_FORM)] = None
 
@@ -246,7 +237,7 @@ class EmbeddingKey(Record):
 
 
 class WorkspaceSection(Level):
-    """What holds for a workspace and, where they say nothing, for its agents."""
+    """The settings of a workspace, and the defaults of its agents."""
 
     embedding: EmbeddingKey = EmbeddingKey()
     budget: Budget = Budget()
@@ -261,7 +252,7 @@ class WorkspaceSection(Level):
 
 
 class DefaultsSection(Level):
-    """What holds for every workspace, and what is set once for the whole lake."""
+    """The defaults of all workspaces, and the settings of the whole lake."""
 
     max_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     embedding: Embedding = Embedding()
@@ -283,5 +274,5 @@ class ConfigurationDocument(Record):
 
 
 def given(section: Record) -> dict[str, object]:
-    """Return what a section says, without what it leaves out."""
+    """Return the keys that a section sets explicitly."""
     return {name: getattr(section, name) for name in type(section).model_fields if name in section.model_fields_set}

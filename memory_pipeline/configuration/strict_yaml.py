@@ -1,8 +1,8 @@
-"""YAML, read strictly: what people would not expect is an error, and no text can make much of little.
+"""A strict YAML parser, and error messages with line numbers.
 
-Against plain YAML, refused are: a key that is given twice; keys that YAML takes for numbers, dates or truth values;
-dates as values; numbers that are not decimal (``010`` is 8 in YAML, ``1:30`` is 90); anchors, aliases, merge keys and
-tags; several documents; deep nesting.
+It rejects YAML's surprises: duplicate keys; keys that YAML reads as numbers, dates or booleans; dates as values;
+numbers that are not decimal (``010`` is 8 in YAML, ``1:30`` is 90); anchors, aliases and merge keys, with which a small
+text can expand to a huge one; tags; several documents; deep nesting.
 """
 
 from __future__ import annotations
@@ -28,53 +28,50 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-# What is wrong with a configuration, all of it, in words: where, what stands there, and what is accepted.
-
-
 Path = tuple[str, ...]
 
-#: Most faults of one message.
+#: Maximum number of faults in one message.
 _MOST = 20
 _ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-#: Names of keys that a person mistyped; what is longer may be a key of a model in the wrong place.
+#: Plausible mistyped names. A longer name may be a misplaced API key.
 _KEY_NAME = re.compile(r"[A-Za-z0-9_. -]{1,30}")
-#: Under these a key may have been written out, so no value of theirs is shown.
+#: Values under these keys are never shown: they may contain an API key.
 _MAY_HOLD_KEYS = frozenset({"api_key", "api_base", "parameters"})
-#: Where a key belongs that is written in another place than its own.
+#: Hints for known keys in the wrong section.
 _BELONGS = {
-    "agents": "agents stand under a workspace",
-    "api_key": "an api_key is set in completion, extraction, summaries.GRAIN, injection or embedding",
-    "budget": "a budget is set for a workspace, or in defaults for each",
-    "embedding": "the embedder is set in defaults, and its api_key for a workspace",
-    "entities": "entities is set in injection",
-    "hot_entries": "hot_entries is set in memories",
-    "hot_tokens": "hot_tokens is set in memories",
-    "imagining": "imagining is set in memories",
-    "kinds": "kinds are listed in memories",
-    "length": "a length is set in summaries.GRAIN",
-    "max_concurrency": "it is set once for the lake, in defaults",
-    "max_results": "max_results is set in injection",
-    "max_tokens": "max_tokens is set in injection; the length of a model's answer is max_output_tokens",
-    "model": "a model is set in completion, extraction, summaries.GRAIN, injection or embedding",
-    "multi_valued": "predicates are declared in graph",
-    "plan": "a plan is set in retention",
-    "point_in_time": "point_in_time is set in memories",
-    "previews": "previews are switched for a workspace, or in defaults for each",
-    "prompt": "a prompt is set in extraction or summaries.GRAIN",
-    "rerank": "rerank is set in injection",
-    "retention": "retention is set for a workspace, or in defaults for each",
-    "selection": "selection is set in memories",
-    "single_valued": "predicates are declared in graph",
-    "temperature": "a temperature is set in completion, extraction, summaries.GRAIN or injection",
-    "upkeep": "upkeep is set in memories",
-    "working": "working memory is made by extraction",
-    "workspaces": "workspaces stand beside defaults",
+    "agents": "set agents in a workspace",
+    "api_key": "set api_key in completion, extraction, summaries.GRAIN, injection or embedding",
+    "budget": "set budget in a workspace, or in defaults for all of them",
+    "embedding": "set embedding in defaults, and its api_key in a workspace",
+    "entities": "set entities in injection",
+    "hot_entries": "set hot_entries in memories",
+    "hot_tokens": "set hot_tokens in memories",
+    "imagining": "set imagining in memories",
+    "kinds": "set kinds in memories",
+    "length": "set length in summaries.GRAIN",
+    "max_concurrency": "set max_concurrency once for the lake, in defaults",
+    "max_results": "set max_results in injection",
+    "max_tokens": "set max_tokens in injection; the limit of a model's answer is max_output_tokens",
+    "model": "set model in completion, extraction, summaries.GRAIN, injection or embedding",
+    "multi_valued": "set multi_valued in graph",
+    "plan": "set plan in retention",
+    "point_in_time": "set point_in_time in memories",
+    "previews": "set previews in a workspace, or in defaults for all of them",
+    "prompt": "set prompt in extraction or summaries.GRAIN",
+    "rerank": "set rerank in injection",
+    "retention": "set retention in a workspace, or in defaults for all of them",
+    "selection": "set selection in memories",
+    "single_valued": "set single_valued in graph",
+    "temperature": "set temperature in completion, extraction, summaries.GRAIN or injection",
+    "upkeep": "set upkeep in memories",
+    "working": "working memory has no summaries; it is set in extraction",
+    "workspaces": "set workspaces at the top level",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFault:
-    """One thing that is wrong, at the place that `path` leads to; no path for the file itself."""
+    """One fault at `path`; an empty path means the file itself."""
 
     path: Path
     text: str
@@ -83,7 +80,7 @@ class ConfigurationFault:
 
 
 def refusal(source: str, faults: Iterable[ConfigurationFault]) -> ConfigurationError:
-    """Return the error that lists `faults`, one a line, in the order of the file."""
+    """Return the error that lists `faults`, one per line, in the order of the file."""
     ordered = sorted(faults, key=lambda fault: (fault.line or 0, fault.path))
     lines = [_line(source, fault) for fault in ordered[:_MOST]]
     if len(ordered) > _MOST:
@@ -92,21 +89,21 @@ def refusal(source: str, faults: Iterable[ConfigurationFault]) -> ConfigurationE
 
 
 def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, int]) -> list[ConfigurationFault]:
-    """Say what pydantic found in terms of the file.
+    """Translate pydantic's errors into faults of the file.
 
     Args:
-        error: of checking the file's tree.
-        root: the record that was checked.
+        error: from validating the file's tree.
+        root: the validated model.
         lines: the line of each path.
     """
     faults = []
     for found in error.errors(include_url=False):
-        # Of a list only the line of its key is known; what is wrong in it is said of the whole.
+        # For a list only the line of its key is known, so a fault in an element is reported for the whole list.
         path = tuple(part for part in found["loc"] if isinstance(part, str))
         is_unknown = found["type"] == "extra_forbidden"
         is_id = path[-1:] == ("[key]",) and not is_unknown
         path = path[:-1] if is_id else path
-        # What is wrong with an id, or with a key that may be anything, is said of the section that it stands in.
+        # A fault of an id, or of an implausible key, is reported for the section around it.
         is_named_inside = is_id or (is_unknown and not _KEY_NAME.fullmatch(path[-1]))
         place = path[:-1] if is_named_inside else path
         faults.append(ConfigurationFault(place, _text(root, path, found), line_of(path, lines)))
@@ -114,7 +111,7 @@ def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, i
 
 
 def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
-    """Return the line of a path, or of the nearest section around it that the file has."""
+    """Return the line of a path, or of the nearest enclosing section in the file."""
     for end in range(len(path), 0, -1):
         if path[:end] in lines:
             return lines[path[:end]]
@@ -132,7 +129,7 @@ def _line(source: str, fault: ConfigurationFault) -> str:
 
 
 def _part(path: Path, index: int) -> str:
-    """Return one part of a path: an id, in quotes if it has a dot, or the name of a key."""
+    """Return one part of a path for a message: an id, quoted if it has a dot, or a key."""
     name = path[index]
     if path[0] == "workspaces" and index in (1, 3) and _ID.fullmatch(name):
         return shown(name, 100) if "." in name else name
@@ -151,29 +148,29 @@ def _text(root: type[Record], path: Path, found: Any) -> str:
     if kind == "extra_forbidden" and record is not None:
         return _no_such_key(record, path[-1])
     if kind == "missing":
-        return f"it is missing; expected {_expected(root, path)}"
+        return f"missing; expected {_expected(root, path)}"
     may_hold_key = bool(_MAY_HOLD_KEYS & set(path)) or (kind in ("model_type", "dict_type") and isinstance(value, str))
     seen = hidden(value) if may_hold_key else described(value)
     text = f"{seen} is not accepted; expected {_expected(root, path)}"
     if kind == "string_type" and isinstance(value, bool | int | float):
-        text += "; in quotes it is a text"
+        text += "; quote it to make it a text"
     return text
 
 
 def _no_such_key(record: type[Record], name: str) -> str:
-    """Say that a key is unknown. Its value is not shown: it may be a key of a model under a mistyped name."""
+    """Return the message about an unknown key, without its value: it may be an API key under a mistyped name."""
     accepted = f"accepted: {', '.join(record.model_fields)}"
     if not _KEY_NAME.fullmatch(name):
-        return f"there is no such key as one of {len(name):,} characters here; {accepted}"
+        return f"unknown key of {len(name):,} characters; {accepted}"
     hint = record.elsewhere or _BELONGS.get(name)
     near = get_close_matches(name, record.model_fields, n=1)
     if not hint and near:
-        hint = f"is {near[0]} meant?"
-    return f"there is no such key; {accepted}{f'; {hint}' if hint else ''}"
+        hint = f"did you mean {near[0]}?"
+    return f"unknown key; {accepted}{f'; {hint}' if hint else ''}"
 
 
 def _record(root: type[Record], path: Path) -> type[Record] | None:
-    """Return the record at a path; None where there is a mapping of ids, or a value."""
+    """Return the model at a path, or None if the path leads to a mapping of ids or to a value."""
     annotation = _annotation(root, path)
     return annotation if isinstance(annotation, type) and issubclass(annotation, Record) else None
 
@@ -189,7 +186,7 @@ def _annotation(root: type[Record], path: Path) -> Any:
 
 
 def _bare(annotation: Any) -> Any:
-    """Return what is annotated, and of an optional type the type."""
+    """Return a type without ``Annotated`` and without ``| None``."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     others = [option for option in get_args(annotation) if option is not type(None)]
@@ -197,7 +194,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _expected(root: type[Record], path: Path) -> str:
-    """Say what is accepted at a path."""
+    """Describe the accepted values at a path."""
     if not path:
         return f"a mapping of {', '.join(root.model_fields)}"
     record = _record(root, path[:-1])
@@ -218,7 +215,7 @@ def _schema(record: type[Record]) -> dict[str, Any]:
 
 
 def _words(schema: dict[str, Any]) -> str:
-    """Say in words what a JSON schema of a single value says."""
+    """Describe the JSON schema of a single value in words."""
     if "enum" in schema:
         return " or ".join(schema["enum"])
     nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
@@ -234,10 +231,10 @@ def _words(schema: dict[str, Any]) -> str:
 
 #: Longest text, in characters.
 MAX_TEXT = 1_000_000
-#: Deepest nesting; an agent's parameters lie six deep.
+#: Deepest nesting; an agent's parameters are at depth six.
 _MAX_DEPTH = 16
 
-#: libyaml's parser is ten times as fast; both give the same events.
+#: libyaml's parser is ten times as fast and produces the same events.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]{0,17})")
@@ -249,18 +246,18 @@ _KINDS = {
     "float": "a number",
     "timestamp": "a date",
 }
-#: Stands for a value that a fault was noted for.
+#: Placeholder for an invalid value, after recording its fault.
 _UNUSABLE = object()
 
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """What a text holds.
+    """A parsed YAML document.
 
     Attributes:
-        tree: mappings, lists, texts, numbers, truth values and None.
-        lines: the line of each key, by the keys that lead to it.
-        faults: what was wrong, and left out of the tree.
+        tree: mappings, lists, strings, numbers, booleans and None, without invalid values.
+        lines: the line of each key, by its path.
+        faults: the invalid keys and values.
     """
 
     tree: object
@@ -269,18 +266,18 @@ class YamlDocument:
 
 
 def read_document(text: str, source: str) -> YamlDocument:
-    """Read a YAML text.
+    """Parse a YAML text; an empty text is None.
 
     Args:
-        text: the text; an empty one holds None.
-        source: the file's address, for messages.
+        text: the YAML.
+        source: address of the file, for messages.
 
     Raises:
-        ConfigurationError: it cannot be read at all; the message says where.
+        ConfigurationError: the text is not YAML; the message gives line and column.
     """
     if len(text) > MAX_TEXT:
         raise refusal(
-            source, [ConfigurationFault((), f"{len(text):,} characters are too many; accepted are {MAX_TEXT:,}")]
+            source, [ConfigurationFault((), f"{len(text):,} characters are too many; accepted: up to {MAX_TEXT:,}")]
         )
     unprintable = Reader.NON_PRINTABLE.search(text)
     if unprintable:
@@ -292,19 +289,21 @@ def read_document(text: str, source: str) -> YamlDocument:
     try:
         tree = reading.document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
-        # The error itself quotes the text around the place, in which a key may stand.
+        # The error itself quotes the surrounding text, which may contain an API key.
         problem = re.sub(r"'[^'\s]{4,}'", "…", error.problem or "it cannot be read")
         mark = error.problem_mark or error.context_mark
         fault = ConfigurationFault((), f"not YAML: {problem}")
         raise refusal(source, [replace(fault, line=mark.line + 1, column=mark.column + 1) if mark else fault]) from None
     except (yaml.YAMLError, ValueError, OverflowError):
-        raise refusal(source, [ConfigurationFault((), "not YAML: it holds characters that cannot be read")]) from None
+        raise refusal(
+            source, [ConfigurationFault((), "not YAML: it contains characters that cannot be read")]
+        ) from None
     return YamlDocument(tree, reading.lines, reading.faults)
 
 
 @dataclass(slots=True)
 class _YamlReader:
-    """The state of reading one document."""
+    """The state of parsing one document."""
 
     source: str
     lines: dict[Path, int] = field(default_factory=dict)
@@ -320,7 +319,7 @@ class _YamlReader:
         next(events)
         event = next(events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self._refused(event, "a second document begins here; expected one")
+            raise self._refused(event, "a second document begins here; expected one document")
         return None if tree is _UNUSABLE else tree
 
     def _value(self, events: Iterator[Any], event: Any, path: Path, depth: int = 0) -> object:
@@ -336,11 +335,11 @@ class _YamlReader:
 
     def _check(self, event: Any, depth: int) -> None:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise self._refused(event, "anchors (&name) and aliases (*name) are not accepted; write texts in quotes")
+            raise self._refused(event, "anchors (&name) and aliases (*name) are not accepted; quote texts")
         if event.tag is not None:
-            raise self._refused(event, "tags (!name) are not accepted; write texts in quotes")
+            raise self._refused(event, "tags (!name) are not accepted; quote texts")
         if depth > _MAX_DEPTH:
-            raise self._refused(event, f"it is nested too deep; accepted are {_MAX_DEPTH} levels")
+            raise self._refused(event, f"the text is nested too deep; accepted: up to {_MAX_DEPTH} levels")
 
     def _mapping(self, events: Iterator[Any], path: Path, depth: int) -> dict[str, object]:
         mapping: dict[str, object] = {}
@@ -352,27 +351,27 @@ class _YamlReader:
                 self._value(events, next(events), path, depth + 1)
                 continue
             if key in lines:
-                self._note(event, path, f"the key {described(key)} is given twice, first in line {lines[key]}")
+                self._note(event, path, f"duplicate key {described(key)}, first in line {lines[key]}")
             lines.setdefault(key, line)
             self.lines.setdefault((*path, key), line)
             mapping.setdefault(key, self._value(events, next(events), (*path, key), depth + 1))
         return {key: value for key, value in mapping.items() if value is not _UNUSABLE}
 
     def _key(self, events: Iterator[Any], event: Any, path: Path, depth: int) -> str | None:
-        """Return a key, or None after noting why it is none."""
+        """Return a key, or None after recording its fault."""
         if not isinstance(event, yaml.ScalarEvent):
             self._value(events, event, path, depth)
-            self._note(event, path, "a mapping or a list cannot be a key; expected a name")
+            self._note(event, path, "a mapping or a list is not accepted as a key; expected a name")
             return None
         self._check(event, depth)
         kind = self._kind(event)
         if kind in _KINDS:
-            self._note(event, path, f"the key {described(event.value)} is {_KINDS[kind]} to YAML; write it in quotes")
+            self._note(event, path, f"YAML reads the key {described(event.value)} as {_KINDS[kind]}; quote it")
             return None
         return str(event.value)
 
     def _scalar(self, event: Any, path: Path) -> object:
-        """Return the value of a scalar. No fault shows it: it may be the digits of a key."""
+        """Return the value of a scalar. Messages do not show it: digits may be an API key."""
         text, kind = str(event.value), self._kind(event)
         match kind:
             case "null":
@@ -385,16 +384,16 @@ class _YamlReader:
                 value = float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
             case "int" | "float":
                 value = _UNUSABLE
-                self._note(event, path, "it is a number that is too long or not decimal; write a text in quotes")
+                self._note(event, path, "the number is too long or not decimal; quote it if it is a text")
             case "timestamp":
                 value = _UNUSABLE
-                self._note(event, path, "it is a date to YAML; write a text in quotes")
+                self._note(event, path, "YAML reads the value as a date; quote it to make it a text")
             case _:
                 value = text
         return value
 
     def _kind(self, event: Any) -> str:
-        """Return what YAML takes a scalar for; whatever is in quotes is a text."""
+        """Return YAML's type of a scalar; quoted scalars are strings."""
         plain, _ = event.implicit
         if not plain:
             return "str"

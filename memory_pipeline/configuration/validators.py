@@ -1,7 +1,6 @@
-"""What single values of the configuration must be like; each check raises ValueError with a text for people.
+"""Validators of single configuration values. Each raises ValueError with a message for users.
 
-No text here holds a key: values of places where a key may stand, or be pasted by mistake, are described by their
-length. That goes for any long word, since a key in the wrong place is still a key.
+Messages never contain an API key. A value that may be one, even in the wrong place, is described by its length.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ API_BASE_FORM = "an address such as https://models.example.com/v1, without a use
 PREDICATES_FORM = f"a list of predicates such as [lives_in, speaks], each of 1 to {MAX_TERM} characters"
 PARAMETERS_FORM = "a mapping of names to texts, numbers, true, false, null, lists and mappings"
 
-#: Longest text that a message shows; keys of models have 32 characters and more.
+#: Longest text that a message shows; API keys have 32 or more characters.
 _SHOWN = 30
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[\x21-\x7e]+")
 _MAX_MODEL = 256
 
 _WORD = re.compile(r"[a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: How words end that name keys; not "tokens", of which there are many innocent ones.
+#: Suffixes of words that name secrets; not "tokens", which many harmless parameters contain.
 _SECRET_WORDS = tuple(
     "key secret token password passwd passphrase authorization auth bearer credential credentials cookie".split()
 )
 _ADDRESS_WORDS = tuple("base url uri endpoint host proxy proxies".split())
-#: Harmless, although it is called a key: it groups requests that begin alike.
+#: Not a secret: it groups requests with a common prefix.
 _HARMLESS = frozenset({"prompt_cache_key"})
-#: What LiteLLM calls that which has a name of its own here; given twice, nobody could tell which holds.
+#: LiteLLM's parameters that another key sets, to avoid conflicts; None if the pipeline sets them.
 _OWN = {
     "model": "model",
     "temperature": "temperature",
@@ -61,7 +60,7 @@ _OWN = {
 
 
 def described(value: object) -> str:
-    """Return what a message may show of a value from outside: short ones as they are, of others what they are."""
+    """Return a value for a message: a short one in full, the type and length of others."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -76,28 +75,28 @@ def described(value: object) -> str:
 
 
 def hidden(value: object) -> str:
-    """Return what a message may show of a value that could be a key: its length."""
+    """Return the length of a value for a message, since the value could be an API key."""
     if value is None or isinstance(value, bool | Mapping | list):
         return described(value)
     return f"a value of {len(str(value)):,} characters"
 
 
 def check_model(model: str) -> str:
-    """Refuse what LiteLLM could not find a provider for."""
+    """Reject names without a provider."""
     if model != DETERMINISTIC and (len(model) > _MAX_MODEL or not _MODEL.fullmatch(model)):
         raise ValueError(f"{described(model)} is not accepted; expected {MODEL_FORM}")
     return model
 
 
 def check_api_key(reference: str) -> str:
-    """Refuse a key where a reference to it is wanted."""
+    """Reject everything but a reference to a key."""
     if not is_secret_reference(reference):
         raise ValueError(f"{hidden(reference)} is not accepted; expected {API_KEY_FORM}")
     return reference
 
 
 def check_api_base(address: str) -> str:
-    """Refuse an address that is none, or that has a place where a key could hide."""
+    """Reject invalid URLs, and URLs with a part that could contain a secret."""
     try:
         parts = urlsplit(address)
         wrong = (
@@ -116,7 +115,7 @@ def check_api_base(address: str) -> str:
 
 
 def check_parameters(parameters: dict[str, object]) -> dict[str, object]:
-    """Refuse what could hold a key or an address, what has a name of its own, and what JSON cannot hold."""
+    """Reject secrets, addresses, parameters that are set elsewhere, and values that JSON cannot represent."""
     for name in parameters:
         if name in _OWN:
             own = _OWN[name]
@@ -126,16 +125,16 @@ def check_parameters(parameters: dict[str, object]) -> dict[str, object]:
         words = _WORD.findall(_CAMEL.sub("_", name).lower())
         where = ".".join(part if len(part) <= _SHOWN and part.isprintable() else "…" for part in path)
         if any(word.endswith(_SECRET_WORDS) or word in _ADDRESS_WORDS for word in words) and name not in _HARMLESS:
-            raise ValueError(f"{where} is not accepted here; keys are named in api_key, the address in api_base")
+            raise ValueError(f"{where} is not accepted here; set a key in api_key, an address in api_base")
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{where} is {value}; expected a number that is finite")
+            raise ValueError(f"{where} is {value}; expected a finite number")
         if not (value is None or isinstance(value, str | bool | int | float | dict | list)):
             raise ValueError(f"{where} is {described(value)}; expected {PARAMETERS_FORM}")
     return parameters
 
 
 def check_prompt(prompt: str, placeholders: tuple[str, ...]) -> str:
-    """Refuse instructions that are blank or endless, or that could not be filled in."""
+    """Reject prompts that are blank or too long, or that have unknown placeholders."""
     accepted = ", ".join(f"{{{name}}}" for name in placeholders)
     if not prompt.strip() or len(prompt) > MAX_PROMPT:
         raise ValueError(
@@ -143,25 +142,24 @@ def check_prompt(prompt: str, placeholders: tuple[str, ...]) -> str:
             f"expected 1 to {MAX_PROMPT:,} characters"
         )
     if "\x00" in prompt or any("\ud800" <= c <= "\udfff" for c in prompt):
-        raise ValueError("it holds characters that are no text; expected Unicode without NUL and surrogates")
+        raise ValueError("it contains NUL or surrogate characters; expected Unicode text without them")
     try:
         fields = [(name, form, conversion) for _, name, form, conversion in Formatter().parse(prompt)]
     except ValueError:
         raise ValueError(
-            f"it has a brace without its counterpart; a brace is written twice ({{{{ or }}}}); "
-            f"accepted placeholders: {accepted}"
+            f"it has an unbalanced brace; double a literal brace ({{{{ or }}}}); accepted placeholders: {accepted}"
         ) from None
     for name, form, conversion in fields:
         if name is not None and (name not in placeholders or form or conversion):
             raise ValueError(
-                f"{described(name)} in braces is no placeholder, or says more than its name; accepted: {accepted}; "
-                "a brace that is meant as such is written twice ({{ or }})"
+                f"{described(name)} in braces is not a placeholder, or has a format; accepted: {accepted}; "
+                "double a literal brace ({{ or }})"
             )
     return prompt
 
 
 def check_predicates(predicates: list[str]) -> list[str]:
-    """Return predicates in snake_case, each once; refuse what holds no letter or digit, and what no table takes."""
+    """Return predicates in snake_case without duplicates; reject those that are too long or have no letter or digit."""
     for predicate in predicates:
         name = snake_case(predicate)
         if not name or max(len(name), len(predicate)) > MAX_TERM:
@@ -171,7 +169,7 @@ def check_predicates(predicates: list[str]) -> list[str]:
 
 
 def _leaves(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield a value and all that it holds, each with the names that lead to it."""
+    """Yield a value and all nested values, each with its path of names."""
     yield path, value
     if isinstance(value, dict):
         for name, entry in value.items():

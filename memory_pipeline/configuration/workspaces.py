@@ -1,4 +1,4 @@
-"""What is configured for whom: the file's text, read once, and looked up for each agent and partition."""
+"""The parsed configuration: lookup of settings by workspace and agent."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What is set for all workspaces and agents, resolved and checked. How they inherit: :mod:`.inheritance`.
+    """The settings of all workspaces and agents, validated and with inheritance resolved (:mod:`.resolution`).
 
     Attributes:
-        source: where it was read.
-        max_concurrency: how many requests are under way at the same time.
-        embedding: the lake's embedder; a workspace may only pay with a key of its own (:meth:`embedding_key`).
-        uses_models: False if all memory is made by deterministic models, for everybody; a model that only helps with
-            reading it (:meth:`injection`) does not count.
+        source: address of the file.
+        max_concurrency: maximum number of concurrent requests to models.
+        embedding: the lake's embedder. A workspace may set only its API key (:meth:`embedding_key`).
+        uses_models: whether a model computes any memory. Models that only help reading (:meth:`injection`) do not
+            count.
     """
 
     source: str
@@ -52,15 +52,15 @@ class Configuration:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Configuration:
-        """Read a configuration.
+        """Parse a configuration.
 
         Args:
-            text: the YAML text; an empty one means that all is deterministic.
-            source: the file's address, for messages.
+            text: YAML; an empty text means that everything is deterministic.
+            source: address of the file, for messages.
 
         Raises:
-            ConfigurationError: something in it is not accepted; the message lists all faults, one a line, and holds
-                no key, not even one that was written into the file by mistake.
+            ConfigurationError: the file is invalid. The message lists all faults, one per line, and never contains an
+                API key, not even one that the file contains by mistake.
         """
         read = read_document(text, source)
         try:
@@ -86,14 +86,14 @@ class Configuration:
         )
 
     def extraction(self, scope: Scope) -> ExtractionSettings:
-        """Return what finds an agent's facts."""
+        """Return an agent's settings of extraction."""
         return self._agent(scope).extraction
 
     def summarization(self, scope: Scope, grain: Grain) -> Summarization:
-        """Return what summarizes an agent's periods of a grain.
+        """Return an agent's settings of the summaries of a grain.
 
         Raises:
-            InputError: working memory has no summaries.
+            InputError: the grain is working, which has no summaries.
         """
         try:
             return self._agent(scope).summaries[grain]
@@ -101,45 +101,45 @@ class Configuration:
             raise InputError(f"grain {grain} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}") from None
 
     def vocabulary(self, scope: Scope) -> Vocabulary:
-        """Return the predicates that are declared for an agent beside those that are built in."""
+        """Return an agent's declared predicates, without the built-in ones."""
         return self._agent(scope).vocabulary
 
     def injection(self, scope: Scope) -> Injection:
-        """Return what of an agent's memory is put before its model."""
+        """Return an agent's settings of injection."""
         return self._agent(scope).injection
 
     def memories(self, scope: Scope) -> MemoriesSettings:
-        """Return how an agent's durable memories are kept."""
+        """Return an agent's policy for durable memories."""
         return self._agent(scope).memories
 
     def curation(self, scope: Scope) -> TextModelSettings:
-        """Return the model that puts an agent's durable memories in order; a deterministic one if rules do it."""
+        """Return the model that consolidates an agent's durable memories; a deterministic one if rules do it."""
         settings = self._agent(scope)
         return settings.curation if settings.memories.upkeep == "model" else TextModelSettings()
 
     def budget(self, workspace_id: str) -> Budget | None:
-        """Return what a workspace may spend in a month; None if nothing is said."""
+        """Return a workspace's monthly limits, or None if there are none."""
         return self._workspace(workspace_id).budget
 
     def embedding_key(self, workspace_id: str) -> str | None:
-        """Return where the key for a workspace's vectors is found: its own or the defaults'; None if none is named."""
+        """Return the reference to the embedder's API key: the workspace's, the defaults' or None."""
         return self._workspace(workspace_id).embedding_key
 
     def retention(self, workspace_id: str) -> Retention:
-        """Return for how long a workspace's memory is kept; forever if nothing is said."""
+        """Return how long a workspace's memory is kept; forever by default."""
         return self._workspace(workspace_id).retention
 
     def retentions(self) -> dict[str, Retention]:
-        """Return for how long memory is kept, by each workspace that the file names; under "" of all others."""
+        """Return the retention of each workspace that the file names; the key "" has that of all others."""
         named = {workspace_id: workspace.retention for workspace_id, workspace in self._workspaces.items()}
         return {"": self._other_workspaces.retention, **named}
 
     def previews(self, workspace_id: str) -> bool:
-        """Tell whether Dagster's UI may show what was remembered in a workspace."""
+        """Return whether Dagster's UI may show memory content of a workspace."""
         return self._workspace(workspace_id).previews
 
     def describe(self, scope: Scope) -> dict[str, object]:
-        """Return all that holds for an agent, as JSON can hold it; keys as references."""
+        """Return all settings of an agent as JSON values. API keys are references."""
         budget = self.budget(scope.workspace_id)
         vocabulary = self.vocabulary(scope)
         embedding = {**self.embedding.model_dump(mode="json"), "api_key": self.embedding_key(scope.workspace_id)}

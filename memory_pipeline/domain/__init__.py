@@ -1,4 +1,4 @@
-"""What memory means, without a library: calendar, conversations, facts, summaries, ranking, ports.
+"""The rules of memory: calendar, conversations, facts, summaries, durable memories, ranking, ports.
 
-Nothing in here reads a clock, a file or the environment, and nothing but the standard library is imported.
+The code here imports only the standard library, and does not read the clock or the environment.
 """

@@ -1,16 +1,16 @@
-"""Reads messages in the format of OpenAI's and LiteLLM's chat API, and what else callers hold in place of a mapping.
+"""Convert messages in the format of OpenAI's and LiteLLM's chat API, and pydantic models, to plain mappings.
 
 ======================================  ============================================================================
-a message that holds                    is read as
+message with                            becomes
 ======================================  ============================================================================
-``content`` as a list of parts          their texts, a line each; any other part by its kind: ``[image]``, ``[audio]``
+``content`` as a list of parts          their texts, one per line; other parts as their kind: ``[image]``, ``[audio]``
 ``tool_calls``, with or without text    the text, and a second message of the role ``tool`` with the calls
 ``content: null`` and a ``refusal``     the refusal
 role ``developer``                      role ``system``
 role ``function``                       role ``tool``
 ======================================  ============================================================================
 
-Tool calls are context: they can be looked up, and nothing that they hold becomes a fact.
+Tool calls are context: they are stored, and never become facts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Final
 
 from memory_pipeline.errors import InputError, shown
 
-#: Keys of a message, beside the content, from which its text is read.
+#: Keys of a message with text, beside the content.
 CALL_KEYS: Final = ("tool_calls", "function_call")
 TEXT_KEYS: Final = (*CALL_KEYS, "refusal")
 
 _ROLES: Final = {"developer": "system", "function": "tool"}
-#: Longest kind of a part that is shown; those of the APIs are far shorter.
+#: Longest accepted kind of a part; those of the APIs are far shorter.
 _MAX_KIND = 40
 
 
 def as_mapping(value: object) -> object:
-    """Return a pydantic model, such as a message of LiteLLM's, as a mapping; anything else as it is."""
+    """Return a pydantic model, such as a LiteLLM message, as a mapping; other values unchanged."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
@@ -39,10 +39,10 @@ def as_mapping(value: object) -> object:
 
 
 def messages_in(record: object) -> list[Mapping[str, object]]:
-    """Return a message with its content as text, and one more for its tool calls, if it has both.
+    """Return a message with its content as text, and a second one for its tool calls if it has both.
 
     Raises:
-        InputError: it is no object, or a part of its content or a tool call cannot be read.
+        InputError: `record` is not an object, or a part of its content or a tool call is invalid.
     """
     record = as_mapping(record)
     if not isinstance(record, Mapping):
@@ -85,7 +85,7 @@ def _part(part: object) -> str:
 
 
 def _calls(key: str, value: object) -> list[str]:
-    """Return tool calls as lines; of OpenAI's older format, there is one, and it stands alone."""
+    """Return tool calls as lines. OpenAI's older format has a single call instead of a list."""
     if not value:
         return []
     calls = [{"function": value}] if key == "function_call" else value
@@ -97,7 +97,7 @@ def _calls(key: str, value: object) -> list[str]:
         called = as_mapping(call.get("function") or call.get("custom")) if isinstance(call, Mapping) else None
         name = called.get("name") if isinstance(called, Mapping) else None
         if not isinstance(called, Mapping) or not isinstance(name, str) or not name.strip():
-            raise InputError(f"{key} holds {shown(call)}; expected a function with its name and arguments")
+            raise InputError(f"{key} contains {shown(call)}; expected a function with its name and arguments")
         lines.append(f"[tool call] {name}({_arguments(called.get('arguments', called.get('input')))})")
     return lines
 
@@ -105,5 +105,5 @@ def _calls(key: str, value: object) -> list[str]:
 def _arguments(given: object) -> str:
     try:
         return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError) as error:  # an object that holds itself, or is nested too deep
+    except (ValueError, RecursionError) as error:  # a circular or too deeply nested object
         raise InputError(f"arguments of a tool call cannot be written as JSON: {error}") from None

@@ -1,4 +1,4 @@
-"""Conversations as agents write them, and what is accepted at the door.
+"""Conversations from agents, and their validation.
 
 A conversation is a JSON object::
 
@@ -7,15 +7,15 @@ A conversation is a JSON object::
      "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}
 
-``user_id``, ``tags``, and a message's ``id`` and ``name`` may be left out. A message without an id is identified by
-its conversation, role, name, time and text. A conversation that is sent again must have each message with the time it
-had: an id that was used before is refused with another time or text.
+``user_id``, ``tags``, and a message's ``id`` and ``name`` are optional. A message without an id is identified by its
+conversation, role, name, time and text. A conversation may be sent again with the same timestamps: an id with another
+time or text is rejected.
 
-Messages in the format of OpenAI's and LiteLLM's chat API are accepted as well
-(:mod:`memory_pipeline.domain.chat_messages`), given that each has its ``timestamp``.
+Messages in the format of OpenAI's and LiteLLM's chat API are accepted too
+(:mod:`memory_pipeline.domain.chat_messages`), if each has a ``timestamp``.
 
-What memory itself gave to a prompt (:mod:`memory_pipeline.domain.text.recalled_text`) is dropped from every message,
-before anything else looks at its content. A message that holds nothing else is none.
+Text that memory itself injected into a prompt (:mod:`memory_pipeline.domain.text.recalled_text`) is removed from every
+message first. A message without other text is dropped.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from memory_pipeline.errors import InputError, shown
 MAX_CONTENT = 1_000_000
 #: Longest id, name or tag, in characters.
 MAX_ID = 256
-#: Most tags of a conversation; each of its messages is stored with all of them.
+#: Maximum number of tags of a conversation; every message is stored with all of them.
 MAX_TAGS = 100
-#: How far a message may lie ahead of the clock before it is taken for a mistake.
+#: A message further ahead of the clock is rejected as a mistake.
 CLOCK_SKEW = timedelta(hours=24)
 
 _SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -50,11 +50,11 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
 
 
 class NothingSaidError(InputError):
-    """A message holds nothing but what memory recalled. It is no fault of the message, which is to be left out."""
+    """A message contains only recalled memory. Drop it; this is not an error of the message."""
 
 
 class Role(StrEnum):
-    """Who speaks in a message."""
+    """The role of a speaker."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -63,13 +63,13 @@ class Role(StrEnum):
 
     @property
     def is_memorable(self) -> bool:
-        """True where what is said becomes memory; tool and system messages are context, never facts."""
+        """Whether messages of this role become memory; tool and system messages are only context."""
         return self in (Role.USER, Role.ASSISTANT)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory: one agent of one workspace. Both ids are safe as parts of a path."""
+    """One agent of one workspace. Both ids are safe as parts of a path."""
 
     workspace_id: str
     agent_id: str
@@ -86,14 +86,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation, checked.
+    """One validated message of a conversation.
 
     Attributes:
         id: the row's id; see :mod:`memory_pipeline.domain.identity`.
-        source_id: the id that the writer gave it, if any.
-        turn: its position, from 0, in the conversation as it was first written.
-        sent_at: when it was said, UTC.
-        received_at: when the journal took it, UTC.
+        source_id: the id from the client, if any.
+        turn: position, from 0, in the conversation as first written.
+        sent_at: timestamp of the message, UTC.
+        received_at: when the journal received it, UTC.
     """
 
     id: str
@@ -111,11 +111,11 @@ class Message:
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> Message:
-        """Read and check the flat form that :meth:`to_record` gives; the id is worked out, never believed.
+        """Parse and validate the flat form of :meth:`to_record`. The row id is always computed.
 
         Raises:
-            NothingSaidError: the content is nothing but recalled memory, whatever the other fields are.
-            InputError: a field is missing or not acceptable; the message names it.
+            NothingSaidError: the content is only recalled memory, even if other fields are invalid.
+            InputError: a field is missing or invalid; the message names it.
         """
         said = _said(record.get("content"))
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
@@ -148,7 +148,7 @@ class Message:
         )
 
     def to_record(self) -> dict[str, object]:
-        """Return the message as a flat JSON object, the form in which the journal keeps it."""
+        """Return the message as a flat JSON object, as stored in the journal."""
         return {
             "workspace_id": self.scope.workspace_id,
             "agent_id": self.scope.agent_id,
@@ -166,23 +166,23 @@ class Message:
 
     @property
     def hour(self) -> Period:
-        """The partition that the message belongs to."""
+        """The partition of the message."""
         return Calendar().hour(self.sent_at)
 
     @property
     def speaker(self) -> str:
-        """The name to print before the text: the person's, or the role's canonical name."""
+        """The name to show before the text: the person's name, or a label of the role."""
         return self.name or {"user": "User", "assistant": "Agent"}.get(self.role, self.role.title())
 
     def says_the_same_as(self, other: Message) -> bool:
-        """Tell whether two messages with one id agree in all that was said."""
+        """Return whether two messages have the same role, name, content and time."""
         mine, theirs = ((m.role, m.name, m.content, m.sent_at) for m in (self, other))
         return mine == theirs
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A record that was not accepted: why, where it stood, and the record itself."""
+    """A rejected record, with the reason and its place."""
 
     reason: str
     where: str
@@ -191,36 +191,36 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the door asks of messages: not older than `start`, not from the future as of `now`."""
+    """Limits of accepted timestamps: not before `start`, not after `now`."""
 
     start: date
     now: datetime
     calendar: Calendar = field(default_factory=Calendar)
 
     def check(self, sent_at: datetime) -> None:
-        """Raise InputError if a message of this time cannot be kept."""
+        """Raise InputError if a message of this time is not accepted."""
         hour = self.calendar.hour(sent_at)
         if self.calendar.bounds(hour)[0] < self.calendar.bounds(Period.parse("daily", self.start.isoformat()))[0]:
             remedy = (
                 "unset MEMORY_PIPELINE_START, or set it to an earlier 1 January that is a Monday, such as 2018-01-01"
                 if self.start > EARLIEST
-                else "no memory begins earlier"
+                else "no memory can start earlier"
             )
             raise InputError(
                 f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; {remedy}"
             )
         if sent_at > self.now + CLOCK_SKEW:
-            raise InputError(f"timestamp {sent_at.isoformat()} lies in the future (now is {self.now.isoformat()})")
+            raise InputError(f"timestamp {sent_at.isoformat()} is in the future (now is {self.now.isoformat()})")
 
 
 class ParsedConversation(NamedTuple):
-    """What the door made of a conversation.
+    """The result of validating a conversation.
 
     Attributes:
-        messages: what was accepted.
-        rejected: the records that were not, each with its reason.
-        recalled: how many messages came with recalled memory in them, which was dropped; of these, the ones that held
-            nothing else are neither accepted nor rejected.
+        messages: the accepted messages.
+        rejected: the rejected records.
+        recalled: number of messages from which recalled memory was removed. Those without other text are neither
+            accepted nor rejected.
     """
 
     messages: list[Message]
@@ -229,14 +229,14 @@ class ParsedConversation(NamedTuple):
 
 
 def read_messages(conversation: object, admission: Admission) -> ParsedConversation:
-    """Check a conversation and return its messages and the records that were not accepted, each with its reason.
+    """Validate a conversation.
 
-    A fault of the conversation itself (its ids) rejects it whole; a fault of a message rejects that message.
-    Of two messages with one id and different content the second is rejected; an exact repetition is dropped.
+    An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
+    the same id and different content the second is rejected; an exact duplicate is dropped.
 
     Args:
-        conversation: a mapping as in this module's docstring, or a pydantic model of one; from anywhere.
-        admission: the times that are accepted.
+        conversation: untrusted; a mapping as in this module's docstring, or a pydantic model of one.
+        admission: the accepted timestamps.
     """
     where = "conversation"
     conversation = as_mapping(conversation)
@@ -279,28 +279,27 @@ def read_messages(conversation: object, admission: Admission) -> ParsedConversat
 
 
 def alone(conversation: Mapping[str, object], record: object) -> dict[str, object]:
-    """Return one message of a conversation as it is set aside: a conversation of that message alone.
+    """Return a conversation with only one message, for the list of rejected records.
 
-    It has the conversation's ids and tags, which are short. Whatever else the conversation came with is not repeated
-    for each of its bad messages.
+    It has the conversation's ids and tags, which are short. Other fields are not repeated for every rejected message.
     """
     return {name: conversation[name] for name in _HEADER if name in conversation} | {"messages": [record]}
 
 
 def same_id_other_content(message: Message, known: Message) -> str:
-    """Say that a message's id is taken by a known message, which says something else or at another time."""
+    """Return the error about an id that a known message has with another content or time."""
     own = f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)}"
     if (message.role, message.name, message.content) == (known.role, known.name, known.content):
         return (
             f"{own} was already sent with the time {known.sent_at.isoformat()}, not {message.sent_at.isoformat()}; "
-            "send a message again with the time that it had, and give a new message a new id"
+            "resend a message with its original time, and give a new message a new id"
         )
-    return f"{own} was already used for other content; what was said cannot be changed, give the new message a new id"
+    return f"{own} was already used for other content; messages cannot be changed, give the new message a new id"
 
 
 def _role(value: object) -> Role:
     try:
-        return Role(value)  # type: ignore[arg-type]  # whatever is no member raises ValueError
+        return Role(value)  # type: ignore[arg-type]  # other values raise ValueError
     except ValueError:
         raise InputError(f"role {shown(value)} is unknown; accepted: {', '.join(Role)}") from None
 
@@ -317,7 +316,7 @@ def _label(name: str, value: object) -> str:
 
 
 def _name(value: object) -> str | None:
-    """Check the name of a person, who may be called O'Brien; it never becomes a part of a path or a query."""
+    """Validate the name of a person. Quotes are accepted (O'Brien): a name is never part of a path or a query."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
@@ -340,30 +339,30 @@ def _labels(name: str, values: object) -> tuple[str, ...]:
 
 
 def _said(value: object) -> object:
-    """Return a content without what memory recalled; one that is no text is left to :func:`_text`."""
+    """Return a content without recalled memory; other types are left to :func:`_text`."""
     if not isinstance(value, str):
         return value
     said = without_recalled(value)
     if said is not value and not said.strip():
-        raise NothingSaidError("content holds nothing but what memory recalled; nobody has said it")
+        raise NothingSaidError("content contains only recalled memory; leave the message out")
     return said
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"content must be a text that is not blank, not {shown(value)}")
+        raise InputError(f"content {shown(value)} is not valid; expected a text that is not blank")
     if len(value) > MAX_CONTENT:
-        raise InputError(f"content has {len(value):,} characters; at most {MAX_CONTENT:,} are accepted in one message")
+        raise InputError(f"content has {len(value):,} characters; accepted: up to {MAX_CONTENT:,} in one message")
     if "\x00" in value or not is_unicode(value):
         raise InputError(f"content {shown(value)} is not valid Unicode text")
     return value
 
 
 def timestamp_of(name: str, value: object) -> datetime:
-    """Return a time in UTC; from a text in ISO 8601, or a datetime.
+    """Convert ISO 8601 text or an aware datetime to UTC.
 
     Raises:
-        InputError: `value`, which the caller knows as `name`, is neither, has no zone, or is out of range.
+        InputError: `value` is neither, has no zone, or is out of range; the message calls it `name`.
     """
     expected = "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00"
     if isinstance(value, str):

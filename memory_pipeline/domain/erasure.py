@@ -1,10 +1,10 @@
-"""Erasure: whom or what to forget, and the tombstones by which it is known again, and kept out, without being named.
+"""Erasure: subjects, and the tombstones that keep erased subjects out of memory without naming them.
 
-A tombstone holds salted hashes, never an id or a name. What somebody writes is matched by hashing it likewise: its
-agent, its conversation, its user, and every run of as many words as a forgotten name has
+A tombstone contains salted hashes, never an id or a name. New records are matched by hashes of their agent,
+conversation and user, and of every run of as many words as an erased name has
 (:mod:`memory_pipeline.domain.text.words`).
 
-A tombstone reaches what was said up to the moment of forgetting. What is said later is somebody's new wish.
+A tombstone covers records up to the time of the erasure. Later records are accepted.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-#: Most names of one person, ids included.
+#: Maximum number of names of one person, including ids.
 MAX_NAMES = 50
-#: What speakers without a name are called; as names they would mean everybody.
+#: Labels of speakers without a name. As names they would match everybody.
 _ROLES = frozenset([*Role, "agent", "the user", "the agent", "the assistant"])
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-#: Phrases that are remembered at least; then they are hashed again.
+#: Cached hashes of phrases; the cache is emptied beyond this number.
 _REMEMBERED = 200_000
 
-#: What is done to memories in words of its own; of other events all words are a note.
+#: Events with text of the memory itself. In other events all text is a note.
 SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
 
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 
 class SubjectKind(StrEnum):
-    """What is forgotten."""
+    """The kind of subject to erase."""
 
     AGENT = "agent"
     CONVERSATION = "conversation"
@@ -51,11 +51,11 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom or what to forget, in clear; see :meth:`agent`, :meth:`conversation` and :meth:`person`, which check it.
+    """The subject of an erasure in clear text. :meth:`agent`, :meth:`conversation` and :meth:`person` validate it.
 
     Attributes:
-        agent_id: None where a person is forgotten in a whole workspace.
-        names: of a person: names, aliases and user ids.
+        agent_id: None to erase a person from the whole workspace.
+        names: names, aliases and user ids of a person.
     """
 
     kind: SubjectKind
@@ -66,15 +66,15 @@ class Subject:
 
     @classmethod
     def agent(cls, scope: Scope) -> Subject:
-        """Forget all that an agent remembers."""
+        """Return the subject that covers all memory of an agent."""
         return cls(SubjectKind.AGENT, scope.workspace_id, scope.agent_id)
 
     @classmethod
     def conversation(cls, scope: Scope, conversation_id: str) -> Subject:
-        """Forget one conversation.
+        """Return the subject of one conversation.
 
         Raises:
-            InputError: no conversation can have that id.
+            InputError: the id is invalid.
         """
         named = _text("conversation_id", conversation_id, 1)
         return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, named)
@@ -84,12 +84,12 @@ class Subject:
         """Forget a person: conversations whose user has one of the names as id, and whatever else mentions a name.
 
         Args:
-            workspace_id: where.
-            names: all by which the person is known: names, other spellings, user ids.
-            agent_id: the one agent that is to forget; all of the workspace if not given.
+            workspace_id: the workspace.
+            names: all names, spellings and user ids of the person.
+            agent_id: the agent; None means all agents of the workspace.
 
         Raises:
-            InputError: an id or a name is not acceptable.
+            InputError: an id or a name is invalid.
         """
         scope = Scope(workspace_id, "any" if agent_id is None else agent_id)
         if isinstance(names, str | bytes):
@@ -101,10 +101,10 @@ class Subject:
 
     @classmethod
     def from_record(cls, record: object) -> Subject:
-        """Read and check the form that :meth:`to_record` gives.
+        """Parse and validate the result of :meth:`to_record`.
 
         Raises:
-            InputError: something in it is not acceptable; the message names it.
+            InputError: a field is invalid; the message names it.
         """
         if not isinstance(record, Mapping):
             raise InputError(f"subject must be an object, not {shown(record)}")
@@ -122,7 +122,7 @@ class Subject:
         raise InputError(f"kind {shown(kind)} of a subject is unknown; accepted: {', '.join(SubjectKind)}")
 
     def to_record(self) -> dict[str, object]:
-        """Return it as a JSON object, with what applies to its kind."""
+        """Return a JSON object with the fields of this kind."""
         record: dict[str, object] = {"kind": self.kind.value, "workspace_id": self.workspace_id}
         if self.agent_id is not None:
             record["agent_id"] = self.agent_id
@@ -134,11 +134,11 @@ class Subject:
 
     @property
     def scope(self) -> Scope | None:
-        """The one agent that forgets; None where all of a workspace do."""
+        """The agent; None for a whole workspace."""
         return None if self.agent_id is None else Scope(self.workspace_id, self.agent_id)
 
     def __str__(self) -> str:
-        """Return it as a person would name it."""
+        """Return a description for users."""
         where = f"workspace {self.workspace_id}" + (f", agent {self.agent_id}" if self.agent_id else "")
         if self.kind is SubjectKind.AGENT:
             return f"agent {self.agent_id} of workspace {self.workspace_id}"
@@ -149,19 +149,17 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What remains of a subject once it is forgotten: enough to know it again, and nothing that names it.
+    """The trace of an erased subject: it recognizes the subject without naming it.
 
     Attributes:
-        kind: what is forgotten.
-        id: of this tombstone; the same for the same subject and salt.
-        workspace_id: where.
+        id: the same for the same subject and salt.
         salt: 32 hex digits.
-        mark: salted hash of what identifies the subject, 32 hex digits; of a person whom one agent is to forget,
-            another 32 for the agent.
-        words: of a person's name: how many words it has; 0 where `mark` is of a whole user id, and for other kinds.
-        forgotten_at: what was said up to then is forgotten, UTC.
-        hours: keys of the hours in which there was something, as far as they were found.
-        is_done: whether all of it has been removed.
+        mark: salted hash of the subject, 32 hex digits; for a person erased from one agent, followed by 32 digits for
+            the agent.
+        words: number of words of a person's name; 0 if `mark` is of a user id, and for other kinds.
+        forgotten_at: records up to this time are erased, UTC.
+        hours: keys of the hours with erased records, as far as they are known.
+        is_done: whether all records have been removed.
     """
 
     kind: SubjectKind
@@ -176,13 +174,13 @@ class Tombstone:
 
     @classmethod
     def of(cls, subject: Subject, now: datetime, salt: str) -> list[Tombstone]:
-        """Return the tombstones of a subject: of a person two for each name, as one of a user and as one in texts.
+        """Return the tombstones of a subject; for a person two per name, one as a user id and one as words in texts.
 
         Args:
-            subject: whom or what to forget.
-            now: what was said up to then is forgotten.
-            salt: 32 random hex digits. Those of one workspace may share one, which makes matching quick, and makes
-                the same subject have the same tombstones again.
+            subject: the subject.
+            now: records up to this time are erased.
+            salt: 32 random hex digits. One salt per workspace makes matching faster, and gives the same subject the
+                same tombstones again.
         """
         hashed = _Hash(salt)
         workspace_id, agent_id = subject.workspace_id, subject.agent_id or ""
@@ -202,12 +200,12 @@ class Tombstone:
         ]
 
     def matches(self, record: Message | Edit | MemoryEvent) -> bool:
-        """Tell whether a record is to be forgotten; to ask of many use :class:`Forgotten`."""
+        """Return whether a record is covered; for many records use :class:`Forgotten`."""
         return Forgotten([self]).covers(record)
 
 
 class Forgotten:
-    """A set of tombstones, and what they reach. Asking an empty one costs nothing.
+    """Matches records with a set of tombstones. Checks of an empty set cost nothing.
 
     Args:
         tombstones: of any workspaces, done or not.
@@ -220,18 +218,18 @@ class Forgotten:
             by_salt.setdefault(tombstone.salt, _Marks(_Hash(tombstone.salt))).add(tombstone)
 
     def __bool__(self) -> bool:
-        """Tell whether anything is forgotten at all."""
+        """Return whether there is any tombstone."""
         return bool(self._marks)
 
     @property
     def workspaces(self) -> Collection[str]:
-        """The workspaces of which anything is forgotten."""
+        """The workspaces with tombstones."""
         return self._marks.keys()
 
     def covers(self, record: Message | Edit | MemoryEvent) -> bool:
-        """Tell whether a message, an edit or an event is forgotten: it matches, and is not from after the forgetting.
+        """Return whether a message, an edit or an event matches a tombstone and is not later than the erasure.
 
-        Of what an event rests on nothing is known here but its conversation. Who did it, and why, does not count: see
+        The only source of an event that is checked is its conversation. Its editor and its reason do not count: see
         :meth:`taken`.
         """
         if record.scope.workspace_id not in self._marks:
@@ -256,9 +254,10 @@ class Forgotten:
         )
 
     def taken(self, record: _Record) -> _Record | None:
-        """Return a record as memory may take it: None of one that is forgotten.
+        """Return a record, or None if it is erased.
 
-        An event whose note alone names a forgotten person is taken without the note: what was revoked stays revoked.
+        If only the note of an event names an erased person, the event is returned without the note, so that a
+        revocation stays in effect.
         """
         if self.covers(record):
             return None
@@ -273,11 +272,11 @@ class Forgotten:
         return self.reaches(event.scope, event.event_at, user_id=user_id, texts=texts)
 
     def covers_text(self, scope: Scope, text: str, at: datetime) -> bool:
-        """Tell whether a text of an agent's memory, said at a time, mentions a forgotten person."""
+        """Return whether a text from time `at` in an agent's memory mentions an erased person."""
         return self.reaches(scope, at, texts=[text])
 
     def filter(self, records: Sequence[_Record]) -> list[_Record]:
-        """Return the records that are not forgotten, in their order, as memory may take them."""
+        """Return the records that are not erased, in order, as :meth:`taken` returns them."""
         if not self._marks:
             return list(records)
         return [taken for record in records if (taken := self.taken(record)) is not None]
@@ -291,14 +290,14 @@ class Forgotten:
         user_id: str | None = None,
         texts: Iterable[str] = (),
     ) -> bool:
-        """Tell whether something is forgotten.
+        """Return whether a tombstone covers a record with these properties.
 
         Args:
-            scope: the agent that remembers it.
-            at: when it was said.
-            conversation_id: where it was said, if that is known.
-            user_id: the user to whom it was said, or who said it, if that is known.
-            texts: all that may mention somebody.
+            scope: the agent of the record.
+            at: time of the record.
+            conversation_id: its conversation, if known.
+            user_id: the user of the conversation, if known.
+            texts: all texts that may mention a person.
         """
         marks = self._marks.get(scope.workspace_id)
         if marks is None:
@@ -322,7 +321,7 @@ class _Hash:
         return blake2b(data, digest_size=16, key=self._key).hexdigest()
 
 
-#: Of hashes of user ids, which are compared as they are, and of the one agent that forgets a person.
+#: Prefixes of the hashes of user ids, which are compared verbatim, and of the agent of a person's tombstone.
 _USER, _LIMIT = "user", "limit"
 _DIGITS = 32
 _NEVER: dict[str, datetime] = {}
@@ -333,11 +332,11 @@ class _Marks:
 
     def __init__(self, hashed: _Hash) -> None:
         self._hash = hashed
-        # Of each hash the agents that forget, as hashes ("": all), with the times up to which they do.
+        # For each hash: hashes of the agents ("" means all), with the time of the erasure.
         self._until: dict[str, dict[str, datetime]] = {}
         self._kinds: set[str] = set()
         self._sizes: set[int] = set()
-        self._known: dict[str, dict[str, datetime]] = {}  # of the phrases that were looked at
+        self._known: dict[str, dict[str, datetime]] = {}  # cache by phrase
 
     def add(self, tombstone: Tombstone) -> None:
         until = self._until.setdefault(tombstone.mark[:_DIGITS], {})
@@ -386,7 +385,7 @@ class _Marks:
 
 
 def without_note(event: MemoryEvent) -> MemoryEvent:
-    """Return an event that does the same, and tells neither who did it nor why."""
+    """Return an event with the same effect, without its editor and its reason."""
     changes = event.changes if event.verb in SAYING else Changes(amount=event.changes.amount)
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, changes, memory_id=event.memory_id, turn=event.turn,
@@ -401,7 +400,7 @@ _CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind"})
 
 
 def _texts_of(said: Changes) -> list[str]:
-    """Return all that an event says of its memory."""
+    """Return all texts of an event about its memory."""
     return _texts_in(said, _CHANGED_TEXTS)
 
 
@@ -412,7 +411,7 @@ def _texts_in(record: Message | Changes, names: Iterable[str]) -> list[str]:
 
 
 def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombstone]:
-    """Return the new tombstones with the hours that known ones of the same ids have; no time goes back."""
+    """Return the new tombstones with the hours of known ones with the same ids, and the later time of both."""
     before = {tombstone.id: tombstone for tombstone in known}
     return [
         tombstone
@@ -423,7 +422,7 @@ def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombsto
 
 
 def _any(value: Any) -> Any:
-    """Return a value whose type is checked later."""
+    """Return a value untyped; its type is checked later."""
     return value
 
 
@@ -440,12 +439,12 @@ def _name(value: object) -> str:
     words = words_of_name(name)
     if sum(map(len, words)) < 2:
         raise InputError(
-            f"name of a person {shown(value)} is not valid; expected at least two letters or digits, else everybody "
-            "would be meant"
+            f"name of a person {shown(value)} is not valid; expected at least two letters or digits, "
+            "since a shorter name would match everybody"
         )
     if " ".join(words) in _ROLES:
         raise InputError(
-            f"name of a person {shown(value)} is not valid: speakers without a name are called so; give the user's id, "
-            "or forget conversations"
+            f"name of a person {shown(value)} is not valid: it is the label of speakers without a name; pass the user "
+            "id, or erase the conversations"
         )
     return name

@@ -1,6 +1,6 @@
-"""Durable memories from conversations: what the extraction held to be durable, as events.
+"""Events for durable memories from the durable facts of conversations.
 
-Facts go with their hour, and may be made again; their events are derived from them each time and replaced as they are.
+When the facts of an hour are recomputed, their events are derived and replaced too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.memories.record import MemoryKind
 
-#: Predicates that are nouns: "Anna's email is …"; so are those that begin with one of the prefixes.
+#: Predicates that are nouns: "Anna's email is …"; so are those with one of the prefixes below.
 _NOUNS: Final = word_set(
     """
     address age balance birth_date birth_place birthday birthplace date_of_birth deadline email employer first_name
@@ -38,32 +38,30 @@ _STATES: Final = word_set(
     """
 )
 _NOUN_PREFIXES: Final = ("favourite_", "favorite_", "current_", "main_", "primary_", "preferred_")
-#: Longest tag of an event, and most of them.
+#: Longest tag of an event, and maximum number of tags.
 _LONGEST_TAG, _MOST_TAGS = 100, 50
 
 
 class MemoryPolicy(Protocol):
-    """What an agent's settings say of what it keeps."""
+    """The settings of an agent's durable memories."""
 
     @property
     def kinds(self) -> frozenset[MemoryKind]:
-        """The kinds that it may have; a fact of another kind stays working memory."""
+        """The allowed kinds; facts of other kinds stay in working memory only."""
         ...
 
     @property
     def point_in_time(self) -> bool:
-        """Whether all that it is told says how things stand at one moment."""
+        """Whether all memories describe one moment."""
         ...
 
 
 def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] | None = None) -> list[MemoryEvent]:
-    """Return what conversations said that is to be kept: one REMEMBER for each fact that is durable.
-
-    Pure: the same facts give the same events, in the facts' order.
+    """Return one REMEMBER event for each durable fact, in order. This is a pure function.
 
     Args:
         facts: of any agents and hours.
-        settings: returns an agent's; if not given, any kind is kept as it is.
+        settings: returns an agent's policy; if not given, all kinds are allowed.
     """
     known: dict[Scope, MemoryPolicy] = {}
     events: list[MemoryEvent] = []
@@ -96,12 +94,9 @@ def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] |
 
 
 def triple_in_words(subject: str, predicate: str, thing: str) -> str:
-    """Return a fact of three terms as a sentence: ``Anna lives in Porto``, ``Anna's sister is Maria``.
+    """Return a triple as a sentence: ``Anna lives in Porto``, ``Anna's sister is Maria``.
 
-    Args:
-        subject: of whom or what it is.
-        predicate: in snake_case.
-        thing: its object.
+    The predicate is in snake_case; `thing` is the object.
     """
     name = "The user" if subject == "User" else "The agent" if subject == "Agent" else subject
     relation = predicate.removeprefix("has_")
@@ -113,7 +108,7 @@ def triple_in_words(subject: str, predicate: str, thing: str) -> str:
 
 
 def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
-    """Return what a fact says of a memory; None of one that says nothing but what was recalled, or nothing legible."""
+    """Return the fields of a memory for a fact; None if the fact has only recalled or illegible text."""
     content, speaker = _legible(fact.content), f"{_legible(fact.speaker)}: "
     prefix = speaker if content.startswith(speaker) else ""
     said = without_recalled(content[len(prefix) :]).strip()
@@ -134,12 +129,12 @@ def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
     try:
         return Changes.of(given)
     except InputError:
-        # Whatever made the fact, what no agent could have written is no memory either.
+        # The same rules apply as for agents: a fact that an agent could not have written is not stored.
         return None
 
 
 def _legible(text: str) -> str:
-    """Return a text in which every character can be stored and seen: others become blanks."""
+    """Return a text with blanks in place of control characters and surrogates."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,7 +1,7 @@
-"""Working memory: what is remembered of a message, and the ports by which it is found in text.
+"""Working memory: facts, and the port of their extraction from conversations.
 
-Every message of a user or an assistant gives one ``turn`` (its text, verbatim, so that what was written can always
-be found), and one further fact for each sentence that asserts something.
+Every message of a user or an assistant becomes one ``turn`` with its verbatim text, so that it can always be found, and
+one further fact for each sentence that asserts something.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.periods import Period
 
-#: `extraction_method` of turns: no judgement was made.
+#: `extraction_method` of turns, which need no extraction.
 VERBATIM = "verbatim"
 
 
 class FactKind(StrEnum):
-    """What sort of thing a fact says."""
+    """The kind of a fact."""
 
     TURN = "turn"
     STATEMENT = "statement"
@@ -35,7 +35,7 @@ class FactKind(StrEnum):
     PLAN = "plan"
     PREFERENCE = "preference"
     INSTRUCTION = "instruction"
-    #: What a conversation was about, in a sentence or two; models write it.
+    #: The topic of a conversation in one or two sentences, written by a model.
     GIST = "gist"
 
 
@@ -45,25 +45,24 @@ class Fact:
 
     Attributes:
         id: hash of scope, sources and content; see :mod:`memory_pipeline.domain.identity`.
-        content: one text that stands on its own. What is quoted begins with its speaker: ``Anna: I moved to Porto.``
-        speaker: name of the speaker of the last message that it rests on.
-        role: role of that speaker: user or assistant.
-        entities: names of people, places and things in it, as written, sorted.
-        importance: 0 to 1, how much is lost if it is forgotten.
-        confidence: 0 to 1, how sure the extraction is.
-        message_ids: the messages that it rests on.
-        turn: position of its message in the conversation.
-        position: 0 for the turn itself, then the number of its sentence; what one message says stays in order.
-        event_at: when it was said, UTC.
-        mentioned_at: the day that the text speaks about ("yesterday"), at 00:00 UTC of that date, if it names one.
-        extraction_method: what found it: ``verbatim``, or the name and version of the rules or the prompt.
-        operations: what it changes of what the agent knows; operations stand at the turn that they rest on.
-        durable: the kind of durable memory that it is worth; None of what is working memory alone.
-        is_point_in_time: whether it says how things stood at one moment, which is soon no longer so.
-        subject, predicate, object: of a durable fact, the same in three terms, where it is one; all or none.
-        model, prompt_version: what was asked, where a model was.
-        fallback: why the model that is configured did not help and rules took its place; None where nothing failed.
-        source_digest: changes if anything that was said in its passage changes, or how facts are extracted.
+        content: a text that is clear without context. Quotes start with the speaker: ``Anna: I moved to Porto.``
+        speaker, role: of the last source message.
+        entities: names of people, places and things in the text, as written, sorted.
+        importance: 0 to 1.
+        confidence: 0 to 1, of the extraction.
+        message_ids: the source messages.
+        turn: position of the message in the conversation.
+        position: 0 for the turn itself, else the number of the sentence in the message.
+        event_at: time of the message, UTC.
+        mentioned_at: the day that the text refers to, such as "yesterday", at 00:00 UTC; None if it names no day.
+        extraction_method: ``verbatim``, or the name and version of the rules or the prompt.
+        operations: changes to the knowledge graph. They are stored with the turn of their source.
+        durable: kind of the durable memory to create; None for facts of working memory only.
+        is_point_in_time: whether it describes one moment and becomes stale soon.
+        subject, predicate, object: a durable fact as a triple; all or none are set.
+        model, prompt_version: set if a model extracted it.
+        fallback: why rules replaced the configured model; None if they did not.
+        source_digest: hash of the messages of the hour and of the extraction method.
     """
 
     id: str
@@ -96,14 +95,14 @@ class Fact:
 
     @property
     def placed_operations(self) -> list[Operation]:
-        """The operations, each with its place among them and the turn of the message."""
+        """The operations, with their places and the turn of the message."""
         return [replace(one, turn=self.turn, place=place) for place, one in enumerate(self.operations)]
 
     @property
     def digest(self) -> str:
-        """Changes whenever anything that is remembered changes; not by how it was come by."""
+        """A hash of the content, without model, prompt version and source digest."""
         operations = tuple((o.verb, o.subject, o.predicate, o.object, o.confidence) for o in self.operations)
-        # Nothing is added to the digest of what is not durable, so that it is that of older lakes.
+        # Other facts add nothing here, so that their digests are the same as in older lakes.
         durable = (
             ()
             if self.durable is None
@@ -129,7 +128,7 @@ class Fact:
         confidence: float = 1.0,
         mentioned_at: datetime | None = None,
     ) -> Fact:
-        """Make a fact that quotes one message; `text` is what it says, without the speaker."""
+        """Create a fact that quotes one message; `text` excludes the speaker."""
         return cls.resting_on(
             [message],
             kind,
@@ -158,7 +157,7 @@ class Fact:
         model: str | None = None,
         prompt_version: str | None = None,
     ) -> Fact:
-        """Make a fact that rests on messages of one passage; it was said when the last of them was."""
+        """Create a fact from messages of one conversation hour. The last message determines time, speaker and tags."""
         last = max(messages, key=lambda message: (message.sent_at, message.turn, message.id))
         identity = [last.id, *sorted({message.id for message in messages} - {last.id})]
         return cls(
@@ -194,11 +193,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ConversationHour:
-    """What one conversation of an agent said within one hour: what facts are extracted from at once.
+    """The messages of one conversation within one hour: the unit of extraction.
 
     Attributes:
-        messages: in their order; those of systems and tools too, which are context and never facts.
-        digest: changes if anything that was said changes.
+        messages: in order, with those of systems and tools, which are context and never facts.
+        digest: hash of the messages.
     """
 
     scope: Scope
@@ -210,12 +209,12 @@ class ConversationHour:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What was found in a passage.
+    """The facts of a passage.
 
     Attributes:
-        facts: the turn of every message of a user or an assistant, and what was found in them.
-        refused: parts of a model's answer that were not taken: they cite nothing that exists, or make no sense.
-        is_waiting: nothing was made, since the budget is spent and the passage is to wait; there are no facts.
+        facts: one turn for every message of a user or an assistant, and the extracted facts.
+        refused: number of rejected parts of a model's answer, for example with citations of unknown messages.
+        is_waiting: the budget is spent and the passage is postponed; there are no facts.
     """
 
     facts: tuple[Fact, ...]
@@ -227,17 +226,17 @@ class Extractor(Protocol):
     """Finds facts in passages."""
 
     def method(self, scope: Scope) -> str:
-        """Name how facts of an agent are found: rules or model, prompt and settings. Another name re-makes them."""
+        """Return a name for the rules, or the model, prompt and settings. A changed name recomputes the facts."""
         ...
 
     def extract(
         self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
-        """Return what is found in each of `passages`, in their order.
+        """Return the extraction of each passage, in order.
 
         Args:
             passages: of any agents and hours; each has at least one message of a user or an assistant.
-            recall: returns the operations of these agents in the weeks before the passages, and in hours between
-                them that are not asked for; it is called at most once, and only if it is needed.
+            recall: returns the operations of these agents from the weeks before the passages, and from hours between
+                them that are not in `passages`. It is called at most once, and only if needed.
         """
         ...

@@ -1,8 +1,8 @@
-"""Ids that are hashes of content, and digests that tell whether anything changed.
+"""Ids from hashes of content, and digests that detect changes.
 
-An id is ``{what}:{period}:{32 hex digits}``, for instance ``working:2024-01-15T08:5f2c…`` (a fact),
-``message:2024-01-15T08:…``, ``weekly:2024-W03:…`` (a summary). It names the partition its row lies in, so following
-an id never scans a table. A point of a summary is cited as ``{summary id}#{position}``.
+An id is ``{what}:{period}:{32 hex digits}``, such as ``working:2024-01-15T08:5f2c…`` (a fact),
+``message:2024-01-15T08:…``, ``weekly:2024-W03:…`` (a summary). It names the partition of its row, so a lookup never
+scans a table. The citation of a summary's point is ``{summary id}#{position}``.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
 _HEX = re.compile(r"[0-9a-f]{32}")
 _POINT = re.compile(r"(?:#[0-9]{1,6})?")
 
-#: What ids of messages begin with; ids of memories begin with their grain.
+#: Prefix of ids of messages. Facts and summaries have their grain.
 MESSAGE = "message"
-#: What ids of facts of the graph begin with, and of an agent's own edits of it.
+#: Prefixes of ids of triples of the graph, and of an agent's edits.
 GRAPH, EDIT = "graph", "edit"
-#: What ids of durable memories begin with, and of what changes them; ``{memory id}#{n}`` is its n-th version.
+#: Prefixes of ids of durable memories, and of their events; ``{memory id}#{n}`` is version n.
 MEMORY, EVENT = "memory", "event"
-#: What ids may begin with beside a grain; such ids name an hour.
+#: Prefixes that are not grains; the period of such ids is an hour.
 NOT_GRAINS = frozenset([MESSAGE, GRAPH, EDIT, MEMORY, EVENT])
 
 
 def digest(*parts: object) -> str:
-    """Return 32 hex digits (BLAKE2b, 128 bits) over the JSON form of `parts`; equal parts give equal digests."""
+    """Return 32 hex digits (BLAKE2b, 128 bits) over the JSON form of `parts`."""
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
-    """Return one digest over many, whatever their order."""
+    """Return one digest over many, independent of their order."""
     return digest(sorted(digests))
 
 
-#: The digest over no digests.
+#: The digest of an empty set.
 NOTHING = digest_of_all([])
 
 
 def make_id(what: str, period: Period, *parts: object) -> str:
-    """Return the id of the thing called `what` (``message`` or a grain) in `period`, made from `parts`."""
+    """Return an id with the prefix `what` (such as ``message``, or a grain), and a hash of `parts`."""
     return f"{what}:{period.key}:{digest(what, period.key, *parts)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An id taken apart: what it names, the partition it lies in, and the point of a summary it may cite."""
+    """A parsed id: its prefix, its partition, and the cited point of a summary or version of a memory."""
 
     id: str
     what: str
@@ -63,13 +63,13 @@ class Reference:
 
     @classmethod
     def parse(cls, text: object) -> Reference:
-        """Read an id of a message, an edit, a fact (of the graph too) or a summary, or a citation of a summary's point.
+        """Parse an id with any prefix of this module, or a citation of a summary's point.
 
         Raises:
             InputError: `text` is not such an id.
         """
         problem = InputError(
-            f"id {shown(text)} is not one of this memory's; expected e.g. weekly:2024-W03:<32 hex digits>, "
+            f"id {shown(text)} is not valid; expected an id such as weekly:2024-W03:<32 hex digits>, "
             "as search and expand return them"
         )
         if not isinstance(text, str) or len(text) > 100:

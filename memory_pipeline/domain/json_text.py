@@ -1,4 +1,4 @@
-"""Reads JSON from outside, in which no key may stand twice: of two values, Python keeps the last without a word."""
+"""Parse untrusted JSON and reject duplicate keys, of which Python silently keeps the last value."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 class RepeatedKeyError(InputError):
-    """An object has a key twice."""
+    """A JSON object has a duplicate key."""
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text, as :func:`json.loads` does.
+    """Parse a JSON text like :func:`json.loads`.
 
     Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deep.
-        RepeatedKeyError: an object in it has a key twice; the message names the key. It is a ValueError, too.
+        ValueError: the text is not JSON.
+        RecursionError: the nesting is too deep.
+        RepeatedKeyError: an object has a duplicate key; the message names it. This is a ValueError, too.
     """
     return json.loads(text, object_pairs_hook=_object_of)
 
 
 def items_of(text: str) -> Iterator[str]:
-    """Yield the text of each item of a list, given that :func:`json.loads` accepts it."""
+    """Yield the text of each item of a JSON list. The text must be valid JSON."""
     decoder = json.JSONDecoder()
     at = _after_space(text, text.index("[") + 1)
     while text[at] != "]":
@@ -48,13 +48,9 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the pairs of a JSON object as a dictionary; an ``object_pairs_hook`` of :mod:`json`.
-
-    Raises:
-        RepeatedKeyError: a key stands twice.
-    """
+    """Return the pairs of a JSON object as a dictionary; an ``object_pairs_hook`` for :mod:`json`."""
     found = dict(pairs)
     if len(found) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise RepeatedKeyError(f"key {shown(twice)} stands twice in one object; keep one of the two")
+        raise RepeatedKeyError(f"key {shown(twice)} is duplicated in one object; keep one of the two")
     return found

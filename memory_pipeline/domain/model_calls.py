@@ -1,8 +1,8 @@
-"""Calls of models: what they are for, what came back, what they cost, and the port by which they are remembered.
+"""Calls of models: purposes, answers, usage and cost, and the port that stores them.
 
-A question is named by a key, the hash of all that decides its answer: model, settings, prompt version, exact input.
-Its answer is kept, so that nobody pays twice for one question; each request that was sent is kept too, with its tokens
-and cost, whether or not it led to an answer.
+The key of a request is a hash of everything that determines its answer: model, settings, prompt version, exact input.
+Answers are stored, so that the same request is not paid twice. Every sent request is stored too, with its tokens and
+cost, whether or not it was answered.
 """
 
 from __future__ import annotations
@@ -18,48 +18,47 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
 
-
-#: Bytes of UTF-8 that count as one token where no model counted: four letters of English, less of other scripts.
+#: UTF-8 bytes per estimated token: four letters of English, fewer of other scripts.
 BYTES_PER_TOKEN = 4
 
 
 def count_tokens(text: str) -> int:
-    """Return how many tokens a text has, estimated at 4 bytes of UTF-8 each, rounded up."""
+    """Return the estimated tokens of a text: 4 bytes of UTF-8 each, rounded up."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 
 class Purpose(StrEnum):
-    """What a model is called for."""
+    """The purpose of a call."""
 
     EXTRACTION = "extraction"
-    #: What helps to read memory; such calls are not remembered.
+    #: Help with reading memory; such calls are not stored.
     READING = "reading"
     SUMMARY = "summary"
     EMBEDDING = "embedding"
-    #: The nightly upkeep of durable memories.
+    #: Consolidation of durable memories.
     UPKEEP = "upkeep"
 
 
 class Trouble(StrEnum):
-    """Why a model did not help. Stands in the rows that a stand-in made instead, so it never holds a server's words."""
+    """Why a call failed. It is stored in rows of the fallback, so it never contains text from a server."""
 
     TIMEOUT = "timeout"
     RATE_LIMITED = "rate_limited"
-    #: No connection, a connection that broke, an error of the server, an answer that is none.
+    #: No connection, a broken connection, a server error or an empty answer.
     UNAVAILABLE = "unavailable"
-    #: The server will not do it, however often it is asked: no such model, no such key, a request it forbids.
+    #: A permanent error: unknown model, invalid key, forbidden request.
     REFUSED = "refused"
-    #: More input than the model takes.
+    #: The input exceeds the model's limit.
     TOO_LONG = "too_long"
-    #: It answered, and the answer failed the checks.
+    #: The answer failed validation.
     INVALID = "invalid"
-    #: The workspace's budget for the month has no room for it; nothing was sent.
+    #: The workspace's monthly budget does not suffice; nothing was sent.
     BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Whose call it is, and for which partition."""
+    """The agent and the partition of a call."""
 
     scope: Scope
     period: Period
@@ -67,7 +66,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of question: the answers to questions of one kind have about the same length."""
+    """A kind of request; answers of one kind have similar lengths."""
 
     purpose: Purpose
     model: str
@@ -76,17 +75,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that was sent; of one that served several agents or periods, the share of one of them.
+    """One sent request, or the share of one agent and period in it.
 
     Attributes:
-        id: of this line.
-        request_id: of the request; shares of one request have the same.
-        key: of the question.
-        model, prompt_version: what was asked, and with which prompt; no prompt for embeddings.
-        texts: how many texts were embedded; 1 for a completion.
-        tokens_in, tokens_out: as the provider counted them; 0 where it did not answer.
-        cost: US dollars; None where neither the provider nor a price list tells.
-        seconds: how long it took.
+        id: id of this record.
+        request_id: id of the request; shared by all its shares.
+        key: key of the request; see this module's docstring.
+        prompt_version: None for embeddings.
+        texts: number of embedded texts; 1 for a completion.
+        tokens_in, tokens_out: as counted by the provider; 0 without an answer.
+        cost: US dollars; None if neither the provider nor a price list has a price.
+        seconds: duration of the request.
         outcome: ``ok``, or a :class:`Trouble`.
         called_at: when it was sent, UTC.
     """
@@ -109,10 +108,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, checked: the text of a completion; of embeddings, float32 numbers in base64.
+    """A validated answer.
 
     Attributes:
-        tokens_in, tokens_out, cost: of all requests that it took to get it.
+        text: of a completion; for embeddings float32 numbers in base64.
+        tokens_in, tokens_out, cost: of all attempts together.
     """
 
     key: str
@@ -128,10 +128,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests, tokens and dollars, added up. A cost of None: nothing is known to have cost anything.
+    """Total of requests, tokens and US dollars. A cost of None means that no price is known.
 
     Attributes:
-        unpriced: how many of the calls are not in `cost` because nobody knows their price.
+        unpriced: number of calls without a known price, which are not included in `cost`.
     """
 
     calls: int = 0
@@ -142,7 +142,7 @@ class Usage:
 
     @classmethod
     def of(cls, calls: Iterable[Call]) -> Usage:
-        """Add up calls; shares of one request count as one call."""
+        """Sum up calls; shares of one request count as one call."""
         listed = list(calls)
         costs = [call.cost for call in listed if call.cost is not None]
         return cls(
@@ -154,7 +154,7 @@ class Usage:
         )
 
     def __add__(self, other: Usage) -> Usage:
-        """Return both together."""
+        """Return the sum of both."""
         return Usage(
             calls=self.calls + other.calls,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -165,52 +165,52 @@ class Usage:
 
 
 class CallStore(Protocol):
-    """Remembers answers and calls, for all processes that work on one lake."""
+    """Stores answers and calls for all processes that work on one lake."""
 
     def load(self, periods: Collection[Period]) -> None:
-        """Read ahead the answers of partitions that questions are going to be asked for."""
+        """Prefetch the answers of partitions."""
         ...
 
     def find(self, key: str, period: Period) -> Answer | None:
-        """Return the answer to a question that was asked for `period`, by whatever process; None if there is none."""
+        """Return the answer to a request for `period`, from any process, or None."""
         ...
 
     def claim(self, key: str, lease: timedelta) -> bool:
-        """Take a question upon oneself; False if another thread or process is at it.
+        """Claim a request; False if another thread or process holds it.
 
-        A claim ends with :meth:`release`, after its lease, or with the process that holds it. Whoever is refused
-        looks for the answer with :meth:`find`, and claims again.
+        A claim ends with :meth:`release`, after its lease, or with the process that holds it. If the claim fails, look
+        for the answer with :meth:`find`, then claim again.
         """
         ...
 
     def release(self, key: str) -> None:
-        """Give a claim back, with or without an answer."""
+        """Release a claim, with or without an answer."""
         ...
 
     def keep(self, calls: Sequence[Call], answer: Answer | None = None) -> None:
-        """Remember requests of one question, and its answer if they led to one; durable when it returns."""
+        """Store the attempts of one request, and its answer if there is one. The data is durable on return."""
         ...
 
     def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
-        """Move what is kept to where it stays for good; return what was spent on each partition.
+        """Move pending records to permanent storage, and return the usage of each partition.
 
         Args:
-            written: partitions whose rows, and the vectors in them, have been committed.
+            written: partitions with committed rows and vectors.
         """
         ...
 
     def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
-        """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``.
+        """Return the usage of a workspace in a calendar month (UTC).
 
         Args:
             workspace_id: the workspace.
-            month: which.
-            look: whether to look for what other processes have spent meanwhile.
+            month: such as ``2024-01``.
+            look: whether to include the latest usage of other processes.
         """
         ...
 
     def answered(self, kind: Kind, month: str) -> Usage:
-        """Return what requests of one kind that were answered took in a calendar month, of all workspaces together."""
+        """Return the usage of answered requests of one kind in a calendar month, over all workspaces."""
         ...
 
 
@@ -218,11 +218,7 @@ _Item = TypeVar("_Item")
 
 
 class TextLines(list[_Item]):
-    """Things that are shown as a line each.
-
-    Attributes:
-        tokens: what the text takes, estimated as :func:`memory_pipeline.domain.model_calls.count_tokens` does.
-    """
+    """A list of items that are shown as one line each."""
 
     def __str__(self) -> str:
         """Return all lines."""
@@ -230,5 +226,5 @@ class TextLines(list[_Item]):
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of the text."""
+        """Estimated tokens of the text (:func:`count_tokens`)."""
         return count_tokens(str(self)) if self else 0

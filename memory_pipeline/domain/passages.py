@@ -1,8 +1,7 @@
-"""Long texts cut into passages of about 60 words: what is shown of a message that answers a question.
+"""Split long texts into passages of about 60 words, to show the relevant part of a message.
 
-A passage ends where a sentence or a line does. A block of code between fences stays whole up to 120 words, and so does
-a table.
-The work is linear in the length of the text.
+Passages end at sentences or lines. A fenced code block or a table is not split up to 120 words. The time is linear in
+the length of the text.
 """
 
 from __future__ import annotations
@@ -14,49 +13,49 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: Words of a passage, and of a block that stays whole.
+#: Maximum words of a passage, and of an unsplit block.
 PASSAGE_WORDS: Final = 60
 BLOCK_WORDS: Final = 120
-#: A text of so many words is shown whole.
+#: A text of up to this many words is shown as a whole.
 WHOLE_WORDS: Final = 80
-#: Of a longer text so many characters are read.
+#: Characters that are read of a longer text.
 _READ: Final = 50_000
-#: The passages of the last texts of up to so many characters are remembered.
+#: Longest text with cached passages, in characters.
 _REMEMBERED: Final = 10_000
-#: So many characters of a script without blanks count as a word.
+#: Characters per word in scripts without blanks.
 _CHARACTERS: Final = 2
-#: And so many characters of any other text, however few blanks it has.
+#: Maximum characters per word in other scripts, for text with few blanks.
 _LONG: Final = 12
-#: What begins a line of a table, or a block between fences and ends it.
+#: Start of a fence or of a table row.
 _MARKED: Final = re.compile(r"[ \t]*(```|~~~|\|)")
 _UNSPACED: Final = re.compile("[\u2e80-\uffdc]")
-#: A word has 100 characters at most; a longer run without blanks is cut.
+#: A word has at most 100 characters; a longer run without blanks is split.
 _WORD: Final = re.compile(r"\S{1,100}+")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-#: A sentence with what ends it: marks before a blank, marks of Chinese and Japanese, or the end of the line.
+#: A sentence with its end: punctuation before a blank, Chinese and Japanese punctuation, or the end of the line.
 _SENTENCE: Final = re.compile(r"(?:[^.!?…。！？]++|[.!?…]++(?!\s|$))*+(?:[.!?…]++|[。！？]++[」』”’]*+)?+\s*+")
 
 
-#: A sentence or a block: where it begins and ends, its words, and whether it is a block.
+#: A sentence or a block: start, end, words, and whether it is a block.
 _Piece = tuple[int, int, int, bool]
 
 
 class Passage(NamedTuple):
-    """Where a passage begins and ends in its text."""
+    """Start and end of a passage in its text."""
 
     start: int
     end: int
 
 
 def word_count(text: str) -> int:
-    """Return the number of words; of scripts without blanks, half the number of characters."""
+    """Return the number of words; in scripts without blanks, half the number of characters."""
     spaced, unspaced = (text, 0) if text.isascii() else _UNSPACED.subn(" ", text)
-    # Signs and addresses without blanks are long, and take as much room as words.
+    # Long runs without blanks, such as URLs, count as several words.
     return -(-unspaced // _CHARACTERS) + max(len(spaced.split()), (len(text) - unspaced) // _LONG)
 
 
 def passages(text: str) -> list[Passage]:
-    """Cut a text into passages, in order; together they hold all of it but blanks between them."""
+    """Split a text into passages, in order; only blanks between passages are left out."""
     found: list[Passage] = []
     start = end = size = 0
     for first, last, words, is_block in _pieces(text):
@@ -77,7 +76,7 @@ def passages(text: str) -> list[Passage]:
 
 
 def _counting(text: str) -> Callable[[str], int]:
-    """Return what counts the words of parts of a text as :func:`word_count` does."""
+    """Return a function that is equal to :func:`word_count` for parts of `text`, and faster if possible."""
     if text.isascii() or _UNSPACED.search(text) is None:
         return lambda part: max(len(part.split()), len(part) // _LONG)
     return word_count
@@ -86,8 +85,8 @@ def _counting(text: str) -> Callable[[str], int]:
 def _pieces(text: str) -> Iterator[_Piece]:
     """Yield sentences, and blocks of code or of a table, in order."""
     count = _counting(text)
-    block: int | None = None  # where it began
-    fence = ""  # what ends it; nothing ends a table but another line
+    block: int | None = None  # start of the current block
+    fence = ""  # end of the current block; empty for a table, which ends with any other line
     for line in _LINE.finditer(text):
         start, end = line.span()
         mark = marked[1] if (marked := _MARKED.match(text, start, end)) else ""
@@ -116,7 +115,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 def _block(text: str, start: int, end: int, count: Callable[[str], int]) -> Iterator[_Piece]:
-    """Yield a block whole, or cut at ends of lines if it is long."""
+    """Yield a block as a whole, or split at line ends if it is long."""
     size = 0
     first = start
     for line in _LINE.finditer(text, start, end):
@@ -134,7 +133,7 @@ def _block(text: str, start: int, end: int, count: Callable[[str], int]) -> Iter
 
 
 def _chunks(text: str, start: int, end: int, limit: int, count: Callable[[str], int]) -> Iterator[_Piece]:
-    """Yield a sentence that is too long, cut at blanks, or anywhere in a word without an end."""
+    """Yield the parts of a long sentence, split at blanks, or within very long words."""
     first, size = start, 0
     for match in _WORD.finditer(text, start, end):
         words = count(match.group())
@@ -147,14 +146,11 @@ def _chunks(text: str, start: int, end: int, limit: int, count: Callable[[str], 
 
 
 def excerpt(text: str, worth: Callable[[str], float]) -> str:
-    """Return the part of a text that is worth most: a passage, with its neighbours where it is short.
+    """Return the best passage of a text, with its neighbours if it is short, and "…" where text is omitted.
 
     Args:
-        text: the text; one of little more than a passage is returned whole. Of a longer one 50,000 characters are read.
-        worth: tells how well a passage answers, 0 or more; of equals the first is taken.
-
-    Returns:
-        The part, with "…" where the text goes on before or after it.
+        text: returned as a whole if it is little longer than a passage. Only the first 50,000 characters are read.
+        worth: returns the score of a passage, 0 or more; the first of equal passages wins.
     """
     whole, text = text, text[:_READ]
     if len(text) // _LONG <= WHOLE_WORDS and word_count(text) <= WHOLE_WORDS:
@@ -175,5 +171,5 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
 
 @lru_cache(maxsize=2048)
 def _cut(text: str) -> Sequence[Passage]:
-    """Return the passages of a text, which is often shown again."""
+    """Return the passages of a text, cached, since the same texts are often shown again."""
     return passages(text)

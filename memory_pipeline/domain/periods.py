@@ -1,16 +1,15 @@
-"""All calendar arithmetic: periods, their names, their bounds, and which period rolls up into which.
+"""All calendar arithmetic: periods, their keys, their bounds, and which period rolls up into which.
 
-A :class:`Period` is a grain and a name: ``2024-01-15T08`` (an hour, always UTC), ``2024-01-15``,
+A :class:`Period` is a grain and a key: ``2024-01-15T08`` (an hour, always UTC), ``2024-01-15``,
 ``2024-W03`` (ISO 8601 year and week), ``2024-01``, ``2024-Q1``, ``2024``.
 
-A period has one parent. A week belongs to the month, the quarter and the year that hold its **Thursday**
-(the rule by which ISO 8601 gives a week to a year), so the chain hour → day → week → month → quarter → year is
-a tree. The week that straddles two months therefore counts in one of them: what a month is *made from* (its
-weeks) and what its *name* covers (its calendar days, :meth:`Calendar.bounds`) differ by up to three days at
+A period has one parent. A week belongs to the month, the quarter and the year of its **Thursday** (the ISO 8601 rule
+for years), so the chain hour → day → week → month → quarter → year is a tree. A week that straddles two months counts
+in one of them. A month's weeks and its calendar days (:meth:`Calendar.bounds`) therefore differ by up to three days at
 either end.
 
-A deployment may keep its days in one time zone. Hours stay UTC; an hour belongs to the local day in which it
-starts, so that days nest in hours in zones of any offset, and have 23 or 25 hours when clocks change.
+Days begin at midnight of the deployment's time zone. Hours stay UTC: an hour belongs to the local day in which it
+starts. Days consist of whole hours with any UTC offset, and have 23 or 25 hours when clocks change.
 """
 
 from __future__ import annotations
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# The six grains of memory, from the hour to the year.
-
-
 class Grain(StrEnum):
-    """How long a period is. Members are ordered from fine to coarse by :attr:`rank`."""
+    """The length of a period: hour, day, week, month, quarter or year. Members are in order from fine to coarse."""
 
     WORKING = "working"
     DAILY = "daily"
@@ -49,12 +45,12 @@ class Grain(StrEnum):
 
     @property
     def coarser(self) -> Grain | None:
-        """The grain that this one is rolled up into; None for the year."""
+        """The grain that this one rolls up into; None for the year."""
         return _ORDER[self.rank + 1] if self.rank + 1 < len(_ORDER) else None
 
     @property
     def finer(self) -> Grain | None:
-        """The grain that this one is made from; None for working memory."""
+        """The grain that rolls up into this one; None for working memory."""
         return _ORDER[self.rank - 1] if self.rank else None
 
     @classmethod
@@ -62,10 +58,10 @@ class Grain(StrEnum):
         """Return the grain called `text`.
 
         Raises:
-            InputError: no grain has that name.
+            InputError: the name is unknown.
         """
         try:
-            return cls(text)  # type: ignore[arg-type]  # whatever is no member raises ValueError
+            return cls(text)  # type: ignore[arg-type]  # other values raise ValueError
         except ValueError:
             names = ", ".join(cls)
             raise InputError(f"grain {shown(text)} is unknown; accepted: {names}") from None
@@ -73,17 +69,17 @@ class Grain(StrEnum):
 
 _ORDER = tuple(Grain)
 
-#: The grains that hold summaries, finest first.
+#: The grains with summaries, finest first.
 SUMMARY_GRAINS = _ORDER[1:]
 
 
-#: Years that a period may lie in. Outside of them a timestamp is a mistake, not a memory.
+#: The years of valid periods. A timestamp outside them is taken for a mistake.
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 
-#: The first day on which a memory may begin.
+#: The earliest first day of a memory.
 EARLIEST = date(1973, 1, 1)
 
-#: A time as callers may give it: a datetime with its zone, a date, or a text of either in ISO 8601.
+#: A time from a caller: an aware datetime, a date, or ISO 8601 text of either.
 When: TypeAlias = str | date
 
 _HOUR = timedelta(hours=1)
@@ -102,7 +98,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One span of the calendar: a grain and the name of the span. Within a grain, names sort by time."""
+    """A grain and a key, such as ``2024-W03``. Keys of one grain sort by time."""
 
     grain: Grain
     key: str
@@ -112,10 +108,10 @@ class Period:
 
     @classmethod
     def parse(cls, grain: Grain | str, text: str) -> Period:
-        """Read a period's name; the unpadded week ``2024-W3`` is accepted too.
+        """Parse the key of a period; an unpadded week such as ``2024-W3`` is accepted.
 
         Raises:
-            InputError: the grain is unknown, or `text` names no period of it.
+            InputError: the grain is unknown, or `text` is not a period of it.
         """
         grain = Grain.parse(grain)
         pattern, expected = _PATTERNS[grain]
@@ -131,12 +127,12 @@ class Period:
 
     @classmethod
     def containing(cls, grain: Grain, day: date) -> Period:
-        """Return the period of a summary grain whose calendar bounds hold `day`.
+        """Return the period of a summary grain that contains `day`.
 
-        For the last days of December this is the week of the next ISO year: 2024-12-30 is in ``2025-W01``.
+        The last days of December may be in a week of the next ISO year: 2024-12-30 is in ``2025-W01``.
 
         Raises:
-            InputError: the grain is working (an hour is found by :meth:`Calendar.hour`).
+            InputError: the grain is working; use :meth:`Calendar.hour`.
         """
         if grain is Grain.DAILY:
             return cls(grain, day.isoformat())
@@ -149,21 +145,21 @@ class Period:
             return cls(grain, f"{day.year:04}-Q{(day.month + 2) // 3}")
         if grain is Grain.YEARLY:
             return cls(grain, f"{day.year:04}")
-        raise InputError("a date lies in many hours; accepted grains: daily to yearly")
+        raise InputError("grain working is not accepted for a date, which has many hours; accepted: daily to yearly")
 
     @property
     def first_day(self) -> date:
-        """The first calendar day that the name covers (for an hour: its UTC date)."""
+        """The first calendar day; for an hour its UTC date."""
         return _first_day(self)
 
     @property
     def end_day(self) -> date:
-        """The calendar day after the last one that the name covers."""
+        """The calendar day after the last day."""
         return _end_day(self)
 
     @property
     def number(self) -> int:
-        """The number within the year: ISO week, month, quarter; the day of the year; the year itself; the hour."""
+        """The ISO week, month, quarter or day within the year; the year itself; the hour within the day."""
         if self.grain is Grain.WORKING:
             return int(self.key[-2:])
         if self.grain is Grain.DAILY:
@@ -179,7 +175,7 @@ class Period:
         return Period.containing(self.grain, self.end_day)
 
     def through(self, last: Period) -> Iterator[Period]:
-        """Yield this period and those after it up to and including `last`."""
+        """Yield the periods from this one to `last`, both included."""
         period = self
         while period.key <= last.key:
             yield period
@@ -238,9 +234,9 @@ def _end_day(period: Period) -> date:
 
 
 def start_for(day: date) -> date:
-    """Return the day on which a memory begins that reaches back to `day`: the last 1 January up to it on a Monday.
+    """Return the first day of a memory that reaches back to `day`: the last 1 January up to it that is a Monday.
 
-    All grains begin on such a day, which is never earlier than :data:`EARLIEST`.
+    All grains begin on such a day. It is never earlier than :data:`EARLIEST`.
     """
     years = range(day.year, EARLIEST.year, -1)
     return next((first for year in years if (first := date(year, 1, 1)).weekday() == 0), EARLIEST)
@@ -248,10 +244,10 @@ def start_for(day: date) -> date:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The calendar of a deployment: where its days begin, and so how its periods nest.
+    """The calendar of a deployment.
 
     Args:
-        timezone: an IANA zone name. Days, and all that is coarser, begin at that zone's midnight.
+        timezone: IANA zone name. Days and all coarser periods begin at midnight in this zone.
     """
 
     timezone: str = "UTC"
@@ -266,20 +262,19 @@ class Calendar:
 
     @property
     def zone(self) -> ZoneInfo:
-        """The deployment's time zone (cached by :mod:`zoneinfo`)."""
+        """The time zone, cached by :mod:`zoneinfo`."""
         return ZoneInfo(self.timezone)
 
     def instant(self, name: str, value: object, *, is_end: bool = False) -> datetime:
-        """Return a time that a caller gave, in UTC.
+        """Convert a time from a caller to UTC.
 
         Args:
-            name: what the caller calls it, for errors.
-            value: a datetime with its zone; a date, which is the first moment of that day in the deployment's zone; or
-                a text of either in ISO 8601.
-            is_end: take the last moment of a date.
+            name: name of the argument, for errors.
+            value: an aware datetime, a date (its first moment in the deployment's zone), or ISO 8601 text of either.
+            is_end: use the last moment of a date instead of the first.
 
         Raises:
-            InputError: it is none of these, or too far away.
+            InputError: the value is not a time, has no zone, or is out of range.
         """
         expected = "expected a date such as 2024-01-15, or a time with its zone such as 2024-01-15T08:30:00+01:00"
         if isinstance(value, str):
@@ -296,52 +291,52 @@ class Calendar:
             if value.tzinfo is not None:
                 return value.astimezone(UTC)
         except OverflowError:
-            raise InputError(f"{name} {value} is too far away; leave it out for no limit") from None
+            raise InputError(f"{name} {value} is out of range; omit it for no limit") from None
         raise InputError(f"{name} {value.isoformat()} has no time zone; {expected}")
 
     def moment(self, name: str, value: object) -> datetime:
-        """Return a time as :meth:`instant` does, if it lies in the years that periods are kept for.
+        """Convert a time as :meth:`instant` does, and check its year.
 
         Raises:
-            InputError: it does not, or is no time.
+            InputError: the value is not a time, or is outside the years of valid periods.
         """
         return _checked(self.instant(name, value), name)
 
     def hour(self, instant: datetime) -> Period:
-        """Return the UTC hour that holds an aware `instant`.
+        """Return the UTC hour that contains an aware `instant`.
 
         Raises:
-            InputError: the instant is naive, or lies outside the years that periods are kept for.
+            InputError: the instant is naive, or outside the years of valid periods.
         """
         return _hour_period(_checked(instant))
 
     def day_of(self, instant: datetime) -> date:
-        """Return the date in the deployment's zone of an aware `instant`."""
+        """Return the date of an aware `instant` in the deployment's zone."""
         return _checked(instant).astimezone(self.zone).date()
 
     def period(self, grain: Grain, instant: datetime) -> Period:
-        """Return the period of `grain` that holds an aware `instant`: the hour, or the period named by the calendar.
+        """Return the calendar period of `grain` that contains an aware `instant`.
 
-        For months and coarser this is the calendar's answer; the period that the instant's memory is *rolled up*
-        into is ``ancestor(hour(instant), grain)``.
+        For months and coarser this can differ from the period that the memory *rolls up* into, which is
+        ``ancestor(hour(instant), grain)``.
         """
         if grain is Grain.WORKING:
             return self.hour(instant)
         return Period.containing(grain, self.ancestor(self.hour(instant), Grain.DAILY).first_day)
 
     def bounds(self, period: Period) -> tuple[datetime, datetime]:
-        """Return the half-open UTC range [start, end) that the period's name covers, on whole hours."""
+        """Return the half-open UTC range [start, end) of the calendar period, on whole hours."""
         if period.grain is Grain.WORKING:
             start = _hour_start(period)
             return start, start + _HOUR
         return _first_hour(self.timezone, period.first_day), _first_hour(self.timezone, period.end_day)
 
     def parent(self, period: Period) -> Period | None:
-        """Return the one period that `period` rolls up into; None for a year."""
+        """Return the period that `period` rolls up into; None for a year."""
         if period.grain is Grain.WORKING:
             start = _hour_start(period)
             day = start.astimezone(self.zone).date()
-            # Clocks that go back over midnight bring the day before back for a moment.
+            # Clocks that go back over midnight repeat the end of the previous day.
             if start < _first_hour(self.timezone, day):
                 day -= _DAY
             elif start >= _first_hour(self.timezone, day + _DAY):
@@ -356,7 +351,7 @@ class Calendar:
         return Period.containing(coarser, day)
 
     def ancestor(self, period: Period, grain: Grain) -> Period:
-        """Return the period of `grain` that `period` rolls up into, or itself at its own grain.
+        """Return the period of `grain` that `period` rolls up into, or the period itself if it has this grain.
 
         Raises:
             InputError: `grain` is finer than the period's.
@@ -364,12 +359,12 @@ class Calendar:
         while period.grain is not grain:
             parent = self.parent(period)
             if parent is None or grain.rank < period.grain.rank:
-                raise InputError(f"{period} has no ancestor of grain {grain}, which is finer")
+                raise InputError(f"period {period} has no ancestor of grain {grain}, which is finer")
             period = parent
         return period
 
     def children(self, period: Period) -> list[Period]:
-        """Return the periods of the next finer grain whose parent is `period`, in order; none for an hour."""
+        """Return the periods of the next finer grain that roll up into `period`, in order; empty for an hour."""
         finer = period.grain.finer
         if finer is None:
             return []
@@ -383,9 +378,9 @@ class Calendar:
         return [child for child in first.through(last) if self.parent(child) == period]
 
     def closes_at(self, period: Period) -> datetime:
-        """Return the instant (UTC) from which no new event can fall into the period or any that it is made from.
+        """Return the instant (UTC) after which no new event belongs to the period or its descendants.
 
-        A month closes when its last week has ended, which may be up to three days into the next month.
+        A month closes when its last week ends, up to three days into the next month.
         """
         end = self.bounds(period)[1]
         while period.grain.rank > Grain.WEEKLY.rank:
@@ -393,7 +388,7 @@ class Calendar:
         return max(end, self.bounds(period)[1])
 
     def last_closed(self, grain: Grain, now: datetime) -> Period:
-        """Return the last period of a summary grain that has closed by `now`: no later one can have a summary."""
+        """Return the last period of a summary grain that is closed at `now`. Later ones have no summary yet."""
         period = self.period(grain, now)
         while self.closes_at(period) > now:
             period = Period.containing(grain, period.first_day - _DAY)

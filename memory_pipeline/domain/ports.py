@@ -1,7 +1,4 @@
-"""The ports by which text becomes vectors, and by which models help to read memory and to keep it in order.
-
-Adapters live in :mod:`memory_pipeline.models`.
-"""
+"""Ports of the embedder and of the models that help to read memory. Adapters: :mod:`memory_pipeline.models`."""
 
 from __future__ import annotations
 
@@ -17,93 +14,93 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that are near each other when the texts are alike."""
+    """Turns texts into vectors; similar texts have similar vectors."""
 
     @property
     def name(self) -> str:
-        """Name and version; stands in every row's `embed_model`."""
+        """Name and version, as stored in `embed_model` of every row."""
         ...
 
     @property
     def dimension(self) -> int:
-        """Length of its vectors."""
+        """Length of the vectors."""
         ...
 
     def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), dimension), float32, none of them zero.
+        """Return unit vectors, shape (len(texts), dimension), float32, never zero.
 
-        A text's vector does not depend on the others in the batch. Where a model failed, the row is NaN, and the log
-        says why.
+        A vector does not depend on the other texts of the batch. If the model fails, the row is NaN and the log has the
+        reason.
 
         Args:
-            texts: what to embed.
-            uses: for each text whose it is and for which partition, so that its cost can be told; none for a query.
+            texts: the texts.
+            uses: agent and partition of each text, to account for the cost; empty for a query.
         """
         ...
 
 
 class EntityFinder(Protocol):
-    """Finds what a prompt asks about."""
+    """Finds the entities that a prompt asks about."""
 
     def find(self, prompt: str) -> list[str]:
-        """Return the names of people, places and things that a prompt asks about, at most 20, each once.
+        """Return up to 20 unique names of people, places and things that a prompt asks about.
 
-        They are as the prompt has them, and need not be known to anybody's memory.
+        They are spelt as in the prompt, and may be unknown to memory.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...
 
 
 class Reranker(Protocol):
-    """Puts into order what was found for a prompt."""
+    """Reorders the results for a prompt."""
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
-        """Return the places of `texts`, counted from 0, the most useful first.
+        """Return the indices of `texts`, the most useful first.
 
-        Each place is in it once, whatever the model said: what it left out comes last, in the order in which it was.
+        Each index is returned once. Indices that the model left out come last, in the original order.
 
         Args:
-            prompt: what the texts are to be of use for.
-            texts: what was found, best first.
+            prompt: the prompt that the texts should help with.
+            texts: the search results, best first.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...
 
 
 class MemorySelector(Protocol):
-    """Chooses durable memories by their headers, before what they say is read."""
+    """Selects durable memories by their headers, before their contents are read."""
 
     def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
-        """Return the places of `headers` that are of use for a query, counted from 0, the most useful first.
+        """Return the indices of the headers that are useful for a query, the most useful first.
 
-        Each place is in it once at most; what the model invented is left out. There may be none.
+        Indices are unique; invalid ones of the model are dropped. The result may be empty.
 
         Args:
-            query: what is asked.
-            headers: a line of each memory, best first.
-            most: how many at most.
+            query: the query.
+            headers: one line per memory, best first.
+            most: maximum number of results.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...
 
 
 class Imaginer(Protocol):
-    """Imagines what an agent should know for a conversation, though nobody asks for it."""
+    """Generates the queries of proactive recall."""
 
     def imagine(self, messages: Sequence[str], most: int) -> list[str]:
-        """Return queries to look for in memory, each once, at most so many.
+        """Return unique queries for memory that could help with a conversation.
 
         Args:
-            messages: the last ones of a conversation, oldest first, each beginning with who says it.
-            most: how many at most.
+            messages: the last messages, oldest first, each starting with the speaker.
+            most: maximum number of queries.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...

@@ -1,10 +1,10 @@
-"""How long memory is kept: durations, classes of memory, plans, and what has expired at a given time.
+"""Retention: durations, classes of memory, plans, and the periods that have expired at a given time.
 
-Age counts from the **end** of a period, and what is exactly as old as its duration is kept. Hours are exact; all other
-durations are calendar arithmetic on the date in the deployment's zone, down to midnight: six months before 31 August is
-29 February, or the 28th.
+Age counts from the **end** of a period. A period that is exactly as old as its duration is kept. Hours are exact; all
+other durations are calendar arithmetic on the date in the deployment's zone, from midnight: six months before 31 August
+is 29 February, or the 28th.
 
-Nothing is deleted here. :func:`plan_expiry` says up to which period everything of a workspace and class may go.
+This module deletes nothing. :func:`plan_expiry` returns the last expired period of each workspace and class.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from zoneinfo import ZoneInfo
 
-#: What is written for a duration without an end; None stands for it.
+#: The text of an unlimited duration, which is None in Python.
 FOREVER = "forever"
 
 
 class Unit(StrEnum):
-    """What durations are counted in, as it is written."""
+    """The unit of a duration, as written in texts."""
 
     HOURS = "h"
     DAYS = "d"
@@ -40,7 +40,7 @@ class Unit(StrEnum):
     YEARS = "y"
 
 
-#: A century of each.
+#: A century in each unit.
 _MOST = {
     Unit.HOURS: 876_600,
     Unit.DAYS: 36_525,
@@ -54,20 +54,16 @@ _MONTHS_OF = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(h|d|w|mo|q|y)")
 
 DURATION_FORM = f"a whole number of {', '.join(Unit)}, such as 48h, 30d or 6mo, at most a century"
-#: What :func:`parse_duration` accepts.
+#: The values that :func:`parse_duration` accepts.
 DURATION_OR_FOREVER_FORM = f"{DURATION_FORM}; or {FOREVER}"
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A stretch of time that ends now.
-
-    Args:
-        count: how many, 1 or more, and at most a century of them.
-        unit: of what.
+    """A length of time of at least one unit and at most a century.
 
     Raises:
-        InputError: `count` is no such number.
+        InputError: `count` is out of range, or `unit` is unknown.
     """
 
     count: int
@@ -86,10 +82,10 @@ class Duration:
 
     @classmethod
     def parse(cls, text: object) -> Duration:
-        """Read a duration such as ``48h``, ``30d``, ``6w``, ``6mo``, ``4q`` or ``2y``.
+        """Parse a duration such as ``48h``, ``30d``, ``6w``, ``6mo``, ``4q`` or ``2y``.
 
         Raises:
-            InputError: `text` is none, or is longer than a century.
+            InputError: `text` is not a duration, or is longer than a century.
         """
         match = _DURATION.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[1]) > _MOST[Unit(match[2])]:
@@ -97,16 +93,12 @@ class Duration:
         return cls(int(match[1]), Unit(match[2]))
 
     def before(self, now: datetime, zone: ZoneInfo) -> datetime:
-        """Return the instant (UTC) that lies so far back: for hours exactly, else when the day of that date began.
+        """Return the instant (UTC) this long before an aware `now`: exact for hours, else the start of that day.
 
-        It never goes back while `now` goes on. As everywhere, an hour belongs to the local day in which it starts.
-
-        Args:
-            now: an aware time.
-            zone: the deployment's time zone.
+        The result never decreases as `now` increases. An hour belongs to the local day in which it starts.
 
         Raises:
-            InputError: `now` is naive, or outside the years that memory is kept for.
+            InputError: `now` is naive, or outside the years of valid periods.
         """
         calendar = Calendar(zone.key)
         today = calendar.period(Grain.DAILY, now).first_day
@@ -116,12 +108,12 @@ class Duration:
         return calendar.bounds(day)[0]
 
     def may_outlive(self, other: Duration) -> bool:
-        """Tell whether at any time this one reaches further back; clocks that change (for hours) do not count."""
+        """Return whether this duration can be longer than `other` at some date; clock changes are ignored."""
         if self.unit in _MONTHS_OF and other.unit in _MONTHS_OF:
             return self._months > other._months
         longest, shortest = self._days[1], other._days[0]
         if other.unit is Unit.HOURS and self.unit is not Unit.HOURS:
-            longest += 1  # It reaches back to midnight.
+            longest += 1  # Durations other than hours extend back to midnight.
         return longest > shortest
 
     @property
@@ -130,7 +122,7 @@ class Duration:
 
     @property
     def _days(self) -> tuple[float, float]:
-        """How many days it has at least and at most."""
+        """The minimum and the maximum of days."""
         if self.unit is Unit.HOURS:
             return self.count / 24, self.count / 24
         if self.unit in _DAYS_OF:
@@ -147,18 +139,18 @@ class Duration:
 
 @lru_cache(maxsize=1_200)
 def _days_of_months(count: int) -> tuple[int, int]:
-    """Return how many days `count` successive months have at least and at most."""
+    """Return the minimum and the maximum of days that `count` successive months have."""
 
     def first_of(number: int) -> date:
         return date(number // 12, number % 12 + 1, 1)
 
-    # After 400 years the calendar repeats itself.
+    # The calendar repeats after 400 years.
     days = [(first_of(start + count) - first_of(start)).days for start in range(2_000 * 12, 2_400 * 12)]
     return min(days), max(days)
 
 
 def parse_duration(text: object) -> Duration | None:
-    """Read a duration, or ``forever``, which is None.
+    """Parse a duration, or ``forever`` as None.
 
     Raises:
         InputError: `text` is neither.
@@ -172,16 +164,16 @@ def parse_duration(text: object) -> Duration | None:
 
 
 def duration_text(duration: Duration | None) -> str:
-    """Return what :func:`parse_duration` reads as `duration`."""
+    """Return the text that :func:`parse_duration` parses as `duration`."""
     return FOREVER if duration is None else str(duration)
 
 
 class RetentionClass(StrEnum):
-    """The classes of memory that are kept for a time of their own."""
+    """The classes of memory, each with its own duration."""
 
-    #: What was said: messages, and facts of kind turn.
+    #: Messages, and facts of kind turn.
     CONVERSATIONS = "conversations"
-    #: What it asserts: all other facts, and answers of working grain.
+    #: All other facts, and answers of working grain.
     FACTS = "facts"
     #: Facts of kind preference and instruction.
     PREFERENCES = "preferences"
@@ -195,35 +187,35 @@ class RetentionClass(StrEnum):
 
     @property
     def grain(self) -> Grain | None:
-        """The grain of its memory; None for the graph, which has none."""
+        """The grain of the memory; None for the graph."""
         if self is RetentionClass.GRAPH:
             return None
         return Grain.WORKING if self in WORKING_CLASSES else Grain(self.value)
 
     @property
     def period_grain(self) -> Grain:
-        """The grain of the periods by which it expires: hours for working memory and the graph."""
+        """The grain of the periods that expire: hours for working memory and the graph."""
         return self.grain or Grain.WORKING
 
 
 #: The classes of working memory.
 WORKING_CLASSES = (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
 _SUMMARY_CLASSES = tuple(RetentionClass(grain.value) for grain in SUMMARY_GRAINS)
-#: The order in which memory expires, coarse to fine.
+#: The order of expiry, coarse to fine.
 _COARSE_FIRST = (*reversed(_SUMMARY_CLASSES), *WORKING_CLASSES, RetentionClass.GRAPH)
-#: Each class that ends no later than another, which is made from it. Facts and preferences, which are of use without
-#: the day that they come from, are free.
+#: Pairs of a class and the class computed from it, which is kept at least as long. Facts and preferences are not
+#: restricted: they are useful without the summary of their day.
 _MADE_FROM = ((RetentionClass.CONVERSATIONS, RetentionClass.DAILY), *pairwise(_SUMMARY_CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two durations that do not fit: what is made of memory would go before the memory.
+    """Two inconsistent durations: a summary would expire before its sources.
 
     Attributes:
-        finer: the class that would be kept for longer.
-        coarser: the class that is made from it.
-        text: what is wrong and what would be right, for people.
+        finer: the class of the sources, which is kept longer.
+        coarser: the class that is computed from it.
+        text: the error and the remedy, for users.
     """
 
     finer: RetentionClass
@@ -232,10 +224,10 @@ class Contradiction:
 
 
 def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[Contradiction]:
-    """Return what does not fit among `durations`, of which all are given.
+    """Return the inconsistencies among the durations of all classes.
 
-    A summary is kept for at least as long as those that it is made from, and a day for at least as long as its
-    conversations, unless these are kept forever: they may be an archive.
+    A summary is kept at least as long as its sources, and a day at least as long as its conversations, unless
+    conversations are kept forever: they may be an archive.
     """
     found = []
     for finer, coarser in _MADE_FROM:
@@ -245,7 +237,7 @@ def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[
         if long is None or long.may_outlive(short):
             enough = FOREVER if long is None else f"for at least {long}"
             text = (
-                f"{coarser} {short} may end before {finer} {duration_text(long)}, from which it is made; "
+                f"{coarser} {short} may expire before its sources, {finer} {duration_text(long)}; "
                 f"expected {coarser} to be kept {enough}, or {finer} for at most {short}"
             )
             found.append(Contradiction(finer, coarser, text))
@@ -254,10 +246,10 @@ def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how long each class of memory is kept; None is forever.
+    """How long each class of memory is kept; None is forever.
 
     Raises:
-        InputError: a summary would go before what it is made from (:func:`contradictions`).
+        InputError: a summary would expire before its sources (:func:`contradictions`).
     """
 
     conversations: Duration | None = None
@@ -281,38 +273,37 @@ class Retention:
         return {kept: self.duration(kept) for kept in RetentionClass}
 
     def duration(self, kept: RetentionClass) -> Duration | None:
-        """Return for how long a class is kept; None is forever."""
+        """Return how long a class is kept; None is forever."""
         duration: Duration | None = getattr(self, kept.value)
         return duration
 
     def describe(self) -> dict[str, str]:
-        """Return the durations as they are written, by the names of their classes."""
+        """Return the durations as texts, by class."""
         return {kept.value: duration_text(duration) for kept, duration in self.durations.items()}
 
     def cutoff(self, kept: RetentionClass, now: datetime, zone: ZoneInfo) -> datetime | None:
-        """Return the instant (UTC) before which periods of a class must end to be expired; None if none ever is.
+        """Return the instant (UTC) before which expired periods of a class end; None if nothing expires.
 
         Raises:
-            InputError: `now` is naive, or outside the years that memory is kept for.
+            InputError: `now` is naive, or outside the years of valid periods.
         """
         duration = self.duration(kept)
         return None if duration is None else duration.before(now, zone)
 
     def last_expired(self, kept: RetentionClass, now: datetime, calendar: Calendar) -> Period | None:
-        """Return the last period of a class that ends before its cut-off, an hour for working memory and the graph.
+        """Return the last expired period of a class, an hour for working memory and the graph.
 
-        Returns:
-            The period, or None if nothing expires, or nothing that is so old can be remembered.
+        None means that nothing expires, or that the cut-off is before the years of valid periods.
 
         Raises:
-            InputError: `now` is naive, or outside the years that memory is kept for.
+            InputError: `now` is naive, or outside the years of valid periods.
         """
         cutoff = self.cutoff(kept, now, calendar.zone)
         return None if cutoff is None else _last_ending_before(cutoff, kept.period_grain, calendar)
 
 
 def _last_ending_before(instant: datetime, grain: Grain, calendar: Calendar) -> Period | None:
-    # A period ends on a whole hour; the first one that does not end before the instant holds the moment before it.
+    # Periods end on whole hours. The first one that does not end before the instant contains the moment before it.
     moment = instant - timedelta(microseconds=1)
     if moment.year <= FIRST_YEAR:
         return None
@@ -320,7 +311,7 @@ def _last_ending_before(instant: datetime, grain: Grain, calendar: Calendar) -> 
 
 
 def _previous(period: Period) -> Period | None:
-    """Return the period of the same grain before this one; None where the years of memory begin."""
+    """Return the preceding period of the same grain; None before :data:`FIRST_YEAR`."""
     if period.grain is Grain.WORKING:
         start = datetime.fromisoformat(period.key) - timedelta(hours=1)
         before = Period(Grain.WORKING, f"{start:%Y-%m-%dT%H}")
@@ -335,12 +326,12 @@ def _plan(working: str, daily: str, weekly: str, monthly: str, quarterly: str, y
     return Retention(of_hours, of_hours, of_hours, *summaries)
 
 
-#: What can be chosen by name. The graph is kept forever by each of them.
+#: The plans by name. All of them keep the graph forever.
 PLANS: Mapping[str, Retention] = {
     "free": _plan("48h", "30d", "6w", "6mo", "4q", "2y"),
     "starter": _plan("120h", "60d", "12w", "12mo", "8q", "4y"),
     "pro": _plan("240h", "120d", "24w", "24mo", "16q", "8y"),
-    # A year of 365 days, whether or not there is a 29 February in it.
+    # 365 days, also in leap years.
     "standard": Retention(conversations=Duration(30, Unit.DAYS), facts=Duration(365, Unit.DAYS)),
     FOREVER: Retention(),
 }
@@ -348,14 +339,14 @@ PLANS: Mapping[str, Retention] = {
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """That all memory of a workspace and class may go up to and including a period.
+    """The expired memory of a workspace and class.
 
     Attributes:
-        workspace_id, kept: whose and which memory.
-        through: the last period that goes, of `kept.period_grain`.
-        cutoff: the instant (UTC) before which all that goes has ended.
-        expired_before: the last period that went earlier; None if none did.
-        held_back_by: the first period that is old enough and may not go yet, since its parent is not level.
+        kept: the class.
+        through: the last expired period, of `kept.period_grain`.
+        cutoff: the instant (UTC) before which all expired periods end.
+        expired_before: the last period of the previous expiry; None if there was none.
+        held_back_by: the first period that is old enough but is kept, since its parent is not in sync with it.
     """
 
     workspace_id: str
@@ -367,7 +358,7 @@ class Expiry:
 
     @property
     def is_new(self) -> bool:
-        """Tell whether it reaches further than what went earlier; memory may have been imported since even if not."""
+        """Whether it extends the previous expiry. Even if not, older memory may have been imported since."""
         return self.expired_before is None or self.through.key > self.expired_before.key
 
 
@@ -378,21 +369,21 @@ def plan_expiry(
     calendar: Calendar,
     now: datetime,
 ) -> list[Expiry]:
-    """Return what has expired, whether or not there is any such memory; whoever executes it looks.
+    """Return the expired memory of each workspace and class, whether or not any such memory exists.
 
-    The order is coarse to fine: memory that goes with its sources is gone before them, so that at no time it looks like
-    memory whose sources changed, and is made again for nothing. Within a class workspaces are in order of their ids.
+    The order is coarse to fine, so that a summary is deleted before its sources. Otherwise it would look stale and be
+    recomputed in vain. Within a class, workspaces are sorted by id.
 
     Args:
-        retentions: for how long memory is kept, by workspace.
-        before: what went earlier, by workspace and class; it changes :attr:`Expiry.is_new` alone.
-        held: the first period of a grain whose parent was not made from it as it is: it stays, and so does all that
-            follows. Years, which have no parent, and the graph are not held.
-        calendar: the deployment's.
+        retentions: the retention of each workspace.
+        before: the last period of the previous expiry; it affects only :attr:`Expiry.is_new`.
+        held: for each grain the first period that its parent does not include yet. It is kept, and so are all later
+            ones. Years, which have no parent, and the graph are not held.
+        calendar: the deployment's calendar.
         now: an aware time.
 
     Raises:
-        InputError: `now` is naive, or outside the years that memory is kept for; a period in `held` has another grain.
+        InputError: `now` is naive, or outside the years of valid periods; a period in `held` has another grain.
     """
     for grain, period in held.items():
         if period.grain is not grain:
@@ -415,7 +406,7 @@ _Limit = tuple[Period, datetime, Period | None]
 def _limits(
     retention: Retention, held: Mapping[Grain, Period], calendar: Calendar, now: datetime
 ) -> dict[RetentionClass, _Limit]:
-    """Return of each class from which anything goes the last period that does, the cut-off and what held it back."""
+    """Return the last expired period, the cut-off and the holding period of each class with expired memory."""
     limits: dict[RetentionClass, _Limit] = {}
     for kept in RetentionClass:
         cutoff = retention.cutoff(kept, now, calendar.zone)

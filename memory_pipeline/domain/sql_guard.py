@@ -1,7 +1,7 @@
-"""What a query may be made of, that somebody else wrote: judged by its parsed tree, as DuckDB writes it in JSON.
+"""An allow-list for untrusted SQL queries, applied to the parsed tree that DuckDB serializes as JSON.
 
-Everything is refused that is not listed here: nodes, functions, types, and tables other than the given ones. So a
-function that a later DuckDB brings along is refused until somebody has looked at it.
+Nodes, functions, types and tables that are not listed are rejected. A function of a later DuckDB version is rejected
+until it has been reviewed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLASSES = frozenset(
     "BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA LAMBDA_REF OPERATOR "
     "POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW".split()
 )
-#: Nodes of a query that are no expressions.
+#: Nodes of a query that are not expressions.
 _NODES = frozenset(
     "SELECT_NODE SET_OPERATION_NODE RECURSIVE_CTE_NODE CTE_NODE ORDER_MODIFIER LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER "
     "DISTINCT_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST "
@@ -33,8 +33,8 @@ _TYPES = frozenset(
     "timestamp_ns timestamp_s timestamp_us timestamptz timetz tinyint tuple ubigint uhugeint uint128 uint16 uint32 "
     "uint64 uint8 uinteger usmallint utinyint uuid varbinary varchar".split()
 ) | {"timestamp with time zone", "time with time zone"}
-#: Functions that need nothing but their arguments. Not here, on purpose: the clock and chance (an answer depends on
-#: the tables alone), settings, files, sequences, variables, whatever takes SQL or a function's name as text.
+#: Functions that depend only on their arguments. Excluded on purpose: the clock and random numbers (a result depends
+#: only on the tables), settings, files, sequences, variables, and functions that take SQL or a function's name as text.
 _FUNCTIONS = frozenset(
     # Operators, by their names in the tree.
     "!~~ !~~* % & * ** + - ->> / // < <= <@ <=> = != <> > >= @> ^ ^@ | || ~ ~~ ~~* ~~~ << >> && ! @ "
@@ -102,7 +102,7 @@ _CLOCK = frozenset(
     "age ago get_current_time get_current_timestamp now today transaction_timestamp current_localtime "
     "current_localtimestamp current_date current_time current_timestamp localtime localtimestamp".split()
 )
-#: Functions that need no parentheses, and so look like columns.
+#: Functions without parentheses, which look like columns.
 _LIKE_COLUMNS = frozenset(
     "current_date current_time current_timestamp localtime localtimestamp current_catalog current_database "
     "current_role current_schema current_user session_user user".split()
@@ -111,11 +111,11 @@ _CTE = re.compile(r"[^\W\d]\w{0,63}")
 
 
 class SqlGuard:
-    """What may be asked of some tables.
+    """Validates queries on a set of tables.
 
     Args:
-        tables: the names of their columns, by the tables' names.
-        reserved: the names of the views that are there besides, in any schema.
+        tables: column names by table name.
+        reserved: names of other existing views, in any schema.
     """
 
     def __init__(self, tables: Mapping[str, Collection[str]], reserved: Collection[str]) -> None:
@@ -125,20 +125,20 @@ class SqlGuard:
         self._named = ", ".join(tables) or "none"
 
     def judge_kinds(self, kinds: Sequence[str]) -> None:
-        """Refuse all but one SELECT, by the statements' types.
+        """Reject everything but a single SELECT, by the types of the statements.
 
         Raises:
-            InputError: there are more statements, none or another.
+            InputError: there is not exactly one statement, or it is not a SELECT.
         """
         if list(kinds) != ["SELECT"]:
             found = ", ".join(kinds[:5]) or "nothing"
             raise InputError(f"one SELECT is accepted, not {found}; write one SELECT over the tables: {self._named}")
 
     def judge(self, serialized: str) -> None:
-        """Refuse a query that has something in it that is not listed above.
+        """Reject a query with anything that is not on the allow-list.
 
         Args:
-            serialized: the query, as DuckDB's ``json_serialize_sql`` returns it, with nothing skipped.
+            serialized: the result of DuckDB's ``json_serialize_sql``, with nothing skipped.
 
         Raises:
             InputError: the message says what to write instead.
@@ -163,7 +163,7 @@ class SqlGuard:
                 elif isinstance(node.get("type"), str):
                     self._judge_node(node, ctes, read)
         for name in ctes & self._reserved:
-            # Where the CTE is out of scope, the view would be read.
+            # Outside of the CTE's scope the name would refer to the view.
             raise InputError(f"a CTE may not be called {name}; give it another name")
         for name in read:
             if name.casefold() not in self._tables | ctes:
@@ -217,7 +217,7 @@ class SqlGuard:
 
 
 def _name_alone(node: Mapping[str, Any], key: str) -> str:
-    """Return a name that stands without a schema or catalog, which would lead past the tables and functions listed."""
+    """Return an unqualified name. A schema or catalog could bypass the allow-list."""
     name = node.get(key)
     is_qualified = any(node.get(part) for part in ("schema", "schema_name", "catalog", "catalog_name"))
     if not isinstance(name, str) or is_qualified or node.get("qualified_name", {"path": [name]}) != {"path": [name]}:

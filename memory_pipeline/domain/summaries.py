@@ -1,4 +1,4 @@
-"""Summaries: what remains of a period, each sentence citing what it rests on."""
+"""Summaries of periods. Each sentence cites its sources."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One thing that a summary may be made from: a fact, or a point of a finer summary.
+    """One source of a summary: a fact, or a point of a finer summary.
 
     Attributes:
-        id: what a point made from it cites: a fact's id, or ``{summary id}#{position}``.
-        text: one text that stands on its own and says who: ``Anna: I moved to Porto.``
-        event_at: when it was said, UTC.
-        position: order among what was said at one time.
+        id: for citations: a fact's id, or ``{summary id}#{position}``.
+        text: clear without context, with the speaker: ``Anna: I moved to Porto.``
+        event_at: time of the source, UTC.
+        position: order among sources of the same time.
         importance: 0 to 1.
-        entities: names in it.
+        entities: names in the text.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class KeyPoint:
-    """One sentence of a summary, when it was said, how much it matters, and the ids it rests on."""
+    """One sentence of a summary, with its time, its importance and the ids of its sources."""
 
     sentence: str
     source_ids: tuple[str, ...]
@@ -49,22 +49,22 @@ class KeyPoint:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What remains of one agent's period.
+    """The summary of one agent's period.
 
     Attributes:
-        id: hash of scope and period: a period re-made keeps its id.
-        period_start, period_end: the half-open UTC range that the period's name covers.
-        content: the text, one line a point, each with its date.
-        source_ids: ids of all that it was made from (facts, or finer summaries), sorted.
-        source_digest: changes if any of them, the method or its settings changed; equal digest, nothing to do.
-        source_digests: digests of the finer summaries that it was made from, in the order of `source_ids`; of a day,
-            which is made from facts, there are none: their ids change with them.
-        tokens_in, tokens_out: as the model counted them, or estimated (:func:`~.calls.count_tokens`) without one.
+        id: hash of scope and period; stable when the period is recomputed.
+        period_start, period_end: the half-open UTC range of the calendar period.
+        content: one line per point, each with its date.
+        source_ids: ids of the source facts or finer summaries, sorted.
+        source_digest: hash of the sources, the method and its settings; if it is equal, the summary is current.
+        source_digests: digests of the finer summaries, in the order of `source_ids`; empty for a day, since the ids of
+            facts change with their content.
+        tokens_in, tokens_out: as counted by the model, or estimated (:func:`~.model_calls.count_tokens`).
         summary_method: name and version of the rules or the prompt.
-        cost: US dollars, where a model was asked and its price is known.
-        model, prompt_version: what was asked, where a model was.
-        fallback: why the model that is configured did not help and rules took its place; None where nothing failed.
-        code_version: version of this package that made it.
+        cost: US dollars, if a model with a known price was called.
+        model, prompt_version: set if a model was called.
+        fallback: why rules replaced the configured model; None if they did not.
+        code_version: version of this package.
     """
 
     id: str
@@ -90,12 +90,12 @@ class Summary:
 
     @property
     def digest(self) -> str:
-        """Changes whenever anything that is remembered changes; not by how it was come by."""
+        """A hash of the content, without the method, the model and the usage."""
         points = [(p.sentence, p.source_ids, p.event_at, p.importance, p.entities) for p in self.key_points]
         return digest(self.id, self.content, points, self.entities, self.importance, self.source_ids)
 
     def material(self) -> list[Material]:
-        """Return what the next coarser summary may be made from."""
+        """Return the sources for the next coarser summary."""
         return [
             Material(f"{self.id}#{n}", point.sentence, point.event_at, n, point.importance, point.entities)
             for n, point in enumerate(self.key_points)
@@ -103,13 +103,13 @@ class Summary:
 
 
 def summary_id(scope: Scope, period: Period) -> str:
-    """Return the id of the summary of `period` for `scope`."""
+    """Return the id of the summary of a period."""
     return make_id(period.grain, period, scope.workspace_id, scope.agent_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One agent's period to summarize, and what there is to say of it."""
+    """One agent's period to summarize, with its sources."""
 
     scope: Scope
     period: Period
@@ -118,12 +118,12 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """What a summarizer made of an assignment.
+    """The result of a summarizer for an assignment.
 
     Attributes:
-        points: oldest first; at least one if there is material. Every point cites at least one of it.
+        points: oldest first; at least one if there is material. Every point cites at least one source.
         method, tokens_in, tokens_out, cost, model, prompt_version, fallback: as in :class:`Summary`.
-        refused: points of a model's answer that were not taken, because they cite nothing that exists.
+        refused: number of rejected points of a model's answer, which cite no known source.
     """
 
     points: tuple[KeyPoint, ...]
@@ -138,15 +138,15 @@ class Condensation:
 
 
 class Summarizer(Protocol):
-    """Says in few sentences what many say."""
+    """Summarizes periods."""
 
     def method(self, scope: Scope, grain: Grain) -> str:
-        """Name how an agent's periods are summarized: rules or model, prompt, settings. Another name re-makes them."""
+        """Return a name for the rules, or the model, prompt and settings. A changed name recomputes the summaries."""
         ...
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
-        """Return what remains of each of `assignments`, in their order; the order of material does not matter.
+        """Return a result for each assignment, in order; None if it is postponed because the budget is spent.
 
-        None stands for what is to wait, because the budget is spent.
+        The order of the material does not matter.
         """
         ...

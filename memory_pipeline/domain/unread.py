@@ -1,4 +1,4 @@
-"""Records that could not be read or accepted: whether they are of somebody who is forgotten, as far as they tell."""
+"""Match rejected or unreadable records with erased subjects, as far as their content allows."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 _NAMES = ("workspace_id", "agent_id")
 _ID = r"""["']?{}["']?\s*[:=]\s*["']?([\w.-]+)"""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
-#: In place of an agent that a record does not tell. It still is of a workspace that forgets a person.
+#: Placeholder for an unknown agent. A person may be erased from the whole workspace.
 _NOBODY = "x" * 100
-#: In place of a time that a record does not tell.
+#: Placeholder for an unknown time.
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
 def is_forgotten(
     forgotten: Forgotten, record: object, default: Mapping[str, str], default_at: datetime = _ALWAYS
 ) -> bool:
-    """Tell whether a record that could not be read or accepted is of somebody who is forgotten.
+    """Return whether a rejected or unreadable record belongs to an erased subject.
 
-    A record that does not tell its workspace may be of any, and one that does not tell its time counts as said before.
+    A record without a workspace is matched with all workspaces. One without a time counts as older than any erasure.
 
     Args:
-        forgotten: what is.
-        record: a JSON value, or the text of what is none.
-        default: ``workspace_id`` and ``agent_id`` where the record does not tell them.
-        default_at: when it was said, where the record does not tell.
+        forgotten: the tombstones.
+        record: a JSON value, or the text of an invalid one.
+        default: ``workspace_id`` and ``agent_id`` if the record has none.
+        default_at: the time if the record has none.
     """
     if not forgotten:
         return False
     if isinstance(record, Mapping):
         texts, at = list(_texts(record)), _said_at(record, default_at)
-        told = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
+        stated = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
         ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], default_at
-        told = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
+        stated = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
         ids = _QUOTED.findall(text)
-    workspaces, agents = (told.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
+    workspaces, agents = (stated.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):
             return True
@@ -80,9 +80,9 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _said_at(record: Mapping[str, object], default: datetime) -> datetime:
-    """Return when the first message of a record was said; a message that was set aside by itself is a record, too."""
+    """Return the time of the first message of a conversation, or of a single message."""
     messages = record.get("messages", [record])
     try:
         return min(timestamp_of("timestamp", message.get("timestamp")) for message in messages)  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError):  # it has no messages, or one that is none or has no such time
+    except (AttributeError, TypeError, ValueError):  # no messages, or an invalid one
         return default

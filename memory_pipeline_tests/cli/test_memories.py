@@ -137,8 +137,8 @@ def test_search_finds_what_counts_and_the_archive_what_is_put_away(porto: str) -
     [
         (["show", "memory:2024-01-15T00:" + "0" * 32], "this agent keeps no memory by the id"),
         (["history", "memory:2024-01-15T00:" + "0" * 32], "this agent keeps no memory by the id"),
-        (["explain", "nonsense"], "is not one of this memory's"),
-        (["update", "../../etc/passwd", "--content", "x"], "is not one of this memory's"),
+        (["explain", "nonsense"], "is not valid; expected an id"),
+        (["update", "../../etc/passwd", "--content", "x"], "is not valid; expected an id"),
         (["remember", " "], "content ' ' is not accepted"),
         (["remember", "x", "--confidence", "1.2"], "confidence 1.2 is not valid; expected 0 to 1"),
         (["remember", "x", "--confidence", "nan"], "confidence nan is not valid"),

@@ -1,4 +1,4 @@
-"""The example is a configuration, with and without what is switched off in it, and leaves no key out."""
+"""The example configuration: valid with and without its commented keys, and complete."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_the_example_is_a_configuration(text: str) -> None:
     assert (configuration.previews("acme"), configuration.previews("other")) == (False, True)
 
 
-def test_who_starts_from_the_example_loses_nothing_before_a_duration_is_switched_on() -> None:
+def test_the_example_expires_nothing_until_a_duration_is_uncommented() -> None:
     assert Configuration.parse(EXAMPLE, "example").retention("other") == PLANS["forever"]
     assert Configuration.parse(EVERYTHING, "example").retention("other").conversations == Duration.parse("90d")
 
 
-def test_the_example_tells_of_every_plan() -> None:
+def test_the_example_lists_every_plan() -> None:
     for name, retention in PLANS.items():
         assert re.search(rf"\b{name}\b", EXAMPLE)
         described = retention.describe()
@@ -68,7 +68,7 @@ def test_the_example_tells_of_every_plan() -> None:
     assert {standard[kept] for kept in standard if kept not in ("conversations", "facts")} == {"forever"}
 
 
-def test_no_task_of_the_example_is_without_a_key() -> None:
+def test_every_task_of_the_example_has_a_key() -> None:
     configuration = Configuration.parse(EXAMPLE, "example")
     for scope in (Scope("acme", "support"), Scope("other", "any")):
         described = configuration.describe(scope)

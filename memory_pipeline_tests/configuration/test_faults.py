@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is said at once, with the file, the line, the key, the value and the remedy."""
+"""Errors in the configuration: all at once, each with the file, the line, the key, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -27,43 +27,44 @@ def refused(text: str) -> list[str]:
         ("[]", "a list is not accepted; expected a mapping of defaults, workspaces"),
         ("words", "a value of 5 characters is not accepted; expected a mapping of defaults, workspaces"),
         ("5", "5 is not accepted; expected a mapping of defaults, workspaces"),
-        ("default: {}", "line 1: default: there is no such key; accepted: defaults, workspaces; is defaults meant?"),
+        ("default: {}", "line 1: default: unknown key; accepted: defaults, workspaces; did you mean defaults?"),
         ("workspaces: []", "line 1: workspaces: a list is not accepted; expected a mapping of ids to sections"),
         (
             "workspaces:\n  acme:\n    summaries:\n      montly: {}",
             (
-                "line 4: workspaces.acme.summaries.montly: there is no such key; "
-                "accepted: daily, weekly, monthly, quarterly, yearly; is monthly meant?"
+                "line 4: workspaces.acme.summaries.montly: unknown key; "
+                "accepted: daily, weekly, monthly, quarterly, yearly; did you mean monthly?"
             ),
         ),
         (
             "defaults: {summaries: {working: {}}}",
             (
-                "line 1: defaults.summaries.working: there is no such key; "
-                "accepted: daily, weekly, monthly, quarterly, yearly; working memory is made by extraction"
+                "line 1: defaults.summaries.working: unknown key; "
+                "accepted: daily, weekly, monthly, quarterly, yearly; "
+                "working memory has no summaries; it is set in extraction"
             ),
         ),
         (
             "workspaces: {acme: {embedding: {model: openai/x}}}",
             (
-                "line 1: workspaces.acme.embedding.model: there is no such key; accepted: api_key; "
-                "all else about the embedder is set once for the lake, in defaults.embedding"
+                "line 1: workspaces.acme.embedding.model: unknown key; accepted: api_key; "
+                "set all other keys of the embedder once for the lake, in defaults.embedding"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
-                "line 1: workspaces.acme.agents.support.budget: there is no such key; "
+                "line 1: workspaces.acme.agents.support.budget: unknown key; "
                 "accepted: completion, extraction, summaries, graph, injection, memories; "
-                "a budget is set for a workspace, or in defaults for each"
+                "set budget in a workspace, or in defaults for all of them"
             ),
         ),
         (
             "workspaces: {acme: {max_concurrency: 1}}",
             (
-                "line 1: workspaces.acme.max_concurrency: there is no such key; accepted: completion, extraction, "
+                "line 1: workspaces.acme.max_concurrency: unknown key; accepted: completion, extraction, "
                 "summaries, graph, injection, memories, embedding, budget, retention, previews, agents; "
-                "it is set once for the lake, in defaults"
+                "set max_concurrency once for the lake, in defaults"
             ),
         ),
         (
@@ -110,12 +111,12 @@ def refused(text: str) -> list[str]:
             "defaults: {completion: {model: off}}",
             (
                 "line 1: defaults.completion.model: false is not accepted; expected deterministic, or provider/name as "
-                "LiteLLM has it, such as openai/gpt-5-mini; in quotes it is a text"
+                "LiteLLM has it, such as openai/gpt-5-mini; quote it to make it a text"
             ),
         ),
         (
             "defaults: {completion: {price: {output: 1}}}",
-            "line 1: defaults.completion.price.input: it is missing; expected a number of at least 0",
+            "line 1: defaults.completion.price.input: missing; expected a number of at least 0",
         ),
         (
             "defaults: {completion: {price: 3}}",
@@ -146,7 +147,7 @@ def refused(text: str) -> list[str]:
             "defaults:\n  graph:\n    multi_valued:\n      - speaks\n      - 5",
             (
                 "line 3: defaults.graph.multi_valued: 5 is not accepted; expected a list of predicates such as "
-                "[lives_in, speaks], each of 1 to 300 characters; in quotes it is a text"
+                "[lives_in, speaks], each of 1 to 300 characters; quote it to make it a text"
             ),
         ),
         (
@@ -166,23 +167,23 @@ def refused(text: str) -> list[str]:
         (
             "workspaces:\n  a:\n    graph:\n      multi_valued: [Lives In, speaks]\n      single_valued: [livesIn]",
             (
-                "line 4: workspaces.a.graph.multi_valued: 'lives_in' is in single_valued too; expected it in one of "
-                "the two: a predicate holds one value at a time, or many"
+                "line 4: workspaces.a.graph.multi_valued: 'lives_in' is also in single_valued; "
+                "expected each predicate in one of the two lists: it holds one value at a time, or many"
             ),
         ),
         (
             "defaults: {graph: {single: []}}",
             (
-                "line 1: defaults.graph.single: there is no such key; accepted: single_valued, multi_valued; "
-                "is single_valued meant?"
+                "line 1: defaults.graph.single: unknown key; accepted: single_valued, multi_valued; "
+                "did you mean single_valued?"
             ),
         ),
         (
             "defaults: {single_valued: [x]}",
             (
-                "line 1: defaults.single_valued: there is no such key; accepted: completion, extraction, summaries, "
+                "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, max_concurrency, embedding, budget, retention, previews; "
-                "predicates are declared in graph"
+                "set single_valued in graph"
             ),
         ),
         (
@@ -241,31 +242,31 @@ def refused(text: str) -> list[str]:
         (
             "defaults: {retention: {hourly: 48h}}",
             (
-                "line 1: defaults.retention.hourly: there is no such key; accepted: plan, working, conversations, "
+                "line 1: defaults.retention.hourly: unknown key; accepted: plan, working, conversations, "
                 "facts, preferences, daily, weekly, monthly, quarterly, yearly, graph"
             ),
         ),
         (
             "workspaces: {acme: {plan: free}}",
             (
-                "line 1: workspaces.acme.plan: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, embedding, budget, retention, previews, agents; a plan is set in retention"
+                "line 1: workspaces.acme.plan: unknown key; accepted: completion, extraction, summaries, "
+                "graph, injection, memories, embedding, budget, retention, previews, agents; set plan in retention"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
             (
-                "line 1: workspaces.acme.agents.support.retention: there is no such key; "
+                "line 1: workspaces.acme.agents.support.retention: unknown key; "
                 "accepted: completion, extraction, summaries, graph, injection, memories; "
-                "retention is set for a workspace, or in defaults for each"
+                "set retention in a workspace, or in defaults for all of them"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {previews: false}}}}",
             (
-                "line 1: workspaces.acme.agents.support.previews: there is no such key; "
+                "line 1: workspaces.acme.agents.support.previews: unknown key; "
                 "accepted: completion, extraction, summaries, graph, injection, memories; "
-                "previews are switched for a workspace, or in defaults for each"
+                "set previews in a workspace, or in defaults for all of them"
             ),
         ),
         (
@@ -274,34 +275,34 @@ def refused(text: str) -> list[str]:
         ),
         (
             "workspaces:\n  acme:\n    agents:\n      2024-01-15: {}",
-            "line 4: workspaces.acme.agents: the key '2024-01-15' is a date to YAML; write it in quotes",
+            "line 4: workspaces.acme.agents: YAML reads the key '2024-01-15' as a date; quote it",
         ),
         (
             "workspaces: {no: {}}",
-            "line 1: workspaces: the key 'no' is true or false to YAML; write it in quotes",
+            "line 1: workspaces: YAML reads the key 'no' as true or false; quote it",
         ),
         (
             "workspaces: {a.b: {budgets: {}}}",
             (
-                "line 1: workspaces.'a.b'.budgets: there is no such key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, embedding, budget, retention, previews, agents; is budget meant?"
+                "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, "
+                "graph, injection, memories, embedding, budget, retention, previews, agents; did you mean budget?"
             ),
         ),
         (
             "'[key]': {}",
-            "line 1: there is no such key as one of 5 characters here; accepted: defaults, workspaces",
+            "line 1: unknown key of 5 characters; accepted: defaults, workspaces",
         ),
         (
             "defaults:\n  completion: {model: a/b}\n  completion: {model: c/d}",
-            "line 3: defaults: the key 'completion' is given twice, first in line 2",
+            "line 3: defaults: duplicate key 'completion', first in line 2",
         ),
     ],
 )
-def test_a_fault_is_said_with_its_place_and_what_is_accepted(text: str, said: str) -> None:
+def test_a_fault_is_reported_with_its_place_and_the_accepted_values(text: str, said: str) -> None:
     assert refused(text) == [said]
 
 
-def test_ids_that_no_scope_has_are_refused() -> None:
+def test_invalid_ids_are_rejected() -> None:
     rule = (
         "is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
         "beginning with a letter or digit, without '..'"
@@ -369,13 +370,13 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
         "defaults: {completion: {api_key: 0123456789.5}}",
     ],
 )
-def test_no_key_is_shown_wherever_it_stands(text: str) -> None:
+def test_no_message_shows_an_api_key(text: str) -> None:
     said = "\n".join(refused(text))
     assert "456789" not in said
     assert len(said) < 700
 
 
-def test_what_is_shown_of_a_key_is_its_length() -> None:
+def test_only_the_length_of_a_key_is_shown() -> None:
     (line,) = refused(f"defaults: {{completion: {{api_key: {SECRET}}}}}")
     assert line.startswith(
         f"line 1: defaults.completion.api_key: a value of {len(SECRET)} characters is not accepted; "

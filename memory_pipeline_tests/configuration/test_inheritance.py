@@ -1,4 +1,4 @@
-"""Who inherits what, and that a key goes to no provider that it was not named for."""
+"""Inheritance of settings; an API key is only sent to its own provider and address."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_injection_is_a_task_too() -> None:
     assert "rerank" not in inherited.extraction
 
 
-def test_a_model_of_injections_own_takes_no_key_of_another_provider() -> None:
+def test_injection_with_its_own_model_inherits_no_key_of_another_provider() -> None:
     inherited = resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}, {"completion": A})
     assert resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}).injection == {
         "model": "openai/b"
@@ -66,7 +66,7 @@ def test_a_model_of_injections_own_takes_no_key_of_another_provider() -> None:
     assert inherited.injection == A  # a later completion that names a model takes its place
 
 
-def test_what_injection_says_is_kept_where_its_model_is_replaced() -> None:
+def test_injection_keeps_its_other_keys_when_its_model_is_replaced() -> None:
     levels = ({"injection": {**B, "rerank": "model", "enabled": False}}, {"injection": {"model": "deterministic"}})
     assert resolved(*levels).injection == {"model": "deterministic", "rerank": "model", "enabled": False}
 
@@ -82,7 +82,7 @@ def test_predicates_are_inherited_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("graph", [{}, None, {"single_valued": None}, {"single_valued": [], "multi_valued": []}])
-def test_a_level_that_declares_nothing_takes_nothing_back(graph: object) -> None:
+def test_a_level_without_predicates_inherits_them(graph: object) -> None:
     first = {"graph": {"single_valued": ["drives"]}}
     assert resolved(first, {"graph": graph}).vocabulary == Vocabulary(frozenset({"drives"}))
     assert resolved(first, {}).vocabulary == Vocabulary(frozenset({"drives"}))
@@ -93,7 +93,7 @@ GRAPHS = st.lists(st.tuples(PREDICATES, PREDICATES), max_size=4)
 
 
 @given(GRAPHS)
-def test_of_a_predicate_the_lowest_level_that_declares_it_is_heard(graphs: list[tuple[list[str], list[str]]]) -> None:
+def test_the_lowest_level_that_declares_a_predicate_wins(graphs: list[tuple[list[str], list[str]]]) -> None:
     wanted: dict[str, bool] = {}
     levels = []
     for single, multi in graphs:
@@ -107,13 +107,13 @@ def test_of_a_predicate_the_lowest_level_that_declares_it_is_heard(graphs: list[
     )
 
 
-def test_a_task_goes_before_completion_and_touches_no_other_task() -> None:
+def test_a_task_overrides_completion_and_no_other_task() -> None:
     inherited = resolved({"completion": {**A, "attempts": 2}, "summaries": {"monthly": {"attempts": 3, "length": 900}}})
     assert inherited.summaries[Grain.MONTHLY] == {**A, "attempts": 3, "length": 900}
     assert inherited.summaries[Grain.WEEKLY] == inherited.extraction == {**A, "attempts": 2}
 
 
-def test_a_later_level_goes_before_an_earlier_one_even_its_completion_before_the_others_task() -> None:
+def test_completion_of_a_later_level_overrides_a_task_of_an_earlier_one() -> None:
     assert extraction({"extraction": {"attempts": 2, "prompt": "x"}}, {"completion": {"attempts": 3}}) == {
         "attempts": 3,
         "prompt": "x",
@@ -122,7 +122,7 @@ def test_a_later_level_goes_before_an_earlier_one_even_its_completion_before_the
     assert keys == {"attempts": 3}
 
 
-def test_null_is_said_too() -> None:
+def test_null_overrides_an_inherited_value() -> None:
     assert extraction({"completion": A}, {"completion": {"api_key": None}}) == {**A, "api_key": None}
 
 
@@ -144,7 +144,7 @@ OTHER = {"temperature": 1.0, "timeout_seconds": 9.0, "attempts": 9, "backoff_sec
 
 @pytest.mark.parametrize("place", ["extraction", "completion"])
 @pytest.mark.parametrize("levels", [1, 2])
-def test_another_model_inherits_nothing_that_was_said_about_the_former(place: str, levels: int) -> None:
+def test_another_model_inherits_no_key_about_the_previous_model(place: str, levels: int) -> None:
     first = {"completion": {**A, **ABOUT, **OTHER}}
     if levels == 2:
         assert extraction(first, {place: {"model": "openai/b"}}) == {"model": "openai/b", **OTHER}
@@ -153,14 +153,14 @@ def test_another_model_inherits_nothing_that_was_said_about_the_former(place: st
     assert set(ABOUT) | {"api_key"} == set(ABOUT_A_MODEL)
 
 
-def test_even_of_the_same_provider() -> None:
+def test_another_model_of_the_same_provider_inherits_no_key_either() -> None:
     """The former may be at an address of its own: this key must not go there, nor the former's key elsewhere."""
     vllm = {"model": "openai/llama", "api_base": "http://vllm", "api_key": "env:VLLM"}
     assert extraction({"completion": vllm}, {"completion": B}) == B
     assert extraction({"completion": vllm}, {"completion": {"model": "openai/gpt"}}) == {"model": "openai/gpt"}
 
 
-def test_a_model_that_is_named_again_inherits_nothing_either() -> None:
+def test_a_model_that_is_set_again_inherits_nothing() -> None:
     """A workspace that names model and key must not send the key to the defaults' address, whatever these become."""
     assert extraction({"completion": {**B, **ABOUT}}, {"completion": B}) == B
 
@@ -183,7 +183,7 @@ def test_a_workspaces_key_serves_all_models_of_its_provider() -> None:
     assert extraction(defaults, {"completion": {"api_key": "env:ACME"}}) == {"model": "openai/c", "api_key": "env:ACME"}
 
 
-def test_but_no_model_of_another_provider() -> None:
+def test_a_workspaces_key_does_not_serve_another_provider() -> None:
     assert extraction({"completion": B, "extraction": A}, {"completion": {"api_key": "env:ACME", "attempts": 2}}) == {
         **A,
         "attempts": 2,
@@ -197,7 +197,7 @@ def test_but_no_model_of_another_provider() -> None:
         ({}, {"api_base": "https://proxy"}),
     ],
 )
-def test_and_no_model_at_another_address(defaults: dict[str, Any], workspace: dict[str, Any]) -> None:
+def test_a_workspaces_key_does_not_serve_another_address(defaults: dict[str, Any], workspace: dict[str, Any]) -> None:
     task = {"model": "openai/c", "api_key": "env:C"}
     levels = (
         {"completion": {**B, **defaults}, "extraction": task},
@@ -206,19 +206,19 @@ def test_and_no_model_at_another_address(defaults: dict[str, Any], workspace: di
     assert extraction(*levels) == task
 
 
-def test_what_a_later_completion_says_about_its_model_is_not_for_a_task_with_another() -> None:
+def test_completion_of_a_later_level_does_not_change_a_task_with_another_model() -> None:
     levels = ({"completion": B, "extraction": A}, {"completion": {"context_tokens": 9_000, "parameters": {"x": 1}}})
     assert extraction(*levels) == A
     assert resolved(*levels).summaries[Grain.DAILY] == {**B, "context_tokens": 9_000, "parameters": {"x": 1}}
 
 
 @pytest.mark.parametrize("named", [A, B, {"model": "openai/b"}, {"model": "openai/d", "api_key": "env:D"}])
-def test_a_later_completion_that_names_a_model_takes_the_place_of_a_tasks_own(named: dict[str, Any]) -> None:
+def test_completion_of_a_later_level_with_a_model_replaces_a_tasks_own_model(named: dict[str, Any]) -> None:
     defaults = {"completion": B, "extraction": {**A, **ABOUT, "prompt": "x", "attempts": 7}}
     assert extraction(defaults, {"completion": named}) == {**named, "prompt": "x", "attempts": 7}
 
 
-def test_a_workspace_may_do_without_models() -> None:
+def test_a_workspace_may_be_deterministic() -> None:
     defaults = {"completion": {**A, **ABOUT}, "summaries": {"yearly": B}}
     inherited = resolved(defaults, {"completion": {"model": "deterministic"}})
     assert inherited.extraction == {"model": "deterministic"}
@@ -244,7 +244,7 @@ SECTION: st.SearchStrategy[dict[str, Any]] = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(SECTION, SECTION), min_size=1, max_size=3))
-def test_a_key_is_only_sent_where_it_was_named_for(levels: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def test_a_key_is_only_sent_to_its_provider_and_address(levels: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     inherited = Inherited()
     for completion, own in levels:
         # A key without a model is the key of what the section inherits: say so in its name.

@@ -1,4 +1,4 @@
-"""What is set for durable memories: what holds for whom, and what is refused."""
+"""Settings of durable memories: inheritance and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(text: str) -> str:
     return line
 
 
-def test_without_a_section_all_kinds_may_be_kept_and_rules_do_it() -> None:
+def test_by_default_all_kinds_are_allowed_and_rules_consolidate() -> None:
     settings = parsed("").memories(A)
     assert settings == MemoriesSettings()
     assert settings.kinds == frozenset(MemoryKind)
@@ -80,7 +80,7 @@ workspaces:
     assert configuration.curation(OTHER).model == "openai/m"
 
 
-def test_a_model_that_only_keeps_memories_makes_some() -> None:
+def test_a_model_that_only_consolidates_counts_as_used() -> None:
     rules = "extraction: {model: deterministic}, summaries: {" + ", ".join(
         f"{grain}: {{model: deterministic}}" for grain in ("daily", "weekly", "monthly", "quarterly", "yearly")
     )
@@ -161,14 +161,14 @@ def test_a_model_that_only_keeps_memories_makes_some() -> None:
         (
             "defaults: {hot_entries: 3}",
             (
-                "line 1: defaults.hot_entries: there is no such key; accepted: completion, extraction, summaries, "
+                "line 1: defaults.hot_entries: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, max_concurrency, embedding, budget, retention, previews; "
-                "hot_entries is set in memories"
+                "set hot_entries in memories"
             ),
         ),
     ],
 )
-def test_a_fault_is_said_with_its_place_and_what_is_accepted(text: str, said: str) -> None:
+def test_a_fault_is_reported_with_its_place_and_the_accepted_values(text: str, said: str) -> None:
     assert refused(text) == f"file, {said}"
 
 

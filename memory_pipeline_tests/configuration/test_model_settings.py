@@ -1,4 +1,4 @@
-"""Endpoints: what each setting accepts, and that no error shows what could be a key."""
+"""Settings of models: accepted values; no error shows a possible API key."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ def test_a_model_has_a_provider(model: str) -> None:
         pytest.param("openai/" + "x" * 10**6, id="1 MB"),
     ],
 )
-def test_what_no_provider_can_be_found_for_is_refused(model: str) -> None:
+def test_a_model_without_a_provider_is_rejected(model: str) -> None:
     message = refused(Endpoint, model=model)
     assert "expected deterministic, or provider/name as LiteLLM has it" in message
     assert len(message) < 300
 
 
-def test_local_models_make_vectors_and_write_nothing() -> None:
+def test_local_models_only_embed() -> None:
     assert Embedding(model="fastembed/BAAI/bge-small-en-v1.5", dimension=384).is_local
     assert not Embedding(model="openai/text-embedding-3-small", dimension=384).is_local
     for record in (Completion, ExtractionSettings, Summarization):
-        assert "fastembed makes vectors and writes no text" in refused(record, model="fastembed/BAAI/x")
+        assert "fastembed only embeds and cannot generate text" in refused(record, model="fastembed/BAAI/x")
 
 
 @pytest.mark.parametrize("reference", ["env:OPENAI_API_KEY", "env:_k1", "file:/run/secrets/key", "file:/a b/ü"])
@@ -154,7 +154,7 @@ def test_an_address_is_http(address: str) -> None:
         "https://host/" + "x" * 3000,
     ],
 )
-def test_an_address_that_is_none_or_could_hold_a_key_is_refused_and_not_shown(address: str) -> None:
+def test_an_invalid_address_is_rejected_and_not_shown(address: str) -> None:
     message = refused(Endpoint, api_base=address)
     assert "expected an address such as https://models.example.com/v1" in message
     assert len(address) < 9 or address not in message
@@ -210,14 +210,14 @@ def test_no_key_hides_in_parameters(name: str) -> None:
         {"fallbacks": [{"model": "openai/x", name: SECRET}]},
     ):
         message = refused(Completion, parameters=parameters)
-        assert f"{name} is not accepted here; keys are named in api_key" in message
+        assert f"{name} is not accepted here; set a key in api_key" in message
 
 
 @pytest.mark.parametrize(
     ("name", "own"),
     [("temperature", "temperature"), ("max_tokens", "max_output_tokens"), ("timeout", "timeout_seconds")],
 )
-def test_what_has_a_name_of_its_own_is_no_parameter(name: str, own: str) -> None:
+def test_parameters_that_another_key_sets_are_rejected(name: str, own: str) -> None:
     assert f"{name} is not accepted here; set {own}" in refused(Completion, parameters={name: 1})
 
 
@@ -280,7 +280,7 @@ def test_each_task_has_its_placeholders() -> None:
     assert Summarization(prompt=every).prompt == every
     for name in set(SUMMARY_PLACEHOLDERS) - set(EXTRACTION_PLACEHOLDERS):
         message = refused(ExtractionSettings, prompt=f"{{{name}}}")
-        assert f"'{name}' in braces is no placeholder" in message
+        assert f"'{name}' in braces is not a placeholder" in message
         assert "accepted: {first_day}, {last_day}, {agent};" in message
 
 
@@ -309,7 +309,7 @@ def test_each_task_has_its_placeholders() -> None:
         f"{{{SECRET}}}",
     ],
 )
-def test_a_prompt_that_could_not_be_filled_in_is_refused(prompt: str) -> None:
+def test_a_prompt_with_invalid_placeholders_is_rejected(prompt: str) -> None:
     message = refused(Summarization, prompt=prompt)
     assert "accepted" in message or "expected" in message
     assert len(message) < 500
@@ -317,7 +317,7 @@ def test_a_prompt_that_could_not_be_filled_in_is_refused(prompt: str) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([*"{}!:.[] x", "{agent}", "{period}", "{{", "}}", "{first_day}"])).map("".join))
-def test_what_is_accepted_can_be_filled_in(prompt: str) -> None:
+def test_accepted_prompts_can_be_formatted(prompt: str) -> None:
     for record, names in ((ExtractionSettings, EXTRACTION_PLACEHOLDERS), (Summarization, SUMMARY_PLACEHOLDERS)):
         try:
             record(prompt=prompt)

@@ -1,4 +1,4 @@
-"""What is fine in each section and wrong where they come together is found when the file is read."""
+"""Contradictions between sections are found when the file is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refused(text: str) -> list[str]:
 def test_a_model_that_embeds_needs_a_dimension() -> None:
     for model in ("openai/text-embedding-3-small", "fastembed/BAAI/bge-small-en-v1.5"):
         assert refused(f"defaults:\n  embedding:\n    model: {model}") == [
-            "file, line 2: defaults.embedding.dimension: it is missing; expected the length of the model's vectors"
+            "file, line 2: defaults.embedding.dimension: missing; expected the length of the model's vectors"
         ]
         assert Configuration.parse(f"defaults: {{embedding: {{model: {model}, dimension: 384}}}}", "file").uses_models
 
@@ -38,7 +38,7 @@ def test_a_model_that_embeds_needs_a_dimension() -> None:
 )
 def test_a_budget_has_a_limit(text: str, place: str) -> None:
     (line,) = refused(text)
-    assert line.endswith(f"{place}: it has no limit; expected usd_per_month, tokens_per_month or both")
+    assert line.endswith(f"{place}: no limit is set; expected usd_per_month, tokens_per_month or both")
 
 
 @pytest.mark.parametrize("text", ["defaults: {budget: {}}", "workspaces: {w: {budget: }}"])
@@ -46,7 +46,7 @@ def test_an_empty_budget_is_none(text: str) -> None:
     assert Configuration.parse(text, "file").budget("w") is None
 
 
-def test_a_question_needs_room_beside_its_answer_wherever_the_two_come_together() -> None:
+def test_context_tokens_must_leave_room_for_a_request() -> None:
     text = """
 defaults:
   completion: {model: openai/x, max_output_tokens: 8000}
@@ -82,7 +82,7 @@ def test_a_prompt_takes_room_too() -> None:
     ]
 
 
-def test_where_nothing_is_asked_no_room_is_needed() -> None:
+def test_deterministic_tasks_need_no_room() -> None:
     assert not Configuration.parse("defaults: {completion: {context_tokens: 2000}}", "file").uses_models
 
 
@@ -102,7 +102,7 @@ def test_a_section_that_asks_for_a_model_needs_one(name: str) -> None:
         assert Configuration.parse(text, "file").injection(Scope("w", "a")).for_model == (name,)
 
 
-def test_a_model_that_injection_needs_is_missed_once_where_it_was_taken_away() -> None:
+def test_a_missing_model_of_injection_is_reported_once_at_the_level_that_removed_it() -> None:
     text = """
 defaults:
   completion: {model: openai/x}
@@ -124,7 +124,7 @@ workspaces:
     ]
 
 
-def test_injection_needs_room_for_its_question_if_it_asks_one() -> None:
+def test_injection_needs_room_for_its_request_if_it_calls_a_model() -> None:
     text = "defaults:\n  injection: {model: openai/x, max_output_tokens: 8000, context_tokens: 8500, RERANK}"
     assert not Configuration.parse(text.replace("RERANK", "rerank: none"), "file").uses_models
     assert refused(text.replace("RERANK", "rerank: model")) == [

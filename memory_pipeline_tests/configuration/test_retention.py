@@ -1,4 +1,4 @@
-"""For how long a workspace's memory is kept, as the file says it: plans, overrides, and what does not fit."""
+"""Retention in the configuration: plans, overrides and contradictions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_class_has_a_duration_of_its_own(name: str) -> None:
     assert kept(f"defaults: {section(everything)}") == everything
 
 
-def test_working_stands_for_what_is_not_said_apart() -> None:
+def test_working_is_the_default_of_its_classes() -> None:
     free = PLANS["free"].describe()
     assert kept("defaults: {retention: {plan: free, working: 5d}}") == free | dict.fromkeys(WORKING, "5d")
     for order in ("working: 5d, facts: 1y", "facts: 1y, working: 5d"):
@@ -63,7 +63,7 @@ def test_working_stands_for_what_is_not_said_apart() -> None:
         assert said == free | {"conversations": "5d", "facts": "1y", "preferences": "5d"}
 
 
-def test_a_workspace_overrides_key_by_key_what_holds_for_all() -> None:
+def test_a_workspace_overrides_the_defaults_key_by_key() -> None:
     defaults = "defaults: {retention: {plan: free, facts: 1y, daily: 40d}}\n"
     inherited = PLANS["free"].describe() | {"facts": "1y", "daily": "40d"}
     assert kept(defaults) == inherited
@@ -83,13 +83,13 @@ def test_a_workspace_that_names_a_plan_inherits_nothing() -> None:
     }
 
 
-def test_all_that_is_said_of_retention_is_there_at_once() -> None:
+def test_retentions_lists_all_workspaces() -> None:
     text = "defaults: {retention: {plan: free}}\nworkspaces: {a: {}, b: {retention: {plan: pro}}}"
     assert Configuration.parse(text, "file").retentions() == {"": PLANS["free"], "a": PLANS["free"], "b": PLANS["pro"]}
     assert Configuration.parse("", "file").retentions() == {"": PLANS["forever"]}
 
 
-def test_what_does_not_fit_is_found_where_it_was_said() -> None:
+def test_contradictions_are_reported_where_they_were_set() -> None:
     text = """
 defaults:
   retention:
@@ -107,7 +107,7 @@ workspaces:
   c:
     retention: {plan: pro, daily: 60d}
 """
-    reason = "{} may end before {}, from which it is made; expected {} to be kept for at least {}, or {} for at most {}"
+    reason = "{} may expire before its sources, {}; expected {} to be kept for at least {}, or {} for at most {}"
     assert refused(text) == [
         "file, line 9: workspaces.a.retention.working: "
         + reason.format("daily 30d", "conversations 60d", "daily", "60d", "conversations", "30d"),
@@ -118,7 +118,7 @@ workspaces:
     ]
 
 
-def test_what_does_not_fit_in_the_defaults_is_said_once() -> None:
+def test_contradictions_in_the_defaults_are_reported_once() -> None:
     text = """
 defaults:
   retention: {plan: free, yearly: 1y, conversations: forever}
@@ -127,10 +127,10 @@ workspaces:
   a: {retention: {weekly: 5w}}
   b: {retention: {plan: free, weekly: 2w}}
 """
-    places = [line.split(" may end before ")[0] for line in refused(text)]
+    places = [line.split(" may expire before ")[0] for line in refused(text)]
     assert places == ["file, line 7: workspaces.b.retention.weekly: weekly 2w"]
     text = text.replace("yearly: 1y", "yearly: 11mo")
-    places = [line.split(" may end before ")[0] for line in refused(text)]
+    places = [line.split(" may expire before ")[0] for line in refused(text)]
     assert places == [
         "file, line 3: defaults.retention.yearly: yearly 11mo",
         "file, line 7: workspaces.b.retention.weekly: weekly 2w",
@@ -150,7 +150,7 @@ _sections = st.fixed_dictionaries(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(_sections, _sections)
-def test_every_section_is_taken_as_it_stands_or_refused_with_its_key(
+def test_every_section_is_accepted_or_rejected_with_its_key(
     defaults: dict[str, str], workspace: dict[str, str]
 ) -> None:
     text = f"defaults: {section(defaults)}\nworkspaces: {{acme: {section(workspace)}}}"
@@ -170,7 +170,7 @@ def test_every_section_is_taken_as_it_stands_or_refused_with_its_key(
 # --- previews --------------------------------------------------------------------------------------------------------
 
 
-def test_previews_are_shown_unless_it_is_said_that_they_are_not() -> None:
+def test_previews_are_on_by_default() -> None:
     text = "defaults: {previews: NO}\nworkspaces: {a: {previews: YES}, b: {budget: {usd_per_month: 1}}}"
     for default, own in ((True, False), (False, True)):
         said = Configuration.parse(text.replace("NO", str(default).lower()).replace("YES", str(own).lower()), "file")

@@ -71,7 +71,7 @@ def test_a_refusal_takes_the_place_of_a_text() -> None:
     assert accepted(message(role="assistant", content=parts))[0].content == "I cannot."
 
 
-def test_custom_tools_and_arguments_that_are_no_text_are_read() -> None:
+def test_custom_tools_and_arguments_that_are_not_text_are_read() -> None:
     calls = [
         {"type": "custom", "custom": {"name": "shell", "input": "ls"}},
         {"function": {"name": "f", "arguments": {}}},
@@ -125,14 +125,14 @@ def test_parts_and_calls_that_cannot_be_read_are_refused(fields: dict[str, Any])
     assert found.where.endswith("message 1")
 
 
-def test_arguments_that_hold_themselves_are_refused() -> None:
+def test_circular_arguments_are_rejected() -> None:
     arguments: dict[str, Any] = {}
     arguments["self"] = arguments
     with pytest.raises(InputError, match="JSON"):
         messages_in(message(content=None, tool_calls=[{"function": {"name": "f", "arguments": arguments}}]))
 
 
-def test_of_a_message_with_bad_calls_the_place_in_the_file_is_named() -> None:
+def test_invalid_tool_calls_are_reported_with_their_place_in_the_file() -> None:
     both = message(role="assistant", content="Yes.", tool_calls=[CALL])
     _, [rejected], _ = read_messages(conversation(both, both, message(role="nobody", content="x")), ADMISSION)
     assert rejected.where.endswith("message 3")

@@ -1,4 +1,4 @@
-"""The door: what conversations are accepted, what is refused, and that every refusal says what is expected."""
+"""Validation of conversations: every rejection names the expected values."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_people_may_have_any_name(name: str) -> None:
 # --- one message or two ----------------------------------------------------------------------------------------------
 
 
-def test_two_yes_at_different_times_are_two_messages() -> None:
+def test_equal_texts_at_different_times_are_two_messages() -> None:
     read = accepted(message(content="yes"), message(content="yes", timestamp="2024-01-15T08:03:00.000001+00:00"))
     assert [each.content for each in read] == ["yes", "yes"]
     assert read[0].id != read[1].id
@@ -233,7 +233,7 @@ def test_the_same_words_elsewhere_are_another_message(other: Record, fields: Rec
     assert accepted(message(**fields))[0].id != accepted(message(**fields), **other)[0].id
 
 
-def test_an_id_and_a_content_never_meet() -> None:
+def test_an_id_equal_to_another_content_is_not_confused_with_it() -> None:
     """A message whose id is another's text is not that other."""
     one, other = accepted(message(id="I moved to Porto."), message(content="I moved to Porto."))
     assert one.id != other.id
@@ -258,12 +258,12 @@ def test_turns_count_from_zero_and_leave_out_nothing() -> None:
 
 @pytest.mark.parametrize("content", [..., None, "", " \n\t", *(each for each in WRONG_TYPES if each != ["a"])])
 def test_a_message_needs_text(content: object) -> None:
-    assert "content must be a text that is not blank, not" in refusal(message(content=content)).reason
+    assert "is not valid; expected a text that is not blank" in refusal(message(content=content)).reason
 
 
 def test_a_message_is_not_longer_than_a_book() -> None:
     reason = refusal(message(content="x" * (MAX_CONTENT + 1))).reason
-    assert reason == "content has 1,000,001 characters; at most 1,000,000 are accepted in one message"
+    assert reason == "content has 1,000,001 characters; accepted: up to 1,000,000 in one message"
 
 
 @pytest.mark.parametrize("content", ["a\ud800", "\udfffa", "a\x00b"])
@@ -348,7 +348,7 @@ def test_a_message_is_an_object(value: object) -> None:
 
 
 @pytest.mark.parametrize("day", ["2023-12-31T23:59:59Z", "2018-01-01T00:00:00Z"])
-def test_what_is_older_than_the_memory_names_the_setting(day: str) -> None:
+def test_a_message_before_the_first_day_names_the_setting(day: str) -> None:
     reason = refusal(message(timestamp=day)).reason
     assert "is before the first day of this memory, 2024-01-01" in reason
     assert "set it to an earlier 1 January that is a Monday, such as 2018-01-01" in reason
@@ -368,10 +368,10 @@ def test_the_first_day_begins_in_the_zone_of_the_memory() -> None:
 def test_clocks_may_differ_by_a_day_but_no_more() -> None:
     assert accepted(message(timestamp=(NOW + timedelta(hours=24)).isoformat()))
     reason = refusal(message(timestamp=(NOW + timedelta(hours=24, seconds=1)).isoformat())).reason
-    assert reason == "timestamp 2024-06-02T00:00:01+00:00 lies in the future (now is 2024-06-01T00:00:00+00:00)"
+    assert reason == "timestamp 2024-06-02T00:00:01+00:00 is in the future (now is 2024-06-01T00:00:00+00:00)"
 
 
-def test_one_bad_message_does_not_cost_the_others() -> None:
+def test_one_invalid_message_does_not_reject_the_others() -> None:
     bad = message(id="m2", timestamp="2024-01-15T08:03:00")
     found, [rejection], _ = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
     assert [each.source_id for each in found] == ["m1", "m3"]
@@ -432,7 +432,7 @@ def test_tags_are_a_list_of_labels(value: object) -> None:
     assert refusal(tags=value).reason.startswith("tags ")
 
 
-def test_messages_do_not_speak_for_their_conversation() -> None:
+def test_messages_cannot_override_the_ids_of_their_conversation() -> None:
     """A message cannot smuggle itself into another's memory."""
     sneaky = message(
         workspace_id="other", agent_id="other", conversation_id="other", turn=99, received_at="x", tags=["x"]
@@ -496,7 +496,7 @@ def test_a_record_needs_its_position(turn: object) -> None:
         Message.from_record(read.to_record() | {"turn": turn})
 
 
-def test_an_id_is_worked_out_and_never_believed() -> None:
+def test_the_id_is_always_computed() -> None:
     [read] = accepted(message())
     forged = read.to_record() | {"content": "I moved to Lisbon."}
     assert Message.from_record(forged).id != read.id
@@ -538,13 +538,13 @@ def test_a_message_that_is_recalled_memory_alone_is_left_out(other: Record) -> N
     assert read_messages(conversation(records[1], records[1]), ADMISSION) == ([], [], 2)
 
 
-def test_what_was_left_out_takes_no_id() -> None:
+def test_a_dropped_message_does_not_occupy_its_id() -> None:
     read = read_messages(conversation(message(id="m1", content=BLOCK), message(id="m1")), ADMISSION)
     assert [each.content for each in read.messages] == ["I moved to Porto."]
     assert read.rejected == []
 
 
-def test_what_is_not_said_does_not_count_for_the_length() -> None:
+def test_recalled_memory_does_not_count_toward_the_length() -> None:
     long = "x" * (MAX_CONTENT - 10)
     read = read_messages(conversation(message(content=f"{long}\n{mark(long)}\x00 cut")), ADMISSION)
     assert "is not valid Unicode text" in read.rejected[0].reason
@@ -558,9 +558,9 @@ def test_a_rejected_message_is_kept_as_it_came() -> None:
     assert rejection.record == conversation(bad)
 
 
-def test_a_line_of_a_journal_is_rid_of_it_too() -> None:
+def test_recalled_memory_is_removed_from_journal_lines_too() -> None:
     [read] = accepted(message())
     record = read.to_record()
     assert Message.from_record(record | {"content": f"I moved to Porto.\n\n{BLOCK}"}) == read
-    with pytest.raises(NothingSaidError, match="nothing but what memory recalled"):
+    with pytest.raises(NothingSaidError, match="only recalled memory"):
         Message.from_record(record | {"content": BLOCK})

@@ -1,4 +1,4 @@
-"""Subjects, tombstones, and what they reach."""
+"""Subjects, tombstones, and the records that they cover."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ def test_edits_are_matched_by_all_their_terms() -> None:
         {"user_id": "u", "key": "Anna's drink", "value": "1"}, {"user_id": "u", "key": "k", "value": '["\\u0041nna"]'},
     ],
 )  # fmt: skip
-def test_what_is_done_to_memories_is_matched_by_all_that_it_says(changes: dict[str, Any]) -> None:
+def test_events_are_matched_by_all_their_texts(changes: dict[str, Any]) -> None:
     known = forgotten(Subject.person("acme", ["Anna"]))
     assert known.covers(remember(**{"content": "x", **changes}))
     assert not known.covers(remember("Anna likes tea.", 21)), "it was said after the forgetting"
     assert not known.covers(remember("Bob likes tea.", tags=["a"]))
 
 
-def test_what_is_done_to_memories_is_matched_by_who_where_and_why() -> None:
+def test_events_are_matched_by_editor_conversation_and_reason() -> None:
     bob = remember("Bob likes tea.", conversation="c1")
     assert forgotten(Subject.conversation(ACME, "c1")).covers(bob)
     assert not forgotten(Subject.conversation(ACME, "c2")).covers(bob)
@@ -161,7 +161,7 @@ def test_what_is_done_to_memories_is_matched_by_who_where_and_why() -> None:
     assert known.filter([bob, remember("Anna?")]) == [bob]
 
 
-def test_what_only_a_note_tells_of_somebody_goes_with_the_note() -> None:
+def test_an_event_that_names_a_person_only_in_its_note_loses_the_note() -> None:
     known = forgotten(Subject.person("acme", ["Anna"]))
     bob = remember("Bob likes tea.")
     for event in (
@@ -186,7 +186,7 @@ def test_what_only_a_note_tells_of_somebody_goes_with_the_note() -> None:
     assert known.filter([later]) == [later]
 
 
-def test_a_person_may_be_forgotten_by_one_agent_alone() -> None:
+def test_a_person_may_be_erased_from_one_agent_only() -> None:
     known = forgotten(Subject.person("acme", ["Anna"], "support"))
     assert known.covers(message("Anna?"))
     assert not known.covers(message("Anna?", SALES))
@@ -194,7 +194,7 @@ def test_a_person_may_be_forgotten_by_one_agent_alone() -> None:
     assert both.covers(message("Anna?", SALES))
 
 
-def test_what_is_said_after_the_forgetting_stays() -> None:
+def test_records_after_the_erasure_stay() -> None:
     for subject in (Subject.agent(ACME), Subject.conversation(ACME, "c1"), Subject.person("acme", ["Anna"])):
         known = forgotten(subject)
         assert known.covers(message("Anna?", at=NOW))
@@ -230,7 +230,7 @@ def test_a_repetition_keeps_the_hours_that_are_known() -> None:
     assert merged([old], other) == other
 
 
-def test_nothing_forgotten_covers_nothing() -> None:
+def test_an_empty_set_of_tombstones_covers_nothing() -> None:
     assert not Forgotten()
     assert Forgotten().filter([message()]) == [message()]
     assert forgotten(Subject.agent(ACME)).filter([message(), message(scope=SALES)]) == [message(scope=SALES)]
@@ -256,7 +256,7 @@ def test_nothing_forgotten_covers_nothing() -> None:
         b"Anna",
     ],
 )
-def test_names_that_mean_everybody_or_nobody_are_refused(name: Any) -> None:
+def test_names_that_match_everybody_or_nobody_are_rejected(name: Any) -> None:
     with pytest.raises(InputError, match="person"):
         Subject.person("acme", [name])
 
@@ -301,7 +301,7 @@ def test_a_subject_can_be_written_down(subject: Subject) -> None:
         {"kind": ["agent"], "workspace_id": "acme"},
     ],
 )
-def test_what_is_no_subject_is_refused(record: Any) -> None:
+def test_invalid_subjects_are_rejected(record: Any) -> None:
     with pytest.raises(InputError):
         Subject.from_record(record)
 
@@ -310,7 +310,7 @@ _TEXTS = st.text(alphabet="anAN äöÄ-'.7é安王ß\u200b", max_size=30)
 
 
 @given(st.lists(_TEXTS, max_size=4), _TEXTS)
-def test_hashes_find_what_names_in_clear_find(texts: list[str], name: str) -> None:
+def test_hashes_match_the_same_texts_as_clear_names(texts: list[str], name: str) -> None:
     try:
         subject = Subject.person("acme", [name])
     except InputError:

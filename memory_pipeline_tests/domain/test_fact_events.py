@@ -1,4 +1,4 @@
-"""Durable memories from conversations: which facts become events, what these say, and of what nothing comes."""
+"""Durable memories from conversations: which facts become events, and their content."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ def test_a_durable_fact_becomes_one_event() -> None:
     assert lives.order < always.order
 
 
-def test_what_is_not_durable_gives_nothing() -> None:
+def test_facts_that_are_not_durable_give_no_event() -> None:
     assert events_of(EXTRACTOR.facts_of([message("Hello! I had soup with Tom today.")])) == []
     assert events_of([]) == []
 
 
-def test_a_snapshot_is_one() -> None:
+def test_a_point_in_time_fact_gives_a_point_in_time_memory() -> None:
     (event,) = events_of([durable("The balance is 40 euros.", is_point_in_time=True)])
     assert event.changes.is_point_in_time
     assert fold_events([event]).newest[event.memory_id].is_point_in_time
 
 
-def test_kinds_that_an_agent_may_not_have_stay_working_memory() -> None:
+def test_facts_of_disallowed_kinds_stay_in_working_memory() -> None:
     asked: list[Scope] = []
 
     def settings(scope: Scope) -> MemoriesSettings:
@@ -98,7 +98,7 @@ def test_kinds_that_an_agent_may_not_have_stay_working_memory() -> None:
     assert len(events_of(facts)) == 4
 
 
-def test_what_an_agent_is_told_of_moments_alone_is_a_snapshot() -> None:
+def test_point_in_time_agents_have_only_point_in_time_memories() -> None:
     (event,) = events_of([durable("a")], lambda _: MemoriesSettings(point_in_time=True))
     assert event.changes.is_point_in_time
 
@@ -139,7 +139,7 @@ def test_what_two_people_say_is_kept_apart() -> None:
     assert {memory.title for memory in memories.newest.values()} == {"Anna lives in Porto", "Tom lives in Porto"}
 
 
-def test_what_was_recalled_never_comes_back_as_durable() -> None:
+def test_recalled_memory_never_becomes_durable_again() -> None:
     recalled = mark("Always quote prices with tax.")
     for content in (f"Anna: {recalled}", recalled, f"Anna: {recalled[:-40]}"):
         assert events_of([durable(content)]) == []
@@ -165,7 +165,7 @@ def test_a_triple_is_said_in_words(terms: tuple[str, str, str], words: str) -> N
     assert triple_in_words(*terms) == words
 
 
-def test_what_is_long_is_cut_and_what_no_table_holds_is_left_out() -> None:
+def test_long_texts_are_truncated_and_unstorable_characters_dropped() -> None:
     long = durable(
         f"Anna: {'very ' * 10_000}long.",
         tags=("t" * 300, *(f"tag {number}" for number in range(80)), "a\x07b"),
@@ -186,7 +186,7 @@ def test_what_is_long_is_cut_and_what_no_table_holds_is_left_out() -> None:
 @pytest.mark.parametrize(
     "terms", [("Anna", "lives_in", None), ("Anna", "?!", "Porto"), ("\x00", "a", "b"), ("a" * 301, "a", "b")]
 )
-def test_terms_go_together_or_not_at_all(terms: tuple[str, str, str | None]) -> None:
+def test_a_triple_is_set_completely_or_not_at_all(terms: tuple[str, str, str | None]) -> None:
     subject, predicate, thing = terms
     (event,) = events_of([durable("Anna: She does.", subject=subject, predicate=predicate, object=thing)])
     assert (event.changes.subject, event.changes.predicate, event.changes.object) == (None, None, None)
@@ -200,7 +200,7 @@ def test_terms_go_together_or_not_at_all(terms: tuple[str, str, str | None]) -> 
     tags=st.lists(st.text(max_size=120), max_size=60),
     kind=st.sampled_from(MemoryKind),
 )
-def test_whatever_a_fact_holds_its_event_can_be_kept_or_there_is_none(
+def test_any_fact_gives_a_valid_event_or_none(
     content: str, speaker: str, terms: tuple[str, str, str] | None, tags: list[str], kind: MemoryKind
 ) -> None:
     subject, predicate, thing = terms or (None, None, None)

@@ -1,4 +1,4 @@
-"""Facts: their ids, and what changes their digests."""
+"""Facts: ids and digests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_ids_and_digests_never_change() -> None:
     assert event.id == "working:2024-01-15T08:4ffcd050096e7f19a8a01ca025342a6a"
 
 
-def test_what_is_durable_changes_the_digest_and_nothing_else_does() -> None:
+def test_durable_fields_change_the_digest_only_of_durable_facts() -> None:
     fact = turn(message())
     kept = replace(fact, durable=MemoryKind.FACT)
     others = [
@@ -101,7 +101,7 @@ def test_a_turn_and_a_statement_of_the_same_words_are_two_facts() -> None:
     assert statement.content == turn(message()).content
 
 
-def test_the_same_judged_again_keeps_its_id_but_not_its_digest() -> None:
+def test_a_changed_importance_keeps_the_id_and_changes_the_digest() -> None:
     fact = turn(message())
     judged_again = Fact.of(message(), FactKind.TURN, "I moved to Porto.", extraction_method="better", importance=0.9)
     assert judged_again.id == fact.id

@@ -1,4 +1,4 @@
-"""The six grains: their names, their order, and what is refused."""
+"""The six grains: names, order and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_each_grain_is_made_from_the_next_finer_one() -> None:
     assert [grain.coarser for grain in Grain] == [*list(Grain)[1:], None]
 
 
-def test_all_but_working_memory_are_summaries() -> None:
+def test_all_grains_but_working_have_summaries() -> None:
     assert set(SUMMARY_GRAINS) == set(Grain) - {Grain.WORKING}
     assert list(SUMMARY_GRAINS) == sorted(SUMMARY_GRAINS, key=lambda grain: grain.rank)
 

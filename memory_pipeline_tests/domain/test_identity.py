@@ -86,7 +86,7 @@ def test_an_id_depends_on_what_it_names_and_when() -> None:
         (f"yearly:2024:{HEX}", "yearly", Period.parse("yearly", "2024"), None),
     ],
 )
-def test_an_id_says_where_its_row_lies(text: str, what: str, period: Period, point: int | None) -> None:
+def test_an_id_names_the_partition_of_its_row(text: str, what: str, period: Period, point: int | None) -> None:
     reference = Reference.parse(text)
     assert (reference.id, reference.what, reference.period) == (text.split("#", maxsplit=1)[0], what, period)
     assert reference.point == point
@@ -131,8 +131,8 @@ def test_every_id_that_is_made_can_be_read(what: str, parts: list[str]) -> None:
         b"weekly",
     ],
 )
-def test_what_is_no_id_is_refused(text: object) -> None:
-    with pytest.raises(InputError, match=r"is not one of this memory's; expected e\.g\. weekly:2024-W03:") as refusal:
+def test_invalid_ids_are_rejected(text: object) -> None:
+    with pytest.raises(InputError, match=r"is not valid; expected an id such as weekly:2024-W03:") as refusal:
         Reference.parse(text)
     assert len(str(refusal.value)) < 300
     assert str(refusal.value).isprintable()

@@ -1,4 +1,4 @@
-"""What calls add up to, and how tokens are estimated."""
+"""Totals of calls, and the estimate of tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_shares_of_one_request_are_one_call() -> None:
     assert Usage.of([CALL, replace(share, request_id="2")]).calls == 2
 
 
-def test_nothing_costs_nothing_that_is_known() -> None:
+def test_no_calls_have_no_known_cost() -> None:
     assert Usage.of([]) == Usage()
     assert Usage().cost is None
     assert Usage() + Usage() == Usage()
@@ -60,7 +60,7 @@ def test_calls_without_a_price_are_counted_apart_unless_they_took_nothing() -> N
     assert Usage.of([unpriced, failed, CALL]) == Usage(3, 200, 20, 0.5, 1)
 
 
-def test_a_cost_of_nothing_is_known() -> None:
+def test_a_cost_of_zero_is_known() -> None:
     free = replace(CALL, id="2", request_id="2", cost=0.0)
     assert Usage.of([free]).cost == 0.0
     assert (Usage() + Usage.of([free])).cost == 0.0

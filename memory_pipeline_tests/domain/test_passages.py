@@ -65,6 +65,6 @@ def test_a_short_passage_is_shown_with_its_neighbours() -> None:
     assert excerpt(text, lambda passage: passage.count("Run")) == "Run this. …"
 
 
-def test_a_text_of_little_more_than_a_passage_is_whole() -> None:
+def test_a_text_little_longer_than_a_passage_is_shown_whole() -> None:
     text = "word " * WHOLE_WORDS
     assert excerpt(text, lambda _: 0.0) == text

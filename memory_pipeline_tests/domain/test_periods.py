@@ -84,7 +84,7 @@ def test_the_hour_of_an_instant_is_an_hour_of_utc() -> None:
     assert Calendar("Asia/Tokyo").hour(moment) == Calendar().period(Grain.WORKING, moment)
 
 
-def test_a_day_lies_in_no_single_hour() -> None:
+def test_a_day_has_no_single_hour() -> None:
     with pytest.raises(InputError, match="daily to yearly"):
         Period.containing(Grain.WORKING, FIRST)
 
@@ -132,7 +132,7 @@ def test_a_name_is_read_back(grain: Grain) -> None:
         ("yearly", "-2024", "a year such as 2024"),
     ],
 )
-def test_no_such_period(grain: str, text: str, expected: str) -> None:
+def test_invalid_periods_are_rejected(grain: str, text: str, expected: str) -> None:
     with pytest.raises(InputError) as refusal:
         Period.parse(grain, text)
     assert str(refusal.value).startswith(f"{grain} period '{text}' is not valid; expected ")
@@ -348,7 +348,7 @@ def test_a_year_has_no_parent_and_an_hour_no_children() -> None:
     assert Calendar().children(period("2024-01-15T08")) == []
 
 
-def test_what_a_month_is_made_from_is_not_what_its_name_covers() -> None:
+def test_the_weeks_of_a_month_differ_from_its_calendar_days() -> None:
     calendar = Calendar()
     new_years_eve = datetime(2024, 12, 31, 12, tzinfo=UTC)
     assert str(calendar.period(Grain.MONTHLY, new_years_eve)) == "2024-12"
@@ -407,7 +407,7 @@ def test_the_children_of_forty_years_partition_them(parent_grain: Grain) -> None
 
 
 @pytest.mark.parametrize("grain", [Grain.MONTHLY, Grain.QUARTERLY, Grain.YEARLY])
-def test_a_period_owns_what_its_name_covers_but_for_three_days_at_either_end(grain: Grain) -> None:
+def test_a_period_owns_its_calendar_days_up_to_three_days_at_either_end(grain: Grain) -> None:
     calendar = Calendar()
     for each in forty_years(grain):
         first = last = each
@@ -557,7 +557,7 @@ def test_when_periods_close(name: str, closes: str) -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "Pacific/Apia"])
 @pytest.mark.parametrize("grain", SUMMARY_GRAINS)
-def test_nothing_closes_before_its_end_or_before_what_it_is_made_from(zone: str, grain: Grain) -> None:
+def test_a_period_closes_after_its_end_and_after_its_children(zone: str, grain: Grain) -> None:
     calendar = Calendar(zone)
     for each in forty_years(grain)[:800]:
         end, closes = calendar.bounds(each)[1], calendar.closes_at(each)
@@ -626,14 +626,14 @@ def test_a_time_is_a_date_or_a_datetime_or_a_text_of_either(value: object, first
 
 
 @pytest.mark.parametrize("value", ["", "soon", "2024-02-30", "2024-06-01T25:00Z", 5, None, True, b"2024-06-01", []])
-def test_what_is_no_time_is_refused_with_what_is_accepted(value: object) -> None:
+def test_invalid_times_are_rejected_with_the_accepted_forms(value: object) -> None:
     with pytest.raises(InputError, match=r"^since .*expected a date such as 2024-01-15, or a time with its zone"):
         Calendar().instant("since", value)
 
 
 @pytest.mark.parametrize("value", ["0001-01-01", "9999-12-31", "1900-06-01T00:00:00Z"])
 def test_a_clock_outside_of_the_years_is_refused(value: str) -> None:
-    with pytest.raises(InputError, match=r"too far away|now .* is outside the years"):
+    with pytest.raises(InputError, match=r"is out of range|now .* is outside the years"):
         Calendar("Europe/Berlin").moment("now", value)
 
 

@@ -1,4 +1,4 @@
-"""How long memory is kept: cut-offs to the hour (H11), classes and plans (A6), and what may go in which order."""
+"""Retention: cut-offs to the hour (H11), classes and plans (A6), and the order of expiry."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_duration_is_read_as_it_is_written(duration: Duration) -> None:
         *["\ud800", "1d\x00", None, 30, True, 1.5, b"30d", ["30d"]],
     ],
 )
-def test_what_is_no_duration_is_refused_and_shown(text: object) -> None:
+def test_invalid_durations_are_rejected_and_shown(text: object) -> None:
     with pytest.raises(
         InputError, match=r"duration .* is not valid; expected a whole number of h, d, w, mo, q, y"
     ) as no:
@@ -164,7 +164,9 @@ def test_a_cut_off_never_goes_back(duration: Duration, now: datetime, later: tim
 @given(durations, durations, nows, zones)
 @example(Duration(1, Unit.MONTHS), Duration(28, Unit.DAYS), at("2024-03-31T00:00"), ZoneInfo("UTC"))
 @example(Duration(2, Unit.DAYS), Duration(48, Unit.HOURS), NOW, ZoneInfo("UTC"))
-def test_what_cannot_outlive_another_never_does(one: Duration, other: Duration, now: datetime, zone: ZoneInfo) -> None:
+def test_a_duration_that_cannot_outlive_another_never_does(
+    one: Duration, other: Duration, now: datetime, zone: ZoneInfo
+) -> None:
     hours = Unit.HOURS in (one.unit, other.unit)
     tolerance = DAY if hours and zone.key != "UTC" else timedelta(0)
     if not one.may_outlive(other):
@@ -175,14 +177,14 @@ def test_what_cannot_outlive_another_never_does(one: Duration, other: Duration, 
     ("longer", "shorter"),
     [("31d", "1mo"), ("1mo", "30d"), ("1y", "365d"), ("366d", "1y"), ("2d", "48h"), ("73h", "3d"), ("5w", "1mo")],
 )
-def test_what_may_outlive_another_does_at_some_time(longer: str, shorter: str) -> None:
+def test_a_duration_that_may_outlive_another_does_at_some_time(longer: str, shorter: str) -> None:
     one, other, zone = Duration.parse(longer), Duration.parse(shorter), ZoneInfo("UTC")
     assert one.may_outlive(other)
     assert any(one.before(NOW + n * HOUR * 7, zone) < other.before(NOW + n * HOUR * 7, zone) for n in range(3_000))
 
 
 @pytest.mark.parametrize("same", [("12mo", "4q", "1y"), ("2w", "14d"), ("48h", "2d")])
-def test_the_same_in_other_units_lasts_no_longer(same: tuple[str, ...]) -> None:
+def test_equal_durations_in_other_units_do_not_outlive_each_other(same: tuple[str, ...]) -> None:
     for one, other in combinations(map(Duration.parse, same), 2):
         assert not one.may_outlive(other)
 
@@ -207,7 +209,7 @@ def test_the_cut_offs_of_the_plans(plan: str, cutoffs: str) -> None:
     assert retention.cutoff(RetentionClass.GRAPH, NOW, zone) is None
 
 
-def test_a_retention_of_which_nothing_is_said_is_forever() -> None:
+def test_by_default_nothing_expires() -> None:
     assert Retention() == PLANS["forever"]
     for kept in RetentionClass:
         assert Retention().cutoff(kept, NOW, ZoneInfo("UTC")) is None
@@ -266,7 +268,7 @@ def test_the_last_expired_period(kept: RetentionClass, duration: str, now: str, 
 @given(classes, durations, nows, zones)
 @example(RetentionClass.DAILY, Duration(1, Unit.DAYS), at("2011-12-31T12:00"), ZoneInfo("Pacific/Apia"))
 @example(RetentionClass.DAILY, Duration(2, Unit.HOURS), at("2011-12-30T12:30"), ZoneInfo("Pacific/Apia"))
-def test_exactly_what_ends_before_the_cut_off_has_expired(
+def test_exactly_the_periods_that_end_before_the_cut_off_expire(
     kept: RetentionClass, duration: Duration, now: datetime, zone: ZoneInfo
 ) -> None:
     calendar, retention = Calendar(zone.key), only(kept, duration)
@@ -278,7 +280,7 @@ def test_exactly_what_ends_before_the_cut_off_has_expired(
     assert calendar.bounds(last.next())[1] >= cutoff
 
 
-def test_nothing_has_expired_where_no_memory_can_be() -> None:
+def test_nothing_expires_before_the_first_valid_year() -> None:
     for now in ("1901-01-01T00:00", "1999-06-01T00:00"):
         for kept in RetentionClass:
             assert only(kept, Duration.parse("100y")).last_expired(kept, at(now), Calendar()) is None
@@ -311,8 +313,8 @@ def only(kept: RetentionClass, duration: Duration) -> Retention:
         ({"daily": "forever"}, "daily forever", "weekly 6w"),
     ],
 )
-def test_what_is_made_of_memory_lasts_at_least_as_long(changes: dict[str, str], finer: str, coarser: str) -> None:
-    with pytest.raises(InputError, match=f"{coarser} may end before {finer}, from which it is made; expected ") as no:
+def test_a_summary_is_kept_at_least_as_long_as_its_sources(changes: dict[str, str], finer: str, coarser: str) -> None:
+    with pytest.raises(InputError, match=f"{coarser} may expire before its sources, {finer}; expected ") as no:
         changed(PLANS["free"], changes)
     (name, short), (made_from, long) = coarser.split(), finer.split()
     enough = "forever" if long == "forever" else f"for at least {long}"
@@ -332,12 +334,12 @@ def test_what_is_made_of_memory_lasts_at_least_as_long(changes: dict[str, str], 
         {"conversations": "1h", "daily": "1h", "weekly": "1h", "monthly": "1h", "quarterly": "1h", "yearly": "1h"},
     ],
 )
-def test_what_fits(changes: dict[str, str]) -> None:
+def test_consistent_durations_are_accepted(changes: dict[str, str]) -> None:
     described = changed(PLANS["free"], changes).describe()
     assert described == {**PLANS["free"].describe(), **changes}
 
 
-def test_all_that_does_not_fit_is_named() -> None:
+def test_all_contradictions_are_listed() -> None:
     durations = PLANS["free"].durations | {
         RetentionClass.DAILY: Duration.parse("1h"),
         RetentionClass.QUARTERLY: Duration.parse("1q"),
@@ -373,7 +375,7 @@ def test_a_plan_goes_from_coarse_to_fine() -> None:
     assert plan[-2].through.key == "2024-06-13T10"
 
 
-def test_what_is_kept_forever_is_not_in_the_plan() -> None:
+def test_classes_that_are_kept_forever_are_not_in_the_plan() -> None:
     plan = plan_expiry({"a": PLANS["forever"], "b": PLANS["standard"], "c": Retention()}, {}, {}, Calendar(), NOW)
     assert [(each.workspace_id, each.kept) for each in plan] == [
         ("b", RetentionClass.CONVERSATIONS),
@@ -382,7 +384,7 @@ def test_what_is_kept_forever_is_not_in_the_plan() -> None:
     assert plan_expiry({}, {}, {}, Calendar(), NOW) == []
 
 
-def test_a_period_that_is_held_stays_and_so_does_what_follows() -> None:
+def test_a_held_period_and_all_later_ones_are_kept() -> None:
     plan = planned(PLANS["free"], working="2024-06-02T00", daily="2024-05-14", weekly="2024-W18", yearly="1999")
     for kept in (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES):
         assert plan[kept].through.key == "2024-06-01T23"
@@ -403,12 +405,12 @@ def test_the_graph_is_not_held() -> None:
     assert (plan[RetentionClass.GRAPH].through.key, plan[RetentionClass.GRAPH].held_back_by) == ("2024-06-15T08", None)
 
 
-def test_where_the_first_of_all_periods_is_held_nothing_goes() -> None:
+def test_nothing_expires_if_the_first_period_is_held() -> None:
     assert RetentionClass.FACTS not in planned(PLANS["free"], working="1900-01-01T00")
     assert RetentionClass.MONTHLY not in planned(PLANS["free"], monthly="1900-01")
 
 
-def test_what_went_earlier_is_in_the_plan_again_and_is_not_new() -> None:
+def test_previously_expired_periods_are_in_the_plan_and_not_new() -> None:
     went = {
         RetentionClass.DAILY: Period(Grain.DAILY, "2024-05-14"),
         RetentionClass.WEEKLY: Period(Grain.WEEKLY, "2024-W16"),
@@ -436,7 +438,7 @@ def test_a_held_period_is_of_its_grain() -> None:
     nows,
     zones,
 )
-def test_no_plan_takes_what_is_held_or_young_and_every_plan_takes_the_rest(
+def test_a_plan_has_exactly_the_old_periods_that_are_not_held(
     retentions: dict[str, Retention], held_at: dict[Grain, datetime], now: datetime, zone: ZoneInfo
 ) -> None:
     calendar = Calendar(zone.key)
@@ -456,7 +458,7 @@ def test_no_plan_takes_what_is_held_or_young_and_every_plan_takes_the_rest(
             assert each.kept is RetentionClass.YEARLY or first_held is None or first_held.key > each.through.key
 
 
-def test_days_go_in_order_as_time_goes_on() -> None:
+def test_days_expire_in_order() -> None:
     throughs = [
         [each.through.key for each in plan_expiry({"w": PLANS["free"]}, {}, {}, Calendar("Europe/Berlin"), now)]
         for now in (NOW + n * DAY for n in range(400))

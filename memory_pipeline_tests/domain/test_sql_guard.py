@@ -1,4 +1,4 @@
-"""What a query may be made of: everything is refused that is not listed, and nothing unsteady is listed."""
+"""The allow-list for SQL: unlisted nodes are rejected; no listed function is volatile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries: a period re-made keeps its id, any change shows in the digest, points can be cited."""
+"""Summaries: a recomputed period keeps its id, any change changes the digest, points can be cited."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_digest_notices_every_change(changes: dict[str, object]) -> None:
         {"cost": 0.1, "model": "m", "prompt_version": "p", "fallback": "timeout", "code_version": "9"},
     ],
 )
-def test_how_a_summary_was_come_by_is_not_in_its_digest(changes: dict[str, object]) -> None:
+def test_method_and_usage_are_not_in_the_digest_of_a_summary(changes: dict[str, object]) -> None:
     """Otherwise a month would be asked for again because a week said the same at another price."""
     assert replace(summary(), **changes).digest == summary().digest  # type: ignore[arg-type]
 

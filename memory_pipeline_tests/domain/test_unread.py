@@ -1,4 +1,4 @@
-"""Records that could not be read, and whom they are of."""
+"""Matching of unreadable records with erased subjects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_record_is_known_as_json_as_text_and_cut_off(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_others_are_not_meant(name: str) -> None:
+def test_records_of_others_are_not_matched(name: str) -> None:
     what = forgotten(SUBJECTS[name])
     other: dict[str, Any] = {
         "messages": [MESSAGE | {"content": "Ask Annabel."}],
@@ -68,7 +68,7 @@ def test_the_scope_of_the_command_line_counts_where_a_record_has_none() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [None, "soon", "2024-06-01T00:00:00Z"])
-def test_what_tells_no_later_time_was_said_before(timestamp: str | None) -> None:
+def test_a_record_without_a_time_counts_as_older(timestamp: str | None) -> None:
     what = forgotten(SUBJECTS["person"])
     assert is_forgotten(what, RECORD | {"messages": [MESSAGE | {"timestamp": timestamp}]}, {})
     assert is_forgotten(what, RECORD | {"messages": None}, {}) is False, "nobody is named in it"

@@ -121,7 +121,7 @@ def test_empty_talks_and_turns_do_no_harm(tmp_path: Path) -> None:
     assert len(labels.messages) == 3
     [set_aside] = labels.messages_set_aside
     assert "session_4, message 1" in set_aside.where
-    assert "content must be a text that is not blank" in set_aside.reason
+    assert "expected a text that is not blank" in set_aside.reason
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
         ({"memory": {}}, "memory {} is unknown"),
         ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
         ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not valid"),
-        ({"editor": "upkeep"}, "editor 'upkeep' is the pipeline's own"),
+        ({"editor": "upkeep"}, "editor 'upkeep' is reserved for the pipeline"),
         ({"agent_id": "sales"}, "a record of"),
         ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),
         ({"received_at": None}, "received_at None is not a time"),

@@ -87,7 +87,7 @@ def test_every_hit_can_be_expanded(reader: MemoryReader) -> None:
     ],
 )
 def test_an_invalid_id_is_rejected(reader: MemoryReader, identifier: str) -> None:
-    with pytest.raises(InputError, match="is not one of this memory's"):
+    with pytest.raises(InputError, match="is not valid; expected an id"):
         reader.expand(identifier)
 
 

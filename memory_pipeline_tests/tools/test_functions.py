@@ -326,7 +326,7 @@ def test_budgets_that_hold_nothing_are_refused(root: str, tokens: Any) -> None:
         ("recall_memory", {}, "argument question is missing; accepted: question, max_tokens"),
         ("recall_memory", {"question": "  "}, "question is blank"),
         ("recall_memory", {"question": "x", "max_tokens": 10**6}, "max_tokens 1000000 is not accepted"),
-        ("get_memory", {"id": "../../etc/passwd"}, "is not one of this memory's"),
+        ("get_memory", {"id": "../../etc/passwd"}, "is not valid; expected an id"),
         ("get_memory", {"id": "working:2024-01-15T08:" + "0" * 32}, "is unknown in the memory of"),
         ("get_memory", {"id": None}, "argument id is missing"),
         ("graph_facts", {"about": "Anna", "depth": 9}, "expected a whole number from 0 to 3"),

@@ -178,7 +178,7 @@ def test_a_bad_line_is_set_aside_and_the_rest_goes_on(lake: Lake, line: bytes, r
         ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years"),
         ({"timestamp": "9999-12-31T23:59:59Z"}, "outside the years"),
         ({"timestamp": "2023-01-01T00:00:00Z"}, "unset MEMORY_PIPELINE_START"),
-        ({"timestamp": "2025-01-01T00:00:00Z"}, "lies in the future"),
+        ({"timestamp": "2025-01-01T00:00:00Z"}, "is in the future"),
         ({"id": "good", "content": "something else"}, "was already used for other content"),
         ({"role": "robot"}, "accepted: user, assistant, system, tool"),
     ],

@@ -155,14 +155,14 @@ def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: st
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"content": ""}, "content must be a text that is not blank, not ''"),
+        ({"content": ""}, "content '' is not valid; expected a text that is not blank"),
         ({"content": "a\ud800"}, "is not valid Unicode text"),
         ({"timestamp": None}, "timestamp None is not a time; expected an ISO 8601 time with its zone"),
         ({"timestamp": "2024-01-15T08:03:00"}, "has no time zone"),
         ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years 1901 to 2998"),
         ({"timestamp": "9999-12-31T00:00:00Z"}, "outside the years 1901 to 2998"),
         ({"timestamp": "1972-12-31T23:00:00Z"}, "before the first day of this memory, 1973-01-01"),
-        ({"timestamp": "2024-06-03T00:00:00Z"}, "lies in the future (now is 2024-06-01T00:00:00+00:00)"),
+        ({"timestamp": "2024-06-03T00:00:00Z"}, "is in the future (now is 2024-06-01T00:00:00+00:00)"),
         ({"role": "human"}, "accepted: user, assistant, system, tool"),
         ({"id": "../x"}, "id '../x' is not valid"),
         ({"id": "x" * 10_000_000}, "(10,000,000 characters) is not valid; expected a text of 1 to 256 characters"),
@@ -253,7 +253,7 @@ def test_now_may_be_a_text(writer: MemoryWriter, root: str) -> None:
 def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
     soon, far = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 48))
     writer.write(conversation(message(timestamp=soon.isoformat())))
-    with pytest.raises(InputError, match="lies in the future"):
+    with pytest.raises(InputError, match="is in the future"):
         writer.write(conversation(message(timestamp=far.isoformat())))
 
 

@@ -1,6 +1,6 @@
-"""Operations on the graph: facts as (subject, predicate, object), asserted, replaced, withdrawn or edited.
+"""Operations on the knowledge graph: assert, replace or withdraw a (subject, predicate, object) fact.
 
-What holds is a fold of operations in the order of what was said: :mod:`memory_pipeline.domain.graph.triples`.
+The state of the graph is a fold of operations in the order of event time: :mod:`memory_pipeline.domain.graph.triples`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SELF = {"user": "User", "the user": "User", "agent": "Agent", "assistant": "Age
 
 
 class Verb(StrEnum):
-    """What an operation does."""
+    """The action of an operation."""
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -40,10 +40,10 @@ class Verb(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> Verb:
-        """Read a verb in any case; ADD is another word for INSERT.
+        """Parse a verb in any case; ADD is a synonym of INSERT.
 
         Raises:
-            InputError: it is none of these.
+            InputError: the verb is unknown.
         """
         word = text.strip().upper()
         try:
@@ -54,20 +54,20 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One change of what an agent knows.
+    """One change of an agent's knowledge graph.
 
     Attributes:
-        verb: INSERT and UPDATE assert, in place of another object where the predicate holds one only; DELETE withdraws.
-        subject: a canonical name: ``User``, ``Agent``, or a person's or thing's own.
+        verb: INSERT and UPDATE assert, and replace the object of a single-valued predicate; DELETE withdraws.
+        subject: canonical name: ``User``, ``Agent``, or the name of a person or thing.
         predicate: in snake_case, such as ``lives_in``.
-        object: as text, numbers too; of a DELETE it may be empty, which withdraws whatever there is.
+        object: text, also for numbers; for DELETE it may be empty, which withdraws all objects.
         confidence: 0 to 1.
-        message_ids: the messages that it rests on.
-        event_at: when that was said, UTC.
-        weight: 0 to 1, how strong the relationship is, if somebody said so.
-        conversation_id: where it was said; None for what an agent did itself.
-        turn: position of its message in the conversation; tells apart what was said at one time.
-        place: its position in what the message says.
+        message_ids: the source messages.
+        event_at: time of the source, UTC.
+        weight: 0 to 1, strength of the relationship, if stated.
+        conversation_id: conversation of the source; None for direct edits by an agent.
+        turn: position of the message in the conversation; orders operations of one time.
+        place: position in the message.
     """
 
     verb: Verb
@@ -96,11 +96,10 @@ class Operation:
         weight: float | None = None,
         conversation_id: str | None = None,
     ) -> Operation:
-        """Make an operation of terms as a model writes them: trimmed, names canonical, the predicate in snake_case.
+        """Create an operation from a model's terms: strip them, use canonical names, and a predicate in snake_case.
 
         Raises:
-            InputError: a term is missing or too long, the verb is unknown, or confidence or weight is not between 0
-                and 1.
+            InputError: a term is missing or too long, the verb is unknown, or confidence or weight is not in 0 to 1.
         """
         known = Verb.parse(verb)
         terms = {"subject": _text(subject), "predicate": snake_case(predicate), "object": _text(object)}
@@ -123,12 +122,12 @@ class Operation:
         )
 
     def __str__(self) -> str:
-        """Return it as ``Anna lives_in Porto``."""
+        """Return a text such as ``Anna lives_in Porto``."""
         return f"{self.subject} {self.predicate} {self.object}"
 
 
 def snake_case(text: str) -> str:
-    """Return a predicate as ``lives_in``: its words in lower case, joined by underscores."""
+    """Return a predicate such as ``lives_in``: lower-case words, joined by underscores."""
     return spaced(_CAMEL.sub(" ", unicodedata.normalize("NFC", text))).lower().replace(" ", "_")
 
 
@@ -141,9 +140,9 @@ def _text(value: str) -> str:
     return " ".join(value.split())
 
 
-# Edits: changes of the graph that an agent makes itself, rather than somebody saying something.
+# Edits: direct changes by an agent, as opposed to extraction from conversations.
 #
-# In the journal an edit is a line as::
+# In the journal an edit is a line::
 #
 # {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
 # "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
@@ -155,12 +154,12 @@ _TERMS = ("subject", "predicate", "object", "replaces")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change, checked.
+    """One validated edit.
 
     Attributes:
         id: hash of scope, content and time; see :mod:`memory_pipeline.domain.identity`.
-        operations: what it does: one operation, or two where an UPDATE names what it replaces. They rest on the edit.
-        received_at: when the journal took it, UTC.
+        operations: one operation, or two if an UPDATE names the replaced object. Their source is the edit.
+        received_at: when the journal received it, UTC.
     """
 
     id: str
@@ -170,10 +169,10 @@ class Edit:
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> Edit:
-        """Read and check the form that :meth:`to_record` gives; the id is worked out, never believed.
+        """Parse and validate the form of :meth:`to_record`. The id is always computed.
 
         Raises:
-            InputError: a field is missing or not acceptable; the message names it.
+            InputError: a field is missing or invalid; the message names it.
         """
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
         verb = record.get("edit")
@@ -220,7 +219,7 @@ class Edit:
         return cls(own, scope, tuple(placed), received_at)
 
     def to_record(self) -> dict[str, object]:
-        """Return the edit as a flat JSON object, the form in which the journal keeps it."""
+        """Return the edit as a flat JSON object, as stored in the journal."""
         *withdrawn, main = self.operations
         return {
             "edit": main.verb.value,
@@ -239,17 +238,17 @@ class Edit:
 
     @property
     def event_at(self) -> datetime:
-        """When it was made."""
+        """The time of the edit, UTC."""
         return self.operations[0].event_at
 
     @property
     def hour(self) -> Period:
-        """The partition that it belongs to."""
+        """The partition of the edit."""
         return Calendar().hour(self.event_at)
 
 
 def _term(name: str, value: object) -> str:
-    """Return a term as a text on one line; it must be one that can be stored, and be seen."""
+    """Return a term on one line; reject text that cannot be stored or is invisible."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -258,7 +257,7 @@ def _term(name: str, value: object) -> str:
         raise InputError(f"{name} {shown(value)} is not valid Unicode text")
     line = " ".join(value.split())
     if not line and name in ("object", "replaces"):
-        raise InputError(f"{name} {shown(value)} is blank; leave it out, or name one")
+        raise InputError(f"{name} {shown(value)} is blank; leave it out, or set a name")
     if any(unicodedata.category(character) == "Cc" for character in line):
         raise InputError(f"{name} {shown(value)} is not valid; control characters are not accepted")
     return line

@@ -1,16 +1,16 @@
-"""Facts as (source, label, target) with the time that they hold: a fold of operations in the order of what was said.
+"""Fold operations into (source, label, target) triples with their validity, in the order of event time.
 
-``fold_operations`` is a pure function of the set of operations: whatever order they come in, and however often one
-comes, the same triples come out. The pipeline folds what has landed; readers call the same function for what has not.
+``fold_operations`` is a pure function of the set of operations: order of arrival and duplicates do not change the
+result. The pipeline folds the stored operations; readers also fold the pending ones.
 
-- An assertion (INSERT or UPDATE) opens a triple, or is further evidence for one that is open.
-- Where a predicate holds one object at a time (:class:`Vocabulary`), an assertion ends what the source had. Where
-  it holds many, nothing is replaced, but for an object that the same message withdraws.
-- DELETE ends a triple; without an object, all that the source has for the predicate.
-- What has ended stays, with its end and with what took its place.
+- An assertion (INSERT or UPDATE) opens a triple, or adds evidence to an open one.
+- For a single-valued predicate (:class:`Vocabulary`) an assertion ends the previous triple. For others it replaces
+  only an object that the same message withdraws.
+- DELETE ends a triple; without an object it ends all triples of the source and predicate.
+- Ended triples stay, with their end and their successor.
 
-Names are compared without regard to case, and by alias: what somebody "is called" or is "also known as"
-(:data:`ALIASES`) is another name of the same thing, as long as only one thing claims it.
+Names are compared case-insensitively, and by alias: the object of "is called" or "also known as" (:data:`ALIASES`) is
+another name of the same thing, if only one thing claims it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 #: Predicates whose object is another name of the subject.
 ALIASES = word_set("is_called also_known_as alias nickname")
 
-#: The predicate whose object is the kind of the subject: ``Anna is_a person``. It relates no two things of a kind.
+#: The predicate for the kind of a subject: ``Anna is_a person``.
 KIND = "is_a"
 
 _NEVER_ALIASES = frozenset(["user", "agent"])
 
-#: Predicates that hold one object at a time, unless the configuration says otherwise …
+#: Predicates that are single-valued, unless the configuration overrides them …
 _SINGLE = word_set(
     """
     address age balance birth_date birth_place birthday birthplace born_in born_on costs current_job current_location
@@ -51,49 +51,49 @@ _SINGLE = word_set(
     surname time_zone timezone version weight works_at works_for
     """
 )
-#: … and what begins so: my favourite colour is one.
+#: … and prefixes of others, such as favourite_colour.
 _SINGLE_PREFIXES = ("favourite_", "favorite_", "current_", "main_", "primary_", "preferred_")
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Which predicates hold one object at a time, and which hold many; those that nobody has declared hold many.
+    """The single-valued and multi-valued predicates. Undeclared predicates are multi-valued.
 
     Attributes:
-        single, multi: predicates that are declared beside the built-in ones, in snake_case; `multi` goes first.
+        single, multi: declared predicates beside the built-in ones, in snake_case; `multi` takes precedence.
     """
 
     single: frozenset[str] = frozenset()
     multi: frozenset[str] = frozenset()
 
     def holds_one(self, predicate: str) -> bool:
-        """Tell whether a predicate holds one object at a time."""
+        """Return whether a predicate is single-valued."""
         if predicate in self.multi:
             return False
         return predicate in self.single or predicate in _SINGLE or predicate.startswith(_SINGLE_PREFIXES)
 
     @property
     def digest(self) -> str:
-        """Changes if what is declared does."""
+        """A hash of the declared predicates."""
         return digest_of_all([*(f"one {name}" for name in self.single), *(f"many {name}" for name in self.multi)])
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A fact of the graph, and the time for which it held.
+    """A fact of the graph with its validity.
 
     Attributes:
-        id: hash of scope, source, label, target, beginning, and where it was said first.
-        source_id, target_id: names in the form in which they are compared, aliases resolved.
-        source, label, target: as the newest evidence has them.
+        id: hash of scope, source, label, target, start, and first evidence.
+        source_id, target_id: names in comparable form, with aliases resolved.
+        source, label, target: from the newest evidence.
         confidence: 0 to 1, the highest of its evidence.
-        weight: 0 to 1, how strong it is: as somebody said, or else 1 − 2⁻ⁿ for n messages that it rests on.
-        valid_from: when it was first said, UTC.
-        valid_to: when it ceased to hold; None if it holds.
-        superseded_by: id of what took its place, if something did.
-        evidence: ids of the messages, or of an agent's own edits, that assert it; oldest first.
-        conversation_id: of the newest evidence; None where that is an edit.
-        updated_at: when it was last said.
+        weight: 0 to 1: as stated, or else 1 − 2⁻ⁿ for n messages of evidence.
+        valid_from: when it was first stated, UTC.
+        valid_to: when it ended, UTC; None if it is valid.
+        superseded_by: id of the triple that replaced it, if any.
+        evidence: ids of the messages or edits that assert it; oldest first.
+        conversation_id: of the newest evidence; None if that is an edit.
+        updated_at: when it was last stated, UTC.
     """
 
     id: str
@@ -112,20 +112,17 @@ class Triple:
     updated_at: datetime
 
     def __str__(self) -> str:
-        """Return it as ``Anna lives_in Porto``."""
+        """Return a text such as ``Anna lives_in Porto``."""
         return f"{self.source} {self.label} {self.target}"
 
     def holds_at(self, instant: datetime) -> bool:
-        """Tell whether it held at an instant: from its beginning on, and at its end no longer."""
+        """Return whether it is valid at an instant; the start is included, the end is not."""
         return self.valid_from <= instant and (self.valid_to is None or instant < self.valid_to)
 
 
 @lru_cache(maxsize=65_536)
 def name_key(name: str) -> str:
-    """Return a name as names are compared: without case and doubled blanks, in one form of Unicode (NFKC).
-
-    The two apostrophes are one.
-    """
+    """Return a name in comparable form: case-folded, NFKC, with single blanks and the ASCII apostrophe."""
     if name.isascii():
         return " ".join(name.lower().split())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).replace("’", "'")
@@ -133,10 +130,10 @@ def name_key(name: str) -> str:
 
 
 class Names:
-    """Which names are other names of something else.
+    """The aliases of an agent's graph.
 
     Attributes:
-        aliases: from an alias to what it stands for, both as :func:`name_key` has them.
+        aliases: from an alias to the name that it stands for, both in the form of :func:`name_key`.
     """
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
@@ -147,10 +144,11 @@ class Names:
 
     @classmethod
     def of(cls, operations: Iterable[Operation], vocabulary: Vocabulary) -> Names:
-        """Return the names that stand after all `operations`.
+        """Return the aliases that are valid after all `operations`.
 
-        An alias that several things claim is none, even if one of them is called so itself: to keep two apart is better
-        than to make them one. Neither are ``User`` and ``Agent``, nor what a boat or a project is called.
+        An alias that several things claim is ignored, even if it is the name of one of them: confusing two things is
+        worse than keeping one thing apart. ``User``, ``Agent`` and names of common nouns ("the project is called
+        Atlas") are not aliases.
         """
         own = [operation for operation in operations if operation.predicate in ALIASES and not _is_of_a_kind(operation)]
         return cls.claimed(
@@ -162,7 +160,7 @@ class Names:
 
     @classmethod
     def claimed(cls, claims: Iterable[tuple[str, str]]) -> Names:
-        """Return the names that follow from who claims which alias, as (alias, source) pairs."""
+        """Return the aliases for claims as (alias, source) pairs."""
         sources: defaultdict[str, set[str]] = defaultdict(set)
         for alias, source in claims:
             if alias not in _NEVER_ALIASES:
@@ -171,26 +169,26 @@ class Names:
         return cls({alias: own for alias, own in _ends(single).items() if own != alias})
 
     def key(self, name: str) -> str:
-        """Return the id of what a name stands for."""
+        """Return the id for a name, with aliases resolved."""
         own = name_key(name)
         return self.aliases.get(own, own)
 
     def all_of(self, identifiers: Collection[str]) -> set[str]:
-        """Return the names, as :func:`name_key` has them, of things by their ids."""
+        """Return all names of things, in the form of :func:`name_key`, by their ids."""
         return {*identifiers, *(alias for own in identifiers for alias in self._own.get(own, ()))}
 
 
 def _is_of_a_kind(operation: Operation) -> bool:
-    """Tell whether "is called" names one thing of a kind ("the project is called Atlas"): there are others."""
+    """Return whether "is called" names a common noun ("the project is called Atlas"), of which there are others."""
     return operation.predicate == "is_called" and operation.subject[:1].islower()
 
 
-#: No aliases at all.
+#: No aliases.
 NOBODY = Names({})
 
 
 def _ends(steps: Mapping[str, str]) -> dict[str, str]:
-    """Return what each alias stands for at last; of names that stand for each other, the first in the alphabet."""
+    """Return the final name of each alias; in a cycle, the alphabetically first name."""
     ends: dict[str, str] = {}
     for alias in steps:
         path = [alias]
@@ -214,15 +212,16 @@ def fold_operations(
     vocabulary: Vocabulary | None = None,
     names: Names | None = None,
 ) -> list[Triple]:
-    """Return all triples that `operations` of one agent make, those that have ended too.
+    """Fold the operations of one agent into triples, including ended ones.
 
-    They come sorted by source, label, beginning and target.
+    The result is sorted by source, label, start and target.
 
     Args:
-        scope: whose.
+        scope: the agent.
         operations: in any order.
-        vocabulary: which predicates hold one object; the built-in ones if not given.
-        names: the aliases, where `operations` are only some of the agent's: all on some sources and labels.
+        vocabulary: the declared predicates; only the built-in ones if not given.
+        names: the aliases. Required if `operations` are only a part of the agent's, complete for some sources and
+            labels.
     """
     own = list(operations)
     declared = vocabulary or Vocabulary()
@@ -244,12 +243,12 @@ def fold_operations(
 
 
 def standing(triples: Iterable[Triple]) -> list[Triple]:
-    """Return the triples that hold, in the order in which they were last said."""
+    """Return the valid triples, in the order of their last statement."""
     return sorted((triple for triple in triples if triple.valid_to is None), key=lambda one: (one.updated_at, one.id))
 
 
 def about(triples: Sequence[Triple], text: str, most: int) -> list[Triple]:
-    """Return the last `most` of `triples` whose source or target is named in `text`, in their order."""
+    """Return the last `most` of the triples with a source or target that `text` names, in order."""
     words = f" {spaced(name_key(text))} "
     named = [
         triple
@@ -261,7 +260,7 @@ def about(triples: Sequence[Triple], text: str, most: int) -> list[Triple]:
 
 @dataclass(slots=True, eq=False)
 class _Span:
-    """A triple in the making."""
+    """A triple under construction."""
 
     target_id: str
     said: list[Operation] = field(default_factory=list)
@@ -295,7 +294,7 @@ class _Span:
 
 
 def _groups(operations: Iterable[Operation], names: Names) -> dict[tuple[str, str], list[Operation]]:
-    """Return operations by source and label."""
+    """Return the operations by source and label."""
     groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in operations:
         groups[names.key(operation.subject), operation.predicate].append(operation)
@@ -303,12 +302,12 @@ def _groups(operations: Iterable[Operation], names: Names) -> dict[tuple[str, st
 
 
 def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list[_Span]:
-    """Return what operations on one source and label make, in the order of beginning and target."""
-    # What an alias names is not resolved: it is a name.
+    """Return the triples of one source and label, ordered by start and target."""
+    # The object of an alias predicate is a name itself, so it is not resolved.
     key = name_key if group[0].predicate in ALIASES else names.key
     held: dict[str, _Span] = {}
     ended: list[_Span] = []
-    withdrawn: list[_Span] = []  # by the message at hand; nothing has taken their place yet
+    withdrawn: list[_Span] = []  # by the current message, without a successor yet
     at: tuple[object, ...] | None = None
     for operation in sorted(group, key=lambda one: _order(one, key)) if len(group) > 1 else group:
         moment = (operation.event_at, operation.message_ids[:1])
@@ -336,8 +335,8 @@ def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list
 
 
 def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...]:
-    # By the first message alone: tables keep an operation with the turn that it stands at. Of what is said in one
-    # breath the withdrawals come first: what is asserted as well, stands.
+    # Only the first message counts: tables store an operation with the turn of that message. Within a message
+    # withdrawals come first, so that an object that is also asserted stays valid.
     return (
         operation.event_at,
         operation.turn,
@@ -357,7 +356,7 @@ def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...
 def _end_spans(
     held: dict[str, _Span], targets: Iterable[str], operation: Operation, successor: _Span | None
 ) -> list[_Span]:
-    """Take what ends now out of `held`, and return it."""
+    """Remove the ending triples from `held` and return them."""
     gone = [held.pop(target) for target in targets if target in held]
     for span in gone:
         span.valid_to, span.successor = operation.event_at, successor

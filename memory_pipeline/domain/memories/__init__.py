@@ -1,5 +1,5 @@
-"""Durable memories: what an agent keeps beside the calendar, as a fold of events, and its nightly upkeep.
+"""Durable memories: independent of the calendar, computed as a fold of events, and consolidated daily.
 
-``memory`` is the record, ``events`` what changes it, ``fold`` turns the one into the other. Each pass of the nightly
-upkeep is a function from what is remembered, and a date, to further events of the same form.
+``record`` has a memory, ``events`` its changes, ``fold`` computes memories from events. Each pass of the consolidation
+is a function of the memories and a date that returns further events.
 """

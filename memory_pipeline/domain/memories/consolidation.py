@@ -1,11 +1,10 @@
 """Consolidation of durable memories: five passes over one agent's memories.
 
-A night is a function of what is remembered, its day, and what the models say: it makes further events, at the instant
-that ends the day. Each pass sees what the ones before it did: promotion, duplicates, contradictions, staleness, hot
-index. They go round until nothing is left to do, so that a night after one in which nothing happened has nothing to do,
-and may be left out.
+A day of consolidation is a function of the memories, the day and the answers of the models. It returns events at the
+instant that ends the day. Each pass sees the effects of the previous ones: promotion, duplicates, contradictions,
+staleness, hot index. The passes repeat until nothing changes, so a following day without events can be skipped.
 
-A pass that fails has done nothing; the others go on, and the night says which one it was and why.
+A failed pass has no effect. The others continue, and the result names the failed pass and the reason.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 
-# Pass 3: of two memories of which only one can be true, one takes the other's place.
+# Pass 3: of two contradicting memories, one supersedes the other.
 
 
-#: Kinds that can contradict each other, by what they have in common.
+#: Kinds with the same value can contradict each other.
 RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
 
 
-#: What some predicates assert, or deny.
+#: Predicates that assert or deny the same thing as another predicate.
 _LIKING = {"loves": "likes", "dislikes": "likes", "hates": "likes"}
 _DENYING = frozenset(["dislikes", "hates"])
 
 
 def settle(draft: Draft, vocabulary: Vocabulary) -> None:
-    """Supersede what contradicts a fact, or what was said later.
+    """Supersede memories that contradict a fact or a later memory.
 
-    Two contradict each other if they say different objects of one subject and a predicate that holds one at a time, or
-    if one says that the other holds no longer. How things stand at one moment does not end what lasts.
+    Two memories contradict each other if they have different objects for the same subject and a single-valued
+    predicate, or if one denies the other. A point-in-time memory does not supersede a lasting one.
     """
     _end(draft)
     groups: defaultdict[tuple[str, str, str], list[DurableMemory]] = defaultdict(list)
@@ -61,7 +60,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     for (_, predicate, _), group in sorted(groups.items()):
         if len(group) > 1 and vocabulary.holds_one(predicate):
             ranked = sorted(group, key=_strength, reverse=True)
-            # How things stand for a moment does not end what lasts, which holds again once the moment has gone cold.
+            # A point-in-time memory soon goes cold; the lasting memory is then valid again.
             lasting = next((memory for memory in ranked if not memory.is_point_in_time), ranked[0])
             for loser in ranked:
                 winner = ranked[0] if loser.is_point_in_time else lasting
@@ -70,7 +69,7 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
 
 
 def _end(draft: Draft) -> None:
-    """Supersede what was said to hold no more, and what said so of something that was said again since."""
+    """Supersede memories that a later one denies, and denials that a later memory contradicts."""
     said: defaultdict[tuple[str, str, str], list[tuple[DurableMemory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled and memory.subject and memory.predicate and memory.object:
@@ -85,7 +84,7 @@ def _end(draft: Draft) -> None:
 
 
 def _stance(predicate: str) -> tuple[str, bool]:
-    """Return what a predicate asserts or denies, and whether it asserts it."""
+    """Return the asserted or denied predicate, and whether it is asserted."""
     plain = predicate.removeprefix(ENDED)
     holds = (plain in _DENYING) == (plain != predicate)
     return _LIKING.get(plain, plain), holds
@@ -105,19 +104,19 @@ def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     return f"{named(winner)} contradicts it, and {predicate} holds one value at a time: {why}"
 
 
-# Pass 4: what nobody has said for long goes cold, and what has faded or is rotten is archived.
+# Pass 4: stale memories go cold; faded memories, and those with high context rot, are archived.
 #
-# A place in the hot index protects from going cold. It protects from fading only what is of ordinary importance at
-# least, and from rot nothing.
+# A hot memory does not go cold. It is archived for a faded importance only if its importance is below the default, and
+# for context rot in any case.
 
 
 def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
-    """Archive what has faded or is rotten; of the rest, cool what is stale.
+    """Archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
-    What the curator looks at and does not find stale is not shown to it again before as many days are over.
+    Memories that the curator finds not stale are not shown to it again for another full period.
 
     Raises:
-        ModelError: the curator's model did not help.
+        ModelError: the call of the curator's model failed.
     """
     confirms = curator.confirms(draft.scope)
     aged = [memory for memory in draft.memories.newest.values() if acts(memory, draft.at, settings, confirms=confirms)]
@@ -139,14 +138,14 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
 
 
 def acts(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
-    """Tell whether the pass would do something about a memory at an instant; once it would, it would ever after."""
+    """Return whether the pass would act on a memory at an instant. Once true, it stays true at all later instants."""
     if not memory.is_active or memory.kind.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
 
 def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
-    """Tell whether a memory is old enough to be stale, and of those that may be."""
+    """Return whether a memory is old enough, and of a kind that can become stale."""
     if memory.temperature is not Temperature.WARM:
         return False
     if not (confirms or memory.is_point_in_time or memory.kind is MemoryKind.OBSERVATION):
@@ -157,12 +156,12 @@ def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings,
 
 
 def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) -> str | None:
-    """Return why a memory is to be archived; None if it is not."""
+    """Return the reason to archive a memory, or None."""
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
     if memory.temperature is Temperature.HOT and memory.importance >= IMPORTANCE:
-        return None  # every prompt shows it, which is a use that nobody notes
+        return None  # Every prompt includes the hot index; these uses are not counted.
     left = faded_at(memory, at)
     age = days_between(memory.updated_at, at)
     if left < settings.archive_below and age > settings.archive_after_days:
@@ -173,11 +172,11 @@ def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) 
     return None
 
 
-# Pass 1: what several conversations have said is no longer an observation, but a fact.
+# Pass 1: observations that several conversations repeat become facts.
 
 
 def promote(draft: Draft, settings: UpkeepSettings) -> None:
-    """Make facts of observations that enough conversations repeat; each stays the same memory."""
+    """Turn observations that enough conversations repeat into facts with the same ids."""
     if settings.kinds is not None and MemoryKind.FACT not in settings.kinds:
         return
     enough = 1 + settings.promote_after
@@ -193,17 +192,17 @@ def promote(draft: Draft, settings: UpkeepSettings) -> None:
 
 __all__ = ["PASSES", "Night", "UpkeepSettings", "consolidate", "due", "pass_of"]
 
-#: The passes, in their order; a pass that failed is named so.
+#: Names of the passes, in order.
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
-#: After these an earlier pass may have something to do: what was merged may be said in enough conversations, or be near
-#: to something else; what was hot may be stale.
+#: After these events an earlier pass may apply again: a merged memory may be repeated often enough or have further
+#: duplicates; a formerly hot memory may be stale.
 _STIRRING = frozenset([MemoryVerb.MERGE, MemoryVerb.CHILL])
-#: No round undoes what one before did, so there is an end to them; this is only against mistakes.
+#: A safeguard: no round undoes the previous ones, so they always terminate.
 _MOST_ROUNDS = 50
-#: Time alone does something within so many days, or never.
+#: Time alone has an effect within a century, or never.
 _HORIZON = timedelta(days=36_525)
-#: Longest reason why a pass failed, in characters.
+#: Longest reason of a failed pass, in characters.
 _MOST_TOLD = 300
 _TICK = timedelta(microseconds=1)
 
@@ -218,20 +217,20 @@ def consolidate(
     similar: Similar,
     curator: Curator,
 ) -> tuple[Night, Memories]:
-    """Make one night of an agent's upkeep.
+    """Run one day of an agent's consolidation.
 
     Args:
-        memories: what is remembered when the day ends: all events before that folded; left as it is.
-        scope: whose memories.
-        day: the day that ends, in the lake's zone.
-        bounds: when it begins and ends, UTC.
-        settings: what the upkeep goes by.
-        vocabulary: which predicates hold one value at a time.
-        similar: finds memories with near vectors.
-        curator: merges contents, and says what is stale.
+        memories: the state at the end of the day: the fold of all earlier events. It is not changed.
+        scope: the agent.
+        day: the day, in the lake's time zone.
+        bounds: its start and end, UTC.
+        settings: thresholds and limits.
+        vocabulary: the single-valued predicates.
+        similar: finds memories with similar vectors.
+        curator: merges contents and finds stale memories.
 
     Returns:
-        What was done, and what is remembered after it.
+        The result of the day, and the memories after it.
     """
     since, at = bounds
     passes: tuple[Callable[[Draft], None], ...] = (
@@ -253,14 +252,14 @@ def consolidate(
             draft = Draft(memories.copy(), scope, day, since, at, turn)
             try:
                 work(draft)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the other passes and agents go on
+            except Exception as error:  # noqa: BLE001  # the other passes and agents continue after any error
                 troubles[name] = _told(error)
                 continue
             memories = draft.memories
             events += draft.events
         if not any(event.verb in _STIRRING for event in events[before:]):
             break
-        since = at  # The rest has been compared.
+        since = at  # All others have been compared.
     review = {
         memory.id: rotten
         for memory in memories.newest.values()
@@ -270,26 +269,26 @@ def consolidate(
 
 
 def _told(error: Exception) -> str:
-    """Return what went wrong on one line that a table can hold."""
+    """Return an error as one line of valid Unicode, for tables."""
     text = shortened(f"{type(error).__name__}: {error}", _MOST_TOLD)
     return text.encode("utf-8", "replace").decode()
 
 
 def pass_of(event: MemoryEvent) -> str:
-    """Return the name of the pass that did something."""
+    """Return the name of the pass that created an event."""
     return PASSES[(event.turn - 1) % len(PASSES)]
 
 
 def due(memories: Memories, after: datetime, settings: UpkeepSettings, *, confirms: bool) -> datetime | None:
-    """Return the first instant from which on time alone gives the upkeep something to do; None if it never does.
+    """Return the first instant at which the consolidation would act without new events, or None.
 
-    Only staleness depends on the time: see :func:`memory_pipeline.domain.memories.consolidation.acts`.
+    Only staleness depends on the time (:func:`acts`).
 
     Args:
-        memories: what is remembered after a night.
-        after: when that night was, UTC; the instant is not before it.
-        settings: what the upkeep goes by.
-        confirms: whether a model says what is stale.
+        memories: the state after a day of consolidation.
+        after: the end of that day, UTC; the earliest possible result.
+        settings: thresholds and limits.
+        confirms: whether a model decides which memories are stale.
     """
     first = after + _HORIZON
     is_due = False
@@ -297,7 +296,7 @@ def due(memories: Memories, after: datetime, settings: UpkeepSettings, *, confir
         if not acts(memory, first, settings, confirms=confirms):
             continue
         is_due = True
-        # What acts at an instant acts ever after, so the first one is found by halving.
+        # acts() stays true once it is true, so a binary search finds the first instant.
         before = after - _TICK
         while first - before > _TICK:
             middle = before + (first - before) // 2

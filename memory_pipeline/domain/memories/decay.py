@@ -1,7 +1,7 @@
-"""Relevance and decay of durable memories, and how fresh a memory is.
+"""Relevance, decay and freshness of durable memories.
 
-All are worked out as of an instant, from what is stored once: nothing here compounds, however often it is asked for.
-Days are fractional; what lies ahead counts as now.
+All values are computed for an instant from stored values, so repeated calls do not compound. Days are fractional;
+negative ages count as zero.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
 
 
-#: A rot from which a memory should be looked at, and from which it is archived.
+#: Context rot from which a memory needs a review, and from which it is archived.
 REVIEW, ROTTEN = 0.7, 0.9
-#: What of its importance a memory keeps a day.
+#: Share of the importance that remains after each day without use.
 KEPT_PER_DAY = 0.99
 
 _DAY = timedelta(days=1)
-#: Days in which half of a memory's youth is gone, and after which one that is not used counts as never used.
+#: Half-life of the age term, and days without use after which the idle term reaches its maximum.
 _HALF_LIFE, _IDLE = 30.0, 60.0
 _NEVER_USED = 0.8
 
 
 def relevance(importance: float, confidence: float, decay_rate: float, days: float) -> float:
-    """Return importance × confidence × e^(−decay · days since it was last used)."""
+    """Return importance × confidence × e^(−decay · days since the last use)."""
     return importance * confidence * math.exp(-decay_rate * max(days, 0.0))
 
 
 def faded(importance: float, days: float) -> float:
-    """Return what is left of an importance after days without use: 1 % less each day."""
+    """Return the importance after days without use: 1 % less each day."""
     return importance * math.pow(KEPT_PER_DAY, max(days, 0.0))
 
 
 def rot(age_days: float, days_since_access: float | None, importance: float) -> float:
-    """Return how rotten a memory is, 0 to 1: by its age, by how long nobody used it, by how little it matters.
+    """Return the context rot of a memory, 0 to 1: it grows with age and idle time, and with low importance.
 
     Args:
-        age_days: since it was last said, updated or confirmed.
+        age_days: since the memory was last stated, updated or confirmed.
         days_since_access: None if it was never used.
-        importance: 0 to 1, as it was set.
+        importance: 0 to 1, as set.
     """
     age = 1.0 - math.pow(0.5, max(age_days, 0.0) / _HALF_LIFE)
     idle = _NEVER_USED if days_since_access is None else min(max(days_since_access, 0.0) / _IDLE, 1.0)
@@ -51,7 +51,7 @@ def rot(age_days: float, days_since_access: float | None, importance: float) -> 
 
 
 def days_between(earlier: datetime, later: datetime) -> float:
-    """Return the days from one instant to another, negative if they are the other way round."""
+    """Return the days from `earlier` to `later`, negative if the order is reversed."""
     return (later - earlier) / _DAY
 
 
@@ -62,32 +62,25 @@ def relevance_at(memory: DurableMemory, at: datetime) -> float:
 
 
 def faded_at(memory: DurableMemory, at: datetime) -> float:
-    """Return what is left of a memory's importance at an instant; it fades from when it was last used."""
+    """Return a memory's decayed importance at an instant, counted from its last use."""
     return faded(memory.importance, days_between(memory.last_used_at, at))
 
 
 def rot_at(memory: DurableMemory, at: datetime) -> float:
-    """Return how rotten a memory is at an instant."""
+    """Return a memory's context rot at an instant."""
     accessed = memory.last_accessed_at
     since = None if accessed is None else days_between(accessed, at)
     return rot(days_between(memory.updated_at, at), since, memory.importance)
-
-
-# Warnings, in words, of memories that may no longer be true, with what to do about it.
 
 
 _MINUTE, _HOUR, _FRESHNESS_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 def warning(memory: DurableMemory, now: datetime) -> str | None:
-    """Return what to tell whoever is shown a memory; None if nothing.
+    """Return a warning that a memory may be outdated, or None.
 
-    A snapshot of one moment is always warned of, everything else from the day after it was last said, updated or
-    confirmed. What holds until it is revoked does not grow old.
-
-    Args:
-        memory: what is shown.
-        now: the time, UTC.
+    Point-in-time memories always have one; others from a day after they were last stated, updated or confirmed.
+    Permanent kinds have none.
     """
     age = now - memory.updated_at
     if memory.is_point_in_time:

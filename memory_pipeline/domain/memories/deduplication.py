@@ -1,4 +1,4 @@
-"""Pass 2: memories of one kind that say the same become one, and nothing that only one of them says is lost."""
+"""Pass 2: merge duplicates of one kind, without losing content of either."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import MemoryKind
 
 _ARTICLES = frozenset(["a", "an", "the"])
-#: Words that tell numbers and dates, besides all that hold a digit.
+#: Words for numbers and dates, beside those with a digit.
 _NUMBER_WORDS = word_set(
     """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
@@ -44,7 +44,7 @@ _NUMBER_WORDS = word_set(
     """
 )
 _NUMBER_FORMS = frozenset(map(stem, _NUMBER_WORDS))
-#: Words after which a clause says the opposite.
+#: Words that negate the rest of a clause.
 _NEGATIONS = word_set(
     """
     no not never none nobody nothing nowhere neither nor without cannot cant dont doesnt didnt isnt arent wasnt
@@ -56,16 +56,16 @@ _NEGATIONS = word_set(
 _TOKEN = re.compile(r"(?:(?<![^\W_])-(?=\d))?[^\W_]+(?:[.,:/-]\d+|'[^\W_]+)*|[.!?;,\n]")
 _DIGIT = re.compile(r"\d")
 _ENDS = frozenset(".!?;,\n")
-#: Figures of a cosine that count; what is beyond depends on how the machine adds.
+#: Significant decimals of a cosine; further ones depend on the machine's order of additions.
 _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What can tell a memory from another that is near it."""
+class _Features:
+    """The features that distinguish similar memories."""
 
     setting: tuple[str | None, str | None]
-    tells: tuple[frozenset[str], frozenset[str], frozenset[str]]
+    distinctions: tuple[frozenset[str], frozenset[str], frozenset[str]]
     words: tuple[str, ...]
     keys: frozenset[str]
     subject: str | None
@@ -73,17 +73,17 @@ class _Look:
 
 
 def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Curator) -> None:
-    """Merge what changed on the day with what says the same; of each pair the newer stays.
+    """Merge the memories that changed on the day with their duplicates; the newer one of each pair stays.
 
-    Two say the same if they have one triple, or the same words, or vectors that are near enough, and nothing tells
-    them apart: another user or key, another subject or object, other numbers or dates, or what is denied. What was
-    merged is compared as it then stands, so that chains end as one memory, whatever the order in which they were said.
+    Duplicates have the same triple, the same words, or similar vectors, and no distinguishing feature: another user or
+    key, another subject or object, other numbers or dates, or other negated words. A merged memory is compared with its
+    merged content, so that chains end as one memory in any order.
     """
     pool: defaultdict[MemoryKind, list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled:
             pool[memory.kind].append(memory)
-    looks = _Looks()
+    features = _FeatureCache()
     found: dict[tuple[str, str], float] = {}
     for _, memories in sorted(pool.items()):
         memories.sort(key=lambda memory: memory.id)
@@ -91,19 +91,19 @@ def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Cur
         if not changed or len(memories) < 2:
             continue
         known = {memory.id: memory for memory in memories}
-        alike = ((one, other, 1.0) for one, other in _alike(changed, memories, looks))
+        alike = ((one, other, 1.0) for one, other in _alike(changed, memories, features))
         for one, other, cosine in chain(similar(changed, memories, settings.similarity), alike):
             pair, near = (min(one, other), max(one, other)), round(cosine, _DIGITS)
             if one == other or not settings.similarity <= near > found.get(pair, 0.0):
                 continue
-            if pair in found or looks.agree(known[one], known[other]):
+            if pair in found or features.agree(known[one], known[other]):
                 found[pair] = near
     for (one, other), cosine in sorted(found.items(), key=lambda entry: (-entry[1], entry[0])):
-        _merge_pair(draft, one, other, cosine, curator, looks)
+        _merge_pair(draft, one, other, cosine, curator, features)
 
 
 def union(newer: str, older: str) -> str:
-    """Return a content with those sentences of an older one that it does not have; its own come first."""
+    """Return the newer content, followed by the sentences that only the older one has."""
     known = {_words(sentence) for sentence in sentences(newer)}
     unseen: dict[str, str] = {}
     for sentence in sentences(older):
@@ -117,52 +117,56 @@ def union(newer: str, older: str) -> str:
 
 
 def may_say_the_same(one: DurableMemory, other: DurableMemory) -> bool:
-    """Tell whether nothing tells two memories apart, however near their vectors are."""
-    return _Looks().agree(one, other)
+    """Return whether two memories have no distinguishing feature, regardless of their vectors."""
+    return _FeatureCache().agree(one, other)
 
 
 def figures(content: str) -> frozenset[str]:
-    """Return the words of a text that hold a digit, as they are compared."""
+    """Return the words with a digit, in comparable form."""
     return frozenset(token for token in _tokens(content) if _DIGIT.search(token))
 
 
-class _Looks:
-    """What can tell memories apart, worked out once for each version."""
+class _FeatureCache:
+    """The distinguishing features of memories, cached by version."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], _Look] = {}
+        self._known: dict[tuple[str, int], _Features] = {}
 
-    def at(self, memory: DurableMemory) -> _Look:
-        """Return what can tell a memory from others."""
+    def at(self, memory: DurableMemory) -> _Features:
+        """Return the features of a memory."""
         version = memory.id, memory.version
-        look = self._known.get(version)
-        if look is None:
+        entry = self._known.get(version)
+        if entry is None:
             keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
-            look = _Look((memory.user_id, memory.key), _tells(memory.content), _own_words(memory), keys, subject, thing)
-            self._known[version] = look
-        return look
+            entry = _Features(
+                (memory.user_id, memory.key), _distinctions(memory.content), _own_words(memory), keys, subject, thing
+            )
+            self._known[version] = entry
+        return entry
 
     def agree(self, one: DurableMemory, other: DurableMemory) -> bool:
-        """Tell whether nothing tells two memories apart."""
+        """Return whether two memories have no distinguishing feature."""
         first, second = self.at(one), self.at(other)
         if first.setting != second.setting:
             return False
         if one.user_id is not None and one.key is not None:
-            return True  # One user has one preference of a name.
-        if first.tells != second.tells:
+            return True  # A user has one preference per name.
+        if first.distinctions != second.distinctions:
             return False
         if not first.keys.isdisjoint(second.keys):
             return True
         if one.kind.is_permanent and not (_within(first.words, second.words) or _within(second.words, first.words)):
-            return False  # Who is to do what to whom: near vectors do not tell.
+            return False  # Similar vectors do not show who should do what to whom.
         return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
 
 
-def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, looks: _Looks) -> None:
+def _merge_pair(
+    draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, features: _FeatureCache
+) -> None:
     memories = draft.memories
     one, other = memories.newest[memories.resolved(one_id)], memories.newest[memories.resolved(other_id)]
-    if one.id == other.id or not (one.is_recalled and other.is_recalled) or not looks.agree(one, other):
+    if one.id == other.id or not (one.is_recalled and other.is_recalled) or not features.agree(one, other):
         return
     older, newer = sorted((one, other), key=_recency)
     content, how = newer.content, "the newer one stays"
@@ -170,7 +174,7 @@ def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator
     if not is_setting and match_key(newer.kind, newer.content) != match_key(older.kind, older.content):
         whole = union(newer.content, older.content)
         if len(whole) > MAX_CONTENT:
-            return  # Neither of them is to lose anything.
+            return  # Truncation would lose content.
         content, how = _merged(draft, newer, older, whole, curator)
     why = "the same words, triple or name" if cosine >= 1.0 else f"cosine {cosine:.4f}"
     reason = f"{named(newer)} and {named(older)} say the same ({why}): {how}"
@@ -178,7 +182,7 @@ def _merge_pair(draft: Draft, one_id: str, other_id: str, cosine: float, curator
 
 
 def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, whole: str, curator: Curator) -> tuple[str, str]:
-    """Return the content of both, and how it was made."""
+    """Return the merged content, and a description of the method."""
     how = "the newer one stays, with what only the older one said" if whole != newer.content else "the newer one stays"
     try:
         content = curator.merge(draft.scope, newer.content, older.content, draft.day)
@@ -193,7 +197,7 @@ def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, whole: str
 
 
 def _changes(newer: DurableMemory, content: str) -> Changes:
-    """Return what becomes of the newer one; a title and a hook that somebody gave it stay."""
+    """Return the changes to the newer memory. A title and a hook that are not defaults stay."""
     if content == newer.content:
         return NOTHING_SAID
     return Changes(
@@ -204,11 +208,11 @@ def _changes(newer: DurableMemory, content: str) -> Changes:
 
 
 def _alike(
-    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], looks: _Looks
+    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], features: _FeatureCache
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs that share a triple, all words, or a user's name of a preference, one of which changed.
+    """Yield pairs with the same triple, words or preference name, of which at least one memory changed.
 
-    Of those that could be merged, each is paired with the newest alone: in the end all of them are one.
+    Each memory of a group is paired only with the newest one, since all of them end up merged.
     """
     since = {memory.id for memory in changed}
     groups: dict[Hashable, list[DurableMemory]] = {key: [] for memory in changed for key in _keys(memory)}
@@ -221,8 +225,8 @@ def _alike(
             continue
         parts: defaultdict[Hashable, list[DurableMemory]] = defaultdict(list)
         for memory in group:
-            look = looks.at(memory)
-            parts[look.setting if None not in look.setting else (look.setting, look.tells)].append(memory)
+            entry = features.at(memory)
+            parts[entry.setting if None not in entry.setting else (entry.setting, entry.distinctions)].append(memory)
         for part in parts.values():
             newest = max(part, key=_recency)
             for memory in part:
@@ -255,19 +259,19 @@ def _own_words(memory: DurableMemory) -> tuple[str, ...]:
 
 
 def _within(few: tuple[str, ...], many: tuple[str, ...]) -> bool:
-    """Tell whether all words of one text come in another, in their order."""
+    """Return whether `many` contains all words of `few` in the same order."""
     rest = iter(many)
     return all(word in rest for word in few)
 
 
 def _words(text: str) -> str:
-    """Return the words of a text as they are compared."""
+    """Return the words of a text in comparable form."""
     words = " ".join(word for word in spaced(plain(text)).split() if word not in _ARTICLES)
     return " ".join((words, *signs(text))) if words else text
 
 
-def _tells(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the numbers and dates of a text, what it denies (the words after a negation), and its signs."""
+def _distinctions(content: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the numbers and dates of a text, its negated words, and its signs."""
     numbers, denied = set[str](), set[str]()
     denies = False
     for token in _tokens(content):

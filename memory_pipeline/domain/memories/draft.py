@@ -1,4 +1,4 @@
-"""The draft that a day of consolidation works on, and the models that help."""
+"""The working state of a day of consolidation, its settings and result, and the ports of its models."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _NAMED = 60
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """What an agent's upkeep goes by.
+    """The settings of an agent's consolidation.
 
     Attributes:
-        hot_entries, hot_tokens: what the hot index may hold, and how long it may be.
-        similarity: cosine from which two memories of one kind may say the same.
-        stale_after_days: after so many days without being said, updated or confirmed a memory may be stale …
-        snapshot_stale_after_days: … and one that says how things stood at one moment.
-        archive_below: an importance that has faded below this is archived …
-        archive_after_days: … but not before so many days.
-        promote_after: an observation that so many further conversations repeat becomes a fact.
-        kinds: what the agent may keep; None for all kinds.
+        hot_entries, hot_tokens: maximum lines and tokens of the hot index.
+        similarity: minimum cosine of duplicates of one kind.
+        stale_after_days: a memory may be stale if it was not stated, updated or confirmed for this long.
+        snapshot_stale_after_days: the same for memories that describe one moment.
+        archive_below: a memory is archived if its importance has decayed below this value …
+        archive_after_days: … and it is older than this.
+        promote_after: an observation becomes a fact when this many further conversations repeat it.
+        kinds: the kinds that the agent may store; None for all.
     """
 
     hot_entries: int = 20
@@ -49,14 +49,14 @@ class UpkeepSettings:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What the upkeep of one agent did in one night.
+    """The result of one day of consolidation of one agent.
 
     Attributes:
-        day: the day that ended.
-        at: when it ended, UTC; the time of all that the night does.
-        events: what it did, in order.
-        troubles: passes that failed, and so did nothing, by name, with the reason.
-        review: how rotten those memories are that somebody should look at, by id.
+        day: the consolidated day.
+        at: the end of the day, UTC; the time of all its events.
+        events: in order.
+        troubles: reasons of failed passes by name. A failed pass has no effect.
+        review: context rot of the memories that need a review, by id.
     """
 
     day: Period
@@ -68,16 +68,16 @@ class Night:
 
 @dataclass(slots=True)
 class Draft:
-    """One pass at work: what it decides takes effect at once, on memories of its own.
+    """The working state of one pass. Its actions take effect at once, on its own copy of the memories.
 
     Attributes:
-        memories: as they stand.
-        scope: whose.
-        day: of the night.
-        since: what changed then, or later, is to be compared with the rest, UTC.
-        at: when the day ended, UTC.
-        turn: number of the pass within the night.
-        events: what it has done.
+        memories: the current state.
+        scope: the agent.
+        day: the consolidated day.
+        since: memories that changed at or after this time are compared with all others, UTC.
+        at: the end of the day, UTC.
+        turn: number of the pass within the day.
+        events: the actions so far.
     """
 
     memories: Memories
@@ -97,14 +97,14 @@ class Draft:
         other: DurableMemory | None = None,
         changes: Changes = NOTHING_SAID,
     ) -> None:
-        """Do something to a memory.
+        """Apply an action to a memory.
 
         Args:
-            verb: what.
-            memory: to which one.
-            reason: why, in words.
-            other: of MERGE what is taken in, of SUPERSEDE what takes the place.
-            changes: of MERGE what the memory says from now on.
+            verb: the action.
+            memory: the changed memory.
+            reason: for users.
+            other: for MERGE the memory that is merged into it, for SUPERSEDE the one that replaces it.
+            changes: for MERGE the new content.
         """
         event = MemoryEvent.of(
             self.scope,
@@ -123,67 +123,67 @@ class Draft:
 
 
 def named(memory: DurableMemory) -> str:
-    """Return a memory as a reason names it: its title, in quotes."""
+    """Return the title of a memory in quotes, for reasons."""
     return f"“{shortened(memory.title, _NAMED)}”"
 
 
 class Similar(Protocol):
-    """Finds durable memories whose contents have near vectors."""
+    """Finds durable memories with similar vectors."""
 
     def __call__(
         self, changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
     ) -> Sequence[tuple[str, str, float]]:
-        """Return pairs whose cosine is at least `least`: id of one of `changed`, id of one of `others`, the cosine.
+        """Return pairs with a cosine of at least `least`: id in `changed`, id in `others`, cosine.
 
-        What comes out depends on the contents alone, also on those that were written a moment ago and whose vectors
-        nobody has stored. Pairs of a memory with itself, and pairs both ways round, do no harm.
+        The result depends only on the contents, including new ones without stored vectors. Pairs of a memory with
+        itself and pairs in both directions are allowed.
 
         Args:
-            changed: what is to be compared.
-            others: with what; holds `changed` too.
-            least: the smallest cosine, of 0 to 1.
+            changed: the memories to compare.
+            others: the memories to compare them with; includes `changed`.
+            least: the minimum cosine, 0 to 1.
         """
         ...
 
 
 class Curator(Protocol):
-    """Helps the nightly upkeep of durable memories where it takes an understanding of what they say."""
+    """Merges contents and finds stale memories for the consolidation, by rules or by a model."""
 
     def name(self, scope: Scope) -> str:
-        """Return name and version of what helps an agent's upkeep, as reasons tell it to people."""
+        """Return name and version of the rules or the model, for reasons."""
         ...
 
     def confirms(self, scope: Scope) -> bool:
-        """Tell whether a model looks at what may be stale.
+        """Return whether a model decides which memories are stale.
 
-        If not, only observations and snapshots are ever shown to :meth:`stale`, and all of them are.
+        If not, :meth:`stale` receives all old observations and point-in-time memories, and no others.
         """
         ...
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
-        """Return one content that says all that two contents say which mean the same.
+        """Return one content that merges two contents with the same meaning.
 
         Args:
-            scope: whose memory.
-            newer: the one that counts where they differ.
-            older: the other.
-            day: the day after which it is done.
+            scope: the agent.
+            newer: the content that prevails where they differ.
+            older: the other content.
+            day: the consolidated day.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
-        """Return the ids of those memories that are stale, each with the reason in words.
+        """Return the ids of the stale memories, each with a reason.
 
         Args:
-            scope: whose memories.
-            memories: what nobody has said for long.
+            scope: the agent.
+            memories: the candidates, not stated for a long time.
             at: the end of the day, UTC.
-            day: the day after which it is done.
+            day: the consolidated day.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the call of the model failed.
         """
         ...

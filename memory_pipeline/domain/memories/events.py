@@ -1,6 +1,6 @@
-"""What changes durable memories: events, of agents, of conversations, and of the nightly upkeep.
+"""Events that change durable memories, from agents, conversations and the consolidation.
 
-In the journal an event is a line as::
+In the journal an event is a line::
 
     {"memory": "REMEMBER", "workspace_id": "acme", "agent_id": "support", "memory_id": null, "other_id": null,
      "changes": {"kind": "fact", "content": "Anna lives in Porto."}, "editor": "agent", "reason": null, "turn": 0,
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
 
-#: `editor` of what conversations said, of the upkeep, and of an agent that gives no other name.
+#: `editor` of events from conversations, from the consolidation, and from agents by default.
 CONVERSATION, UPKEEP, AGENT = "conversation", "upkeep", "agent"
-#: By how much a memory is boosted or reduced, if nobody says otherwise.
+#: Default amount of BOOST and REDUCE.
 STEP = 0.1
 
 _MAX_NAME, _MAX_TAGS, _MAX_REASON = 100, 50, 500
-#: What may run over several lines.
+#: Maximum length of texts with several lines, and below of texts on one line, in characters.
 _LONG = {"content": MAX_CONTENT, "value": MAX_VALUE}
 _SHORT = {
     "title": MAX_TITLE,
@@ -56,12 +56,12 @@ _SHORT = {
     "user_id": _MAX_NAME,
     "key": _MAX_NAME,
 }
-#: Highest decay per day: by then a memory has no relevance left after a few hours.
+#: Highest decay per day; at this rate a memory has no relevance left after a few hours.
 _MAX_RATE = 100.0
 
 
 class MemoryVerb(StrEnum):
-    """What an event does. Those after ACCESS are the upkeep's, and are not accepted from anybody else."""
+    """The action of an event. Only the consolidation may use those after ACCESS."""
 
     REMEMBER = "REMEMBER"
     UPDATE = "UPDATE"
@@ -81,7 +81,7 @@ class MemoryVerb(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether an agent may do it."""
+        """Whether agents may use it."""
         return self in _OPEN
 
 
@@ -90,9 +90,9 @@ _OPEN = frozenset(list(MemoryVerb)[:7])
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an event says of a memory; None leaves it as it is, or, of a new memory, to its default.
+    """The fields that an event sets. None leaves a field unchanged, or at its default for a new memory.
 
-    Attributes are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is of BOOST and
+    Attributes are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
     REDUCE, and `value` is JSON.
     """
 
@@ -115,10 +115,10 @@ class Changes:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Changes:
-        """Read and check a mapping; what is None counts as left out. Recalled memory is dropped from the content.
+        """Validate a mapping. None counts as missing. Recalled memory is removed from the content.
 
         Raises:
-            InputError: a key is unknown or a value is not acceptable; the message names it.
+            InputError: a key is unknown or a value is invalid; the message names it.
         """
         if not isinstance(given, Mapping):
             raise InputError(f"changes {shown(given)} is not accepted; expected a mapping")
@@ -130,7 +130,7 @@ class Changes:
         return cls(**said)
 
     def to_record(self) -> dict[str, Any]:
-        """Return what is said, as a JSON object."""
+        """Return the fields that are set as a JSON object."""
         found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -139,29 +139,26 @@ class Changes:
         }
 
 
-#: Nothing is said.
+#: No field is set.
 NOTHING_SAID = Changes()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """One event, checked.
+    """One validated event.
 
     Attributes:
-        id: hash of scope, what it does and when; see :mod:`memory_pipeline.domain.identity`.
-        scope: whose memory.
-        verb: what it does.
-        memory_id: to which memory; of REMEMBER the one that it makes if none is said already to be so.
-        changes: what it says of the memory.
-        event_at: when, UTC; of the upkeep the end of its day.
-        turn, place: tell apart what happened at one time: position of its message in the conversation, or of the event
-            in its write, or number of the pass; then position in what the message says, or in the pass.
-        editor: who did it.
-        reason: why.
-        other_id: of MERGE the memory that is taken in, of SUPERSEDE the one that takes the place.
-        evidence: the messages that it rests on; none of what an agent did itself.
-        conversation_id: where it was said.
-        received_at: when the journal took it, UTC; None of what never was in it.
+        id: hash of scope, action and time; see :mod:`memory_pipeline.domain.identity`.
+        memory_id: the changed memory; for REMEMBER the new memory, unless a known one has the same match key.
+        event_at: time, UTC; for the consolidation the end of its day.
+        turn: order among events of one time: position of the message in the conversation, position of the event in its
+            write, or number of the pass.
+        place: position within the message or the pass.
+        editor: author of the change.
+        other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
+        evidence: the source messages; empty for direct changes by an agent.
+        conversation_id: conversation of the source messages.
+        received_at: when the journal received it, UTC; None for derived events.
     """
 
     id: str
@@ -197,7 +194,7 @@ class MemoryEvent:
         conversation_id: str | None = None,
         received_at: datetime | None = None,
     ) -> MemoryEvent:
-        """Make an event; its id, and that of a memory which it makes, are worked out."""
+        """Create an event; its id and the id of a new memory are computed."""
         if memory_id is None:
             memory_id = new_memory_id(scope, changes, event_at)
         own = make_id(
@@ -211,10 +208,10 @@ class MemoryEvent:
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> MemoryEvent:
-        """Read and check the form that :meth:`to_record` gives; the ids are worked out, never believed.
+        """Parse and validate the form of :meth:`to_record`. The ids are always computed.
 
         Raises:
-            InputError: a field is missing or not acceptable; the message names it.
+            InputError: a field is missing or invalid; the message names it.
         """
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
         said = record.get("memory")
@@ -236,7 +233,7 @@ class MemoryEvent:
         editor, reason = record.get("editor", AGENT), record.get("reason")
         editor = _line("editor", editor, _MAX_NAME)
         if editor in {UPKEEP, CONVERSATION}:
-            raise InputError(f"editor {shown(editor)} is the pipeline's own; choose another name")
+            raise InputError(f"editor {shown(editor)} is reserved for the pipeline; choose another name")
         return cls.of(
             scope,
             verb,
@@ -250,7 +247,7 @@ class MemoryEvent:
         )
 
     def to_record(self) -> dict[str, object]:
-        """Return the event of an agent as a flat JSON object, the form in which the journal keeps it."""
+        """Return the event of an agent as a flat JSON object, as stored in the journal."""
         return {
             "memory": self.verb.value,
             "workspace_id": self.scope.workspace_id,
@@ -266,71 +263,73 @@ class MemoryEvent:
 
     @property
     def hour(self) -> Period:
-        """The partition that it belongs to."""
+        """The partition of the event."""
         return Calendar().hour(self.event_at)
 
     @property
     def is_upkeep(self) -> bool:
-        """Tell whether the nightly upkeep did it."""
+        """Whether it comes from the consolidation."""
         return not self.verb.is_open
 
     @property
     def order(self) -> tuple[datetime, bool, int, int, str]:
-        """What events are sorted by. A night comes before whatever happens at the instant that ends its day."""
+        """The sort key of events. The consolidation of a day precedes other events at the instant that ends the day."""
         return (self.event_at, not self.is_upkeep, self.turn, self.place, self.id)
 
 
 def memory_reference(text: object) -> str:
-    """Return the id of a memory, without the number of a version.
+    """Return the id of a memory, without a version number.
 
     Raises:
-        InputError: it is no id of a memory.
+        InputError: `text` is not the id of a memory.
     """
     reference = Reference.parse(text)
     if reference.what != MEMORY:
-        raise InputError(f"id {shown(text)} is not a durable memory's; expected memory:2024-01-15T08:<32 hex digits>")
+        raise InputError(
+            f"id {shown(text)} is not the id of a durable memory; expected memory:2024-01-15T08:<32 hex digits>"
+        )
     return reference.id
 
 
 def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
-    """Return the id of the memory that is made where nothing matches: a hash of scope, hour and match key."""
+    """Return the id of a new memory: a hash of scope, hour and match key."""
     return make_id(MEMORY, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, key_of(changes))
 
 
 def key_of(changes: Changes) -> str:
-    """Return the match key of what is to be remembered."""
+    """Return the match key of a new memory."""
     if changes.user_id is not None and changes.key is not None:
         return preference_key(changes.user_id, changes.key)
     return match_key(changes.kind or MemoryKind.FACT, changes.content or "")
 
 
 def _complete(changes: Changes) -> Changes:
-    """Check what a new memory needs."""
+    """Validate the fields of a new memory."""
     if changes.content is None:
-        raise InputError("content is missing; expected a text that says what to remember")
+        raise InputError("content is missing; expected the text to remember")
     if (changes.user_id is None) != (changes.key is None):
-        raise InputError("user_id and key belong together; give both of a preference, or none")
+        raise InputError("user_id and key belong together; set both for a preference, or neither")
     if changes.key is not None and changes.value is None:
         raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
     if changes.amount is not None:
-        raise InputError("amount is for BOOST and REDUCE; give importance")
+        raise InputError("amount is for BOOST and REDUCE; set importance instead")
     check_terms(changes.subject, changes.predicate, changes.object)
     return changes
 
 
 def check_terms(subject: str | None, predicate: str | None, thing: str | None) -> None:
-    """Refuse a predicate without a subject, and an object without both. A subject may stand alone.
+    """Reject a predicate without a subject, and an object without a predicate. A subject alone is valid.
 
     Raises:
         InputError: one of them is missing.
     """
     if (predicate is not None and subject is None) or (thing is not None and predicate is None):
         missing = "subject" if subject is None else "predicate"
-        raise InputError(f"{missing} is missing; a predicate belongs to a subject, and an object to both")
+        raise InputError(f"{missing} is missing; a predicate needs a subject, and an object needs both")
 
 
 def _text(name: str, value: object) -> str:
-    """Return a text that may run over several lines."""
+    """Return a text that may have several lines."""
     longest = _LONG[name]
     if not isinstance(value, str) or not is_unicode(value):
         raise InputError(f"{name} {shown(value)} is not a text")
@@ -344,7 +343,7 @@ def _text(name: str, value: object) -> str:
 def _content(name: str, value: object) -> str:
     content = without_recalled(_text(name, value)).strip()
     if not content:
-        raise InputError(f"{name} {shown(value)} is nothing but recalled memory, which is remembered already")
+        raise InputError(f"{name} {shown(value)} contains only recalled memory, which is already stored")
     return content
 
 
@@ -360,7 +359,7 @@ def _json(name: str, value: object) -> str:
 
 
 def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _short(name: str, value: object) -> str:

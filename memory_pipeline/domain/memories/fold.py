@@ -1,22 +1,21 @@
-"""Events to durable memories: a fold in the order of what happened.
+"""Fold events into durable memories, in the order of event time.
 
-``fold_events`` is a pure function of the set of events: whatever order they come in, and however often one comes, the
-same memories come out. The pipeline folds what has landed; readers go on from there with what has not.
+``fold_events`` is a pure function of the set of events: order of arrival and duplicates do not change the result. The
+pipeline folds the stored events; readers continue with the pending ones.
 
-- REMEMBER makes a memory, or a further version of the one that is known by the same words (:func:`match_key`).
-- UPDATE changes what one says. Both make one that was revoked, superseded or archived count again.
-- FORGET revokes one: it stays in the history, and nothing finds it.
-- BOOST and REDUCE change its importance, CONFIRM its confidence; an observation that is confirmed becomes a fact, and
-  stays the same memory.
-- ACCESS counts that it was of use.
-- PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL are the upkeep's.
+- REMEMBER creates a memory, or a new version of a memory with the same match key (:func:`match_key`).
+- UPDATE changes the content. Both reactivate a revoked, superseded or archived memory.
+- FORGET revokes a memory: it stays in the history, and no search returns it.
+- BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
+  id.
+- ACCESS counts a use.
+- PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation.
 
-What was merged goes on in the memory that took it in: whoever names the old id means that one. An id under which
-something was said that was known by another means that other, too: which of two is the first to say it may change, when
-something older comes late.
+The id of a merged memory resolves to the memory that it was merged into. The id of a REMEMBER that matched a known
+memory resolves to that memory, too: a late event can change which of two was the first.
 
-Late, edited or forgotten conversations may leave events of the upkeep behind that no longer fit, until their nights are
-made again: these change nothing that does not count any more, and nothing in favour of what is not there.
+After late, edited or erased conversations, events of the consolidation may be outdated until its days are recomputed.
+They do not change inactive memories, and do nothing in favour of unknown ones.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _DIGITS = 6
 
 @dataclass(slots=True)
 class Memories:
-    """All that one agent keeps.
+    """The durable memories of one agent.
 
     Attributes:
-        newest: the newest version of each memory, by id.
-        earlier: its versions before, oldest first; as they stood when the next one was made.
-        matches: the memory that is known by a match key.
-        aliases: ids under which something was said that was known already, with those of the memories that say it.
-        ignored: events that had no effect, with the reason: they name a memory that is not there, say.
+        newest: newest version of each memory, by id.
+        earlier: previous versions, oldest first, each as it was when the next one was created.
+        matches: memory id by match key.
+        aliases: ids of REMEMBER events that matched a known memory, with the ids of these memories.
+        ignored: reasons of events without effect, such as an unknown memory, by event id.
         last: :attr:`MemoryEvent.order` of the last event.
     """
 
@@ -70,13 +69,13 @@ class Memories:
     last: tuple[datetime, bool, int, int, str] | None = None
 
     def copy(self) -> Memories:
-        """Return what can be folded further without changing this one."""
+        """Return an independent copy."""
         return Memories(
             dict(self.newest), dict(self.earlier), dict(self.matches), dict(self.aliases), dict(self.ignored), self.last
         )
 
     def resolved(self, memory_id: str) -> str:
-        """Return the id under which a memory goes on: its own, or that of the one that took it in."""
+        """Return the current id of a memory: its own, or that of the memory that it was merged into."""
         if memory_id not in self.newest:
             memory_id = self.aliases.get(memory_id, memory_id)
         seen = set[str]()
@@ -89,33 +88,33 @@ class Memories:
         return memory_id
 
     def find(self, changes: Changes) -> DurableMemory | None:
-        """Return the memory that is known by the words of what is to be remembered."""
+        """Return the memory with the match key of `changes`, or None."""
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
 
     def said_of(self, event: MemoryEvent) -> str:
-        """Return the id of the memory that a REMEMBER makes, or makes a version of."""
+        """Return the id of the memory that a REMEMBER creates or updates."""
         known = self.matches.get(key_of(event.changes))
         if known is not None:
             return known
         before = self.newest.get(event.memory_id)
         if before is None or not before.is_active:
             return event.memory_id
-        # It was said in this hour before, and changed to say something else, which goes on to be kept.
+        # A memory of this hour had the same words and was updated to other words. It is kept beside the new one.
         return make_id(MEMORY, event.hour, event.memory_id, event.id)
 
     def history(self, memory_id: str) -> tuple[DurableMemory, ...]:
-        """Return all versions of a memory, oldest first; none if there is no such memory."""
+        """Return all versions of a memory, oldest first; empty if the id is unknown."""
         newest = self.newest.get(memory_id)
         return () if newest is None else (*self.earlier.get(memory_id, ()), newest)
 
 
 def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) -> Memories:
-    """Return what events make of what is known.
+    """Fold events into memories.
 
     Args:
-        events: in any order; one that comes twice counts once.
-        known: what was folded of earlier events, which is left as it is. No event may come before its last.
+        events: in any order; duplicates count once.
+        known: the result for earlier events; it is not changed. No event may precede its last one.
     """
     memories = Memories() if known is None else known.copy()
     for event in sorted({event.id: event for event in events}.values(), key=lambda event: event.order):
@@ -124,7 +123,7 @@ def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) ->
 
 
 def apply(memories: Memories, event: MemoryEvent) -> None:
-    """Change what is known by one event, which comes after all that were applied before."""
+    """Apply one event to `memories`. It must follow all previously applied events."""
     memories.last = event.order
     if event.verb is MemoryVerb.REMEMBER:
         _remember(memories, event)
@@ -182,7 +181,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     )
     before = memories.newest.get(memory.id)
     if before is not None:
-        # It was said in this hour, does not count any more, and is not known by these words.
+        # A memory of this hour has the same id, is inactive, and has other match keys by now.
         memory = replace(memory, version=before.version + 1, created_at=before.created_at)
         memories.earlier[memory.id] = (*memories.earlier.get(memory.id, ()), before)
         _unmatch(memories, before)
@@ -190,7 +189,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
 
 
 def _say_again(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    """Make a version that says what the event does, if that is all that the memory says, and rests on it too."""
+    """Create a version with the event's evidence, and with its content if that is all that the memory says."""
     changes = event.changes
     is_all = _own_key(memory) == key_of(changes)
     said = _restated(memory, changes) if is_all else memory
@@ -223,7 +222,7 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
     changes = event.changes
     said = _restated(memory, changes)
     if changes.content is not None and changes.content != memory.content:
-        # A triple that is not given with the new text may no longer be what it says.
+        # A triple that is not set with the new text may contradict it.
         gone = {name: getattr(changes, name) for name in ("subject", "predicate", "object")}
         said = replace(said, **gone)
     said = replace(
@@ -274,7 +273,7 @@ def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> N
 
 
 def _promoted(memories: Memories, memory: DurableMemory, event: MemoryEvent, updated_at: datetime) -> None:
-    """Make an observation a fact; what it was known by as the one, it is known by still."""
+    """Turn an observation into a fact that keeps its match keys."""
     fact = replace(memory, kind=MemoryKind.FACT, updated_at=updated_at)
     fact = replace(fact, match_keys=_with(memory.match_keys, [_own_key(fact)]), status_reason=event.reason)
     before = memories.newest[memory.id]
@@ -339,14 +338,14 @@ def _heat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None
 
 
 def _counts(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> bool:
-    """Tell whether the upkeep may change how a memory stands: what was revoked, say, stays revoked."""
+    """Return whether the consolidation may change a memory: inactive ones, such as revoked ones, stay as they are."""
     if not memory.is_active:
         memories.ignored[event.id] = f"{memory.id} is {memory.status} already"
     return memory.is_active
 
 
 def _other(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> DurableMemory | None:
-    """Return the other memory of an event; None if there is none, or it is the same by now."""
+    """Return the other memory of an event; None if it is unknown, or has been merged with this one."""
     other = memories.newest.get(memories.resolved(event.other_id or ""))
     if other is None:
         memories.ignored[event.id] = f"{event.other_id} is not known"
@@ -364,7 +363,7 @@ def _stand(
     temperature: Temperature,
     reason: str | None,
 ) -> None:
-    """Change how a memory stands, not what it says."""
+    """Change the status and the temperature of a memory, not its content."""
     _put(
         memories,
         replace(memory, status=status, temperature=temperature, status_reason=reason, changed_at=event.event_at),
@@ -372,7 +371,7 @@ def _stand(
 
 
 def _revived(memory: DurableMemory) -> DurableMemory:
-    """Return a memory that counts, and is not cold."""
+    """Return the memory as active and warm, unless it is already recalled."""
     if memory.is_recalled:
         return memory
     return replace(memory, status=Status.ACTIVE, temperature=Temperature.WARM, status_reason=None, superseded_by=None)
@@ -400,7 +399,7 @@ def _next_version(
 
 
 def _put(memories: Memories, memory: DurableMemory) -> None:
-    # Of two memories that say the same since one was updated, what is said again is said of the older one.
+    # After an update two memories may share a match key. It then belongs to the one that had it first.
     own = tuple(key for key in memory.match_keys if memories.matches.setdefault(key, memory.id) == memory.id)
     memories.newest[memory.id] = memory if own == memory.match_keys else replace(memory, match_keys=own)
 
@@ -412,14 +411,14 @@ def _unmatch(memories: Memories, memory: DurableMemory) -> None:
 
 
 def _own_key(memory: DurableMemory) -> str:
-    """Return the match key of all that a memory says."""
+    """Return the match key of a memory's content."""
     if memory.user_id is not None and memory.key is not None:
         return preference_key(memory.user_id, memory.key)
     return match_key(memory.kind, memory.content)
 
 
 def _share(value: float) -> float:
-    """Return a value as one from 0 to 1, rounded: 0.1 and 0.2 make 0.3."""
+    """Clip a value to 0 to 1 and round it, so that 0.1 + 0.2 is 0.3."""
     return min(max(round(value, _DIGITS), 0.0), 1.0)
 
 

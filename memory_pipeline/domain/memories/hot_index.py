@@ -1,8 +1,7 @@
-"""Pass 5: the hot index, an agent's table of contents that is always loaded, capped by entries and by tokens.
+"""Pass 5: the hot index, an agent's table of contents that is always loaded, limited by entries and tokens.
 
-The order in which memories are chosen does not depend on the time: all fade alike, by 1 % a day since they were last
-used, so that a night in which nothing happened changes nothing. What is in the index stays there until something beats
-it by a tenth.
+The ranking does not depend on the current time: all memories decay by the same 1 % a day since their last use. So a day
+without events changes nothing. A memory stays in the index until another one scores 10 % higher.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: How much more a kind counts than a fact, of the kinds that have a place in the index.
+#: Weight of each kind relative to a fact. Other kinds are not indexed: tool output and observations, which could
+#: otherwise never become stale.
 WEIGHTS = {kind: kind.weight for kind in MemoryKind if kind.weight is not None}
-#: By how much something must be better than what is in the index to take its place.
+#: Relative margin by which a memory must beat one in the index to replace it.
 MARGIN = 0.1
 
 _FADING = math.log(KEPT_PER_DAY)
@@ -40,9 +40,9 @@ class HotEntry:
     """A line of the hot index.
 
     Attributes:
-        id: of the memory.
-        kind, title, hook: as the memory has them, each on one line.
-        tokens: how many its line has, the end of the line included.
+        id: the id of the memory.
+        kind, title, hook: from the memory, each on one line.
+        tokens: tokens of the line, including the line break.
     """
 
     id: str
@@ -63,9 +63,9 @@ class HotEntry:
 
 
 def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
-    """Return the entries of those memories that are hot, in an order that does not change from night to night.
+    """Return the entries of the hot memories, in an order that is stable from day to day.
 
-    What holds until it is revoked comes first, then the rest; in each, the oldest first.
+    Kinds with a higher weight come first; within a weight, older memories come first.
     """
     hot = [memory for memory in memories if memory.is_active and memory.temperature is Temperature.HOT]
     hot.sort(key=lambda memory: (-WEIGHTS.get(memory.kind, 0.0), memory.created_at, memory.id))
@@ -73,15 +73,15 @@ def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
 
 
 def hot_lines(memories: Iterable[DurableMemory]) -> list[str]:
-    """Return the lines of the hot index: ``⁍ Anna (fact): She lives in Porto.``, without titles that hooks tell."""
+    """Return the lines of the hot index: ``⁍ Anna (fact): She lives in Porto.``, without redundant titles."""
     return [str(entry) for entry in hot_entries(memories)]
 
 
 def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemory]:
-    """Return the memories that belong into the hot index, best first; within both caps.
+    """Return the memories for the hot index, best first, within both limits.
 
-    One whose line is too long for what is left is passed over for the next ones that fit. Chosen again from what was
-    chosen, the same come out. The time does not matter: see this module.
+    A line that exceeds the remaining tokens is skipped in favour of the next ones that fit. The choice is idempotent,
+    and independent of the current time.
     """
     eligible = [memory for memory in memories.newest.values() if is_eligible(memory, settings)]
     eligible.sort(key=lambda memory: (-_score(memory), memory.id))
@@ -98,16 +98,16 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemo
 
 
 def is_eligible(memory: DurableMemory, settings: UpkeepSettings) -> bool:
-    """Tell whether a memory may be in the hot index: it is recalled, lasts for longer than a moment, and matters.
+    """Return whether a memory may be in the hot index: recalled, not point-in-time, and important enough.
 
-    What would be archived for its importance as soon as it is old enough does not matter.
+    A memory is not important enough if it would be archived for its importance as soon as it is old enough.
     """
     matters = memory.importance > 0 if memory.kind.is_permanent else memory.importance >= settings.archive_below
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 
 
 def heat(draft: Draft, settings: UpkeepSettings) -> None:
-    """Bring the temperatures level with what belongs into the hot index."""
+    """Update the temperatures to match the hot index."""
     chosen = {memory.id: memory for memory in choose_hot(draft.memories, settings)}
     hot = [memory for memory in draft.memories.newest.values() if memory.temperature is Temperature.HOT]
     for memory in sorted(hot, key=lambda memory: memory.id):
@@ -124,9 +124,9 @@ def heat(draft: Draft, settings: UpkeepSettings) -> None:
 
 
 def _score(memory: DurableMemory) -> float:
-    """Return the logarithm of kind × importance × confidence × 0.99^days, with the bonus of what is in the index.
+    """Return the logarithm of kind × importance × confidence × 0.99^days, with a bonus for memories in the index.
 
-    Days are counted from a fixed one instead of to the present: that is the same order, on any day.
+    Days are counted from a fixed day instead of to the present, which gives the same order on any day.
     """
     base = WEIGHTS[memory.kind] * memory.importance * memory.confidence
     if base <= 0.0:
@@ -136,6 +136,6 @@ def _score(memory: DurableMemory) -> float:
 
 
 def _line(title: str, kind: MemoryKind, hook: str) -> str:
-    # A title that was made of the same words as the hook would only say them twice.
+    # A title with the same words as the hook would only repeat them.
     said = f"{hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"{title} ({kind}): {hook}"
     return mark_lines(said)

@@ -1,4 +1,4 @@
-"""A durable memory: one thing that an agent keeps until it is revoked, superseded, or forgotten."""
+"""The record of a durable memory, its kinds and status, and match keys."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 #: Longest title, hook, content and other texts of a memory, in characters.
 MAX_TITLE, MAX_HOOK, MAX_CONTENT, MAX_VALUE = 1_000, 120, 20_000, 20_000
-#: Most messages, and conversations, that a memory names: of what is said daily, every version would name all days.
+#: Maximum number of messages, and of conversations, of a memory. Without it, each version of a statement that is
+#: repeated every day would list all days.
 MAX_SOURCES = 100
-#: What a memory begins with, if nobody says otherwise.
+#: Defaults of a new memory.
 IMPORTANCE, CONFIDENCE, DECAY_RATE = 0.5, 1.0, 0.0
 
-#: Words without which a sentence says the same.
+#: Words that do not change the meaning of a sentence.
 _ARTICLES = frozenset(["a", "an", "the"])
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-#: How the predicate of a fact begins that says of another that it holds no more.
+#: Prefix of predicates that deny a previous fact.
 ENDED = "no_longer_"
 _CUT = "…"
-#: Signs without which a text says something else: C# and C++, € and $, -5 and 5, 1.5 and 15.
+#: Signs that change the meaning of a text: C# and C++, € and $, -5 and 5, 1.5 and 15.
 _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
@@ -55,7 +56,7 @@ class _Traits(NamedTuple):
 
 # Nothing else has to know a kind: what depends on it is among its traits.
 class MemoryKind(StrEnum):
-    """What sort of thing a memory says."""
+    """The kind of a memory."""
 
     FACT = _Traits("fact", is_permanent=False, weight=1.0, rivals="fact")
     RULE = _Traits("rule", is_permanent=True, weight=4.0, rivals=None)
@@ -83,19 +84,19 @@ class MemoryKind(StrEnum):
 
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
-        """Read a kind.
+        """Return the kind called `text`.
 
         Raises:
-            InputError: it is none of these.
+            InputError: the kind is unknown.
         """
         try:
-            return cls(text)  # type: ignore[arg-type]  # whatever it is, it is one or not
+            return cls(text)  # type: ignore[arg-type]  # other values raise ValueError
         except ValueError:
             raise InputError(f"kind {shown(text)} is unknown; accepted: {', '.join(cls)}") from None
 
 
 class Temperature(StrEnum):
-    """How a memory is loaded: hot always, in the index; warm when it is recalled; cold by archive search alone."""
+    """How a memory is loaded: hot always, in the hot index; warm by recall; cold only by archive search."""
 
     HOT = "hot"
     WARM = "warm"
@@ -103,9 +104,9 @@ class Temperature(StrEnum):
 
 
 class Status(StrEnum):
-    """Whether a memory counts.
+    """The status of a memory.
 
-    Superseded: another took its place. Deprecated: the agent has revoked it. Archived: it had faded.
+    Superseded: replaced by another memory. Deprecated: revoked by the agent. Archived: faded or stale.
     """
 
     ACTIVE = "active"
@@ -116,38 +117,33 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DurableMemory:
-    """One version of a durable memory; of the newest version, how it stands.
+    """One version of a durable memory. The newest version also has the current status, temperature and counts.
 
     Attributes:
-        id: the memory's identity, which all of its versions share: ``memory:{hour}:{32 hex digits}``.
-        version: from 1; a new one is made whenever what it says changes, or it is said again.
-        kind: what sort of thing it says.
-        title: what it is about, on one line.
-        hook: a line of at most 120 characters, for the hot index.
-        content: what it says.
-        subject, predicate, object: the same as a fact of three terms, where it is one.
-        user_id, key, value: of a preference: whose, its name, and what was set, as JSON.
-        importance: 0 to 1, as it was set; how it fades is worked out when it is asked for, never stored.
+        id: shared by all versions: ``memory:{hour}:{32 hex digits}``.
+        version: from 1; a change of the content or a repetition creates a new version.
+        title: the topic, on one line.
+        hook: one line of at most 120 characters, for the hot index.
+        subject, predicate, object: the content as a triple, if it is one.
+        user_id, key, value: of a preference: the user, its name, and its value as JSON.
+        importance: 0 to 1, as set. Its decay is computed on demand, never stored.
         confidence: 0 to 1.
-        decay_rate: how fast its relevance fades, per day since it was last accessed.
-        access_count: how often it was used.
-        last_accessed_at: when it was last used, UTC.
-        is_point_in_time: whether it says how things stood at one moment, which is soon no longer so.
-        temperature: how it is loaded.
-        status: whether it counts.
-        status_reason: why its status or temperature is what it is; None of what was never changed.
-        superseded_by: id of the memory that took its place.
-        merged_ids: ids of the memories that it took in.
-        source_ids: messages, or events, that it rests on; oldest first, and of many the last 100.
-        conversation_ids: conversations in which it was said, likewise.
-        tags: labels, sorted.
-        editor: who made this version: ``conversation``, ``upkeep``, ``agent``, or a name that the writer gave.
-        event_id: the event that made this version.
-        match_keys: see :func:`match_key`; what is said with one of these is said of this memory.
-        created_at: when it was first said, UTC.
-        updated_at: when it was last said, updated or confirmed, UTC.
-        changed_at: when what it says or its status last changed, by whomever, UTC.
-        reviewed_at: when a model last said that it is not stale, UTC.
+        decay_rate: decay of the relevance per day since the last use.
+        last_accessed_at: time of the last access, UTC.
+        is_point_in_time: whether it describes one moment and becomes stale soon.
+        status_reason: reason for the status or the temperature; None if they never changed.
+        superseded_by: id of the memory that replaced it.
+        merged_ids: ids of the memories that were merged into it.
+        source_ids: source messages or events, oldest first, at most the last 100.
+        conversation_ids: source conversations, likewise.
+        tags: sorted.
+        editor: author of this version: ``conversation``, ``upkeep``, ``agent``, or a name from the client.
+        event_id: the event that created this version.
+        match_keys: see :func:`match_key`; statements with one of these keys update this memory.
+        created_at: when it was first stated, UTC.
+        updated_at: when it was last stated, updated or confirmed, UTC.
+        changed_at: when its content or status last changed, UTC.
+        reviewed_at: when a model last found it not stale, UTC.
     """
 
     id: str
@@ -186,72 +182,72 @@ class DurableMemory:
 
     @property
     def version_id(self) -> str:
-        """Id of this version alone: ``memory:…#3``."""
+        """The id of this version: ``memory:…#3``."""
         return f"{self.id}#{self.version}"
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it counts."""
+        """Whether its status is active."""
         return self.status is Status.ACTIVE
 
     @property
     def is_recalled(self) -> bool:
-        """Tell whether recall may show it: it counts, and is not cold."""
+        """Whether recall may return it: it is active and not cold."""
         return self.is_active and self.temperature is not Temperature.COLD
 
     @property
     def last_used_at(self) -> datetime:
-        """When it was last said, confirmed or accessed, UTC."""
+        """When it was last stated, confirmed or accessed, UTC."""
         return self.updated_at if self.last_accessed_at is None else max(self.updated_at, self.last_accessed_at)
 
     def __str__(self) -> str:
-        """Return what it says, marked as recalled."""
+        """Return the content, marked as recalled."""
         return mark_lines(self.content)
 
 
 @lru_cache(maxsize=65_536)
 def match_key(kind: MemoryKind, content: str) -> str:
-    """Return what near-identical contents of one kind share: 32 hex digits over their words.
+    """Return a key that near-identical contents of one kind share: 32 hex digits over their words.
 
-    Case, accents, doubled blanks, articles and punctuation do not count; every other word, its place, and signs that
-    change what is said (:func:`signs`) do. Of a text without words, all of it counts.
+    Case, accents, repeated blanks, articles and punctuation are ignored. All other words, their order, and signs that
+    change the meaning (:func:`signs`) count. A text without words counts as a whole.
     """
     words = [word for word in spaced(plain(content)).split() if word not in _ARTICLES]
     return digest(kind.value, words or content, *signs(content))
 
 
 def signs(text: str) -> tuple[str, ...]:
-    """Return the signs of a text that tell it from another with the same words, in order."""
+    """Return the signs that distinguish a text from others with the same words, in order."""
     return tuple(sign for sign in text if unicodedata.category(sign) in ("Sc", "Sm")) + tuple(_SIGNS.findall(text))
 
 
 def preference_key(user_id: str, key: str) -> str:
-    """Return the match key of a preference: whatever is set, one user has one of each name."""
+    """Return the match key of a preference. It ignores the value: a user has one preference per name."""
     return digest(MemoryKind.PREFERENCE.value, "of", user_id, "named", key)
 
 
 def triple_key(memory: DurableMemory) -> tuple[str, str] | None:
-    """Return subject and predicate as they are compared; None of a memory that has none."""
+    """Return subject and predicate in comparable form, or None if the memory has none."""
     return (name_key(memory.subject), memory.predicate) if memory.subject and memory.predicate else None
 
 
 def sentences(content: str) -> list[str]:
-    """Return the sentences and lines of a content, trimmed."""
+    """Return the sentences and lines of a content, stripped."""
     return [part for part in (piece.strip() for piece in _SENTENCE.split(content)) if part]
 
 
 def title_of(content: str) -> str:
-    """Return a title for a content that has none: its first sentence, on one line, at most 80 characters."""
+    """Return a default title: the first sentence, on one line, at most 80 characters."""
     return shortened(next(iter(sentences(content)), content.strip()), 80)
 
 
 def one_line_summary(content: str) -> str:
-    """Return a hook for a content that has none: its beginning, on one line, at most 120 characters."""
+    """Return a default hook: the beginning of the content, on one line, at most 120 characters."""
     return shortened(content, MAX_HOOK)
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut between words where it is longer than `length` characters."""
+    """Return a text on one line, truncated between words to at most `length` characters."""
     line = " ".join(text.split())
     if len(line) <= length:
         return line

@@ -1,7 +1,7 @@
-"""What makes a memory answer a question: its words and synonyms, what is asked for, and the weights.
+"""Ranking without arrays: terms, synonyms, analysis of the query, and the weights of the signals.
 
-The score of a memory is a weighted sum of signals, each of which can be shown and explained (:class:`Weights`). They
-are worked out by :mod:`memory_pipeline.search.scoring`; this module has what needs no arrays.
+The score of a memory is a weighted sum of explainable signals (:class:`Weights`), which
+:mod:`memory_pipeline.search.scoring` computes.
 """
 
 from __future__ import annotations
@@ -24,29 +24,27 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
 
-# Which other words a text may use for what was asked, from ``thesaurus.txt``: everyday English, no model.
+# The thesaurus of everyday English, ``thesaurus.txt``. A line has one of two forms:
 #
-# A line of the file is one of two things::
+# film = movie = cinema            synonyms in all directions
+# pet > dog cat hamster            a query for the general word matches the specific ones, not vice versa
 #
-# film = movie = cinema            each stands for each other
-# pet > dog cat hamster            who asks for the general word may mean a specific one, not the other way round
-#
-# Words are compared by their stems, so regular forms are not listed, and irregular ones are (``buy = bought``).
+# Words are compared by stem, so only irregular forms are listed (``buy = bought``).
 
 
 _SIGNS = frozenset("=>")
 
 
 def related(term: str) -> frozenset[str]:
-    """Return the stems that a text may hold instead of a stem that was asked for."""
+    """Return the stems that match a stem of the query by the thesaurus."""
     return _relations().get(term, frozenset())
 
 
 def parse(text: str) -> Mapping[str, frozenset[str]]:
-    """Read lines as in this module's docstring; ``#`` begins a comment.
+    """Parse a thesaurus; ``#`` starts a comment.
 
     Raises:
-        ValueError: a line is in neither form.
+        ValueError: a line has neither form.
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
     for number, line in enumerate(text.splitlines(), start=1):
@@ -69,41 +67,41 @@ def _relations() -> Mapping[str, frozenset[str]]:
     return parse(files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8"))
 
 
-#: Okapi BM25 (Robertson & Zaragoza 2009) of whole talks: k1 damps repetition.
+#: Okapi BM25 (Robertson & Zaragoza 2009) of whole conversations: k1 dampens repetition.
 K1 = 0.9
-#: In the coverage of a question a word counts its rarity to this power: rare words count more, but not much more.
+#: Exponent of a word's rarity in the coverage of a query: rare words count more, but not much more.
 COVERAGE_POWER = 0.5
-#: What a related word counts, of the word that was asked for.
+#: Weight of a related word, relative to the word of the query.
 RELATED = 0.6
-#: What a word counts that is said in the same talk one, two, three or four messages before or after.
+#: Weight of a word one, two, three or four messages before or after in the same conversation.
 NEARBY = (0.8, 0.6, 0.4, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each signal adds to the score; there is no other place where ranking is tuned.
+    """The weights of all signals; the only place where ranking is tuned.
 
-    Fitted to the questions of three sets (talk between people, real chats, talk with an assistant) by a softmax
-    regression, then rounded; docs/decisions/0008 has the figures, also with each set left out.
+    Fitted by softmax regression to the questions of three data sets (conversations between people, real chats,
+    conversations with an assistant), then rounded. docs/decisions/0008 has the figures, also with each set left out.
 
     Attributes:
-        coverage: share of the question's words, by how rare they are, that the memory or its neighbours in the talk
-            hold; 0 to 1. An answer seldom repeats the question, but stands beside what does.
-        words: cosine of the memory's words and the question's, 0 to 1: a word of the memory counts 1 + ln(times), one
-            of the question its rarity ("lnc.ltc", Manning et al., Introduction to Information Retrieval, 6.4.3).
-        vector: nearness of the vectors, in standard deviations from the agent's average memory.
-        nearby: likewise the nearest of the neighbours in the talk, each counting as in :data:`NEARBY`; not below 0.
-        talk: BM25 of the talk that it belongs to, against the best talk's; 0 to 1.
-        speaker: 1 where the question names who said it, -1 where it names somebody else who speaks here; half of
-            that where it names all who speak here, and the one whom it names first is meant.
+        coverage: share of the query's words, weighted by rarity, in the memory or its neighbours in the conversation;
+            0 to 1. An answer seldom repeats the question, but is next to a message that does.
+        words: cosine of the words of memory and query, 0 to 1: a word of the memory counts 1 + ln(frequency), a word
+            of the query its rarity ("lnc.ltc", Manning et al., Introduction to Information Retrieval, 6.4.3).
+        vector: similarity of the vectors, in standard deviations from the agent's average memory.
+        nearby: the same for the most similar neighbour, weighted by :data:`NEARBY`; at least 0.
+        talk: BM25 of the conversation, relative to the best conversation; 0 to 1.
+        speaker: 1 if the query names the speaker, -1 if it names another speaker of the conversation; half of that if
+            it names all speakers, with the first one taken as meant.
         importance: as extracted, 0 to 1.
-        answers: `words` of the message before, less if that is long, where it ends with a question and a user answers.
-        replies: 0, or up to 1 the longer an assistant's reply is, which mostly repeats what a user has said; 0 where
-            the question asks what the assistant said.
-        instructs: 1 where a user tells an assistant what is always to be done.
-        prefers: 1 where the question seeks advice, and a user has told an assistant what they like.
-        counted: 1 where the question asks how many, and the memory holds a number.
-        repeats: for each better hit of the same talk, so that what several talks tell comes together.
+        answers: `words` of the previous message, less if it is long, if it ends with a question and a user answers.
+        replies: 0 to 1, growing with the length of an assistant's reply, which mostly repeats the user; 0 if the query
+            asks what the assistant said.
+        instructs: 1 if a user gives an assistant a standing instruction.
+        prefers: 1 if the query seeks advice, and the memory is a preference that a user told an assistant.
+        counted: 1 if the query asks for a number, and the memory contains one.
+        repeats: per better hit of the same conversation, so that several conversations are represented.
     """
 
     coverage: float = 7.1
@@ -122,18 +120,18 @@ class Weights:
 
 
 WEIGHTS = Weights()
-#: Vectors of these embedders see no more than words do, and so tell little beside them.
+#: Prefix of embedders that only encode spelling, and so add little to the words.
 _SPELLING_ONLY = "hashed-"
 
 
 def weights_for(embedder: str) -> Weights:
-    """Return the weights for vectors that an embedder of this name makes."""
+    """Return the weights for vectors of this embedder."""
     return replace(WEIGHTS, vector=0.1, nearby=0.3) if embedder.startswith(_SPELLING_ONLY) else WEIGHTS
 
 
-#: A word, or a picture: skin tones and what joins pictures are left out.
+#: A word or an emoji, without skin tones and joiners.
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
-#: From here on scripts write words without blanks between them: pairs of characters are compared instead.
+#: Scripts without blanks between words; pairs of characters are compared instead.
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
 _ASSISTANT_SAID = re.compile(
     r"(?<!can )(?<!could )(?<!will )(?<!would )\b(?:you|assistant|agent|ai|bot)\b[^.?!]{0,30}"
@@ -156,18 +154,18 @@ _MONTH_NAMES = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-#: Related by spelling ("adopt", "adoption"): so many first letters in common, which are this share of both words.
+#: Related by spelling ("adopt", "adoption"): minimum common prefix, and its share of the longer and the shorter word.
 _SHARED_LETTERS, _SHARE, _SHARE_OF_SHORTER = 5, 0.6, 0.8
 
 
 def terms(text: str) -> list[str]:
-    """Return the words of a text as they are compared: case, accents and endings folded, stop words left out."""
+    """Return the words of a text in comparable form: folded, without accents, stemmed, without stop words."""
     return list(chain.from_iterable(map(_terms_of, _TOKEN.findall(plain(text)))))
 
 
 @lru_cache(maxsize=65536)
 def _terms_of(token: str) -> tuple[str, ...]:
-    """Return the words of one run of letters and digits, in their plain form."""
+    """Return the terms of one token in plain form."""
     found: list[str] = []
     for word in parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,):
         if word in STOP_WORDS:
@@ -180,7 +178,7 @@ def _terms_of(token: str) -> tuple[str, ...]:
 
 
 def _spaced(word: str) -> list[str]:
-    """Cut a word where its script changes between those with and without blanks, and the latter into pairs."""
+    """Split a token where scripts with and without blanks meet, and the latter into pairs of characters."""
     found: list[str] = []
     for run in _UNSPACED.findall(word):
         if run[0] < "\u2e80" or len(run) < 3:
@@ -191,15 +189,14 @@ def _spaced(word: str) -> list[str]:
 
 
 def date_terms(day: datetime) -> list[str]:
-    """Return the words by which a question may name a day: its month, year and number."""
+    """Return the words for a day in a query: its month, year and day of the month."""
     return [stem(_MONTH_NAMES[day.month - 1]), str(day.year), str(day.day)]
 
 
 def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the words of a sorted vocabulary that are spelt much like `term`: "adopt", "adoption".
 
-    They begin with the same five letters or more, which are three fifths of the longer word and four fifths of the
-    shorter.
+    The common prefix has at least five letters, three fifths of the longer word and four fifths of the shorter one.
     """
     if len(term) < _SHARED_LETTERS:
         return []
@@ -220,12 +217,12 @@ def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
 
 
 def _spoken(token: re.Match[str]) -> str:
-    """Return a word as it is written, without the ending of the possessive."""
+    """Return a token as written, without the possessive ending."""
     return token.group().replace("’", "'").removesuffix("'s")
 
 
 class Window(NamedTuple):
-    """A time that a question names: its first and last day, and when they begin and end, both included, UTC."""
+    """A time in a query: first and last day, and their first and last instant (inclusive, UTC)."""
 
     first: date
     last: date
@@ -234,7 +231,7 @@ class Window(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A window, and where the words that name it begin and end in the question."""
+    """A window, and the start and end of its words in the query."""
 
     window: Window
     start: int
@@ -243,16 +240,16 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a query asks for.
+    """An analyzed query.
 
     Attributes:
-        terms: its words, each once, in order; without those that name a time.
+        terms: unique words in order, without those that name a time.
         windows: the times that it names.
-        about: the speakers whom it names, in the order in which it does.
-        bare: the query without their names, which would pull everything that they say: this is what is embedded.
+        about: the speakers that it names, in order.
+        bare: the query without these names, for the embedder. Names would attract everything that the speakers said.
         asks_how_many: it asks for a number.
-        asks_the_assistant: it asks what the assistant said, or for a summary of all that was said.
-        seeks_advice: it asks what to do or to choose, which the user's preferences decide.
+        asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
+        seeks_advice: it asks for a recommendation, which depends on the user's preferences.
     """
 
     terms: tuple[str, ...]
@@ -272,17 +269,17 @@ class Query:
         times: Sequence[Named] = (),
         is_known: Callable[[str], bool] = lambda _: True,
     ) -> Query:
-        """Read a query, put to an agent to whom `speakers` have spoken.
+        """Analyze a query.
 
         Args:
             query: the text.
-            speakers: names of those who have spoken.
+            speakers: names of the speakers in the agent's memory.
             times: the times that the query names, in order.
-            is_known: tells of a word, as :func:`terms` returns it, whether memory holds it. A name that memory does not
-                hold is taken for a speaker's if it is spelt much like it ("Mohamed", "Muhammad").
+            is_known: returns whether memory contains a word in the form of :func:`terms`. An unknown name matches a
+                speaker with a similar spelling ("Mohamed", "Muhammad").
 
-        A speaker is named by any word of the name. Whoever shares it with another is named with the other. A name that
-        is a common word ("Will") has to be written as a name, and not where all words have a capital.
+        Any word of a name names a speaker, or all speakers that share it. A name that is a common word ("Will") must be
+        capitalized, and not at the start of the query.
         """
         composed = unicodedata.normalize("NFC", query)
         timeless = _without(query, times)
@@ -321,13 +318,13 @@ class Query:
         )
 
     def alternatives(self, term: str, vocabulary: Sequence[str]) -> list[str]:
-        """Return the words of a sorted vocabulary that may stand for one of the question's, without these."""
+        """Return the words of a sorted vocabulary that are related to a word of the query, without the query's own."""
         found = {*related(term), *kin(term, vocabulary)}
         return sorted(found.difference(self.terms))
 
 
 def _without(query: str, times: Iterable[Named]) -> str:
-    """Return a query without the words that name times."""
+    """Return a query without the words for times."""
     pieces, done = [], 0
     for time in times:
         pieces.append(query[done : time.start])
@@ -335,16 +332,16 @@ def _without(query: str, times: Iterable[Named]) -> str:
     return " ".join([*pieces, query[done:]])
 
 
-#: Two names may be one if their spellings agree so far, which is asked of names of so many letters and of shorter ones.
+#: Minimum similarity of two spellings of a name, for names of at least `_LONG_NAME` letters and for shorter ones.
 _ALIKE, _LONG_NAME, _ALIKE_IF_SHORT = 0.7, 5, 0.8
-#: A shorter word is no short form of a name.
+#: Minimum length of the short form of a name.
 _LEAST_NAME = 3
-#: Of a query so many words with a capital are compared with names.
+#: Maximum number of capitalized words of a query that are compared with names.
 _MOST_NAMES = 30
 
 
 def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool]) -> dict[str, str]:
-    """Return words of a query that name a speaker by another spelling or a short form, each with the speaker's word."""
+    """Return the words of a query that are variants or short forms of a speaker's name, with the name's own word."""
     parts = {
         plain(part): words[0]
         for speaker in speakers
@@ -369,5 +366,5 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
 
 
 def _likeness(one: str, other: str) -> float:
-    """Return how much two spellings agree, 0 to 1 (Ratcliff & Metzener 1988)."""
+    """Return the similarity of two spellings, 0 to 1 (Ratcliff & Metzener 1988)."""
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

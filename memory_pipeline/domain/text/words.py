@@ -1,7 +1,7 @@
-"""Words and names in texts: plain letters, contractions, stop words, stems and mentions.
+"""Words and names in texts: normalization, contractions, stop words, stems and mentions.
 
-The stemmer follows the idea of Harman's S-stemmer ("How effective is suffixing?", 1991) and adds ``-ing`` and
-``-ed``. It only has to bring the forms of a word together; its results need not be words.
+The stemmer follows Harman's S-stemmer ("How effective is suffixing?", 1991) and adds ``-ing`` and ``-ed``. Its results
+need not be words.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text that has only words and blanks: how this package writes its tables."""
+    """Return the words of a text of words and blanks; used for word lists in this package."""
     return frozenset(text.split())
 
 
-#: Words that say nothing alone. Parts of contractions ("'ll", "n't") are listed too; see :func:`parts_of`.
+#: Stop words, including parts of contractions ("'ll", "n't"); see :func:`parts_of`.
 STOP_WORDS = word_set(
     """
     a about above after again all almost alone along already also although always am among an and another any
@@ -43,18 +43,18 @@ _IRREGULAR_NEGATIONS = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
 def plain(text: str) -> str:
-    """Return a text without case, accents and other marks, and with ordinary letters for those that look special."""
+    """Return a text case-folded, without accents and other marks, in compatibility form (NFKD)."""
     if text.isascii():
         return text.lower()
-    # Decomposed first: what looks special may hide an upper case letter, and what is folded may be decomposed further.
+    # Decompose first, since special letters may hide upper-case ones; again, since folding may yield composed letters.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    if decomposed.isascii():  # of a text that is cut ("…"), say
+    if decomposed.isascii():  # for example a truncated text ("…")
         return decomposed
     return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text can be stored: it holds no halves of characters."""
+    """Return whether a text can be stored: it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -63,7 +63,7 @@ def is_unicode(text: str) -> bool:
 
 
 def spaced(text: str) -> str:
-    """Return a text with one blank between its words, which are runs of letters, their marks, and digits."""
+    """Return the words of a text, separated by single blanks. A word is a run of letters, marks and digits."""
     if text.isascii():
         return " ".join(_ASCII_WORD.findall(text))
     kept = (
@@ -75,7 +75,7 @@ def spaced(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parts_of(contraction: str) -> tuple[str, ...]:
-    """Cut a lower-case word where it is contracted: "i'll" → ("i", "'ll"), "didn't" → ("did", "n't"), not "o'brien"."""
+    """Split a lower-case contraction: "i'll" → ("i", "'ll"), "didn't" → ("did", "n't"), but not "o'brien"."""
     if contraction.endswith("n't"):
         head = contraction[:-3]
         return (_IRREGULAR_NEGATIONS.get(head, head), "n't") if head else ("n't",)
@@ -85,7 +85,7 @@ def parts_of(contraction: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """Return what the forms of a lower-case English word share: "cities" → "citi", "city" → "citi"."""
+    """Return the stem of a lower-case English word: "cities" → "citi", "city" → "citi"."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -101,66 +101,65 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and len(word) > 3 else word
 
 
-# Mentions: whether a text names somebody, by words in the form in which names are compared.
+# Mentions of names in texts.
 #
-# Words are compared without case and accents, and in scripts that put no blanks between words each character is one:
-# "Anna" is mentioned in "ANNA's" and in "anna.k@…", and not in "Annabel" or "Annas". Other forms of a name are names of
-# their own.
+# Words are compared without case and accents. In scripts without blanks each character is a word. "ANNA's" and
+# "anna.k@…" mention "Anna"; "Annabel" and "Annas" do not. Other forms of a name must be listed as names.
 
 
 _CONTROL_ESCAPE = re.compile(r'\\[bfnrt"/\\]')
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})")
 _ASCII_NAME = re.compile(r"[a-z0-9]+")
-#: Soft hyphens, joiners, marks of direction and the like: what Unicode calls formats.
+#: Invisible characters: soft hyphens, joiners, directional marks and other Unicode format characters.
 _UNSEEN = re.compile(
     "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
     "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
-#: Scripts without blanks between words, and Korean, whose particles stick to names: each character is a word.
+#: Scripts without blanks between words, and Korean, which attaches particles to names: each character is a word.
 _ALONE = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-#: Longest run without blanks whose words are remembered.
+#: Longest run without blanks that is cached.
 _SHORT = 64
 
 
 class Mentions:
-    """Finds names in texts as tombstones do, for whoever has them in clear."""
+    """Finds clear-text names in texts, with the same rules as tombstones."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._phrases = {" ".join(words) for name in names if (words := words_of_name(name))}
         self._sizes = {len(phrase.split(" ")) for phrase in self._phrases}
 
     def __bool__(self) -> bool:
-        """Tell whether there is any name."""
+        """Return whether there is any name."""
         return bool(self._phrases)
 
     def mentioned_in(self, text: str) -> bool:
-        """Tell whether a text mentions one of the names."""
+        """Return whether a text mentions one of the names."""
         return any(phrase in self._phrases for phrase in phrases_of(words_of(text), self._sizes))
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in the form in which names are compared."""
+    """Return the words of a text in comparable form; for text with backslashes also those of its unescaped form."""
     return [*_seen_in(text), *_seen_in(_unescaped(text))] if "\\" in text else _seen_in(text)
 
 
 def _seen_in(text: str) -> list[str]:
     if text.isascii():
         return _words_of(text)
-    # Characters that nobody sees must hide no name, whether they stand in a word or between two.
+    # Invisible characters must not hide a name, neither within a word nor between two words.
     seen = _UNSEEN.sub("", text)
     return _words_of(seen) if seen == text else [*_words_of(seen), *_words_of(_UNSEEN.sub(" ", text))]
 
 
 def words_of_name(name: str) -> list[str]:
-    """Return the words of a name, of which characters that nobody sees are no part."""
+    """Return the words of a name, without invisible characters."""
     return _words_of(_UNSEEN.sub("", name))
 
 
 def phrases_of(words: list[str], sizes: Iterable[int]) -> Iterator[str]:
-    """Yield the runs of so many words, each as one text."""
+    """Yield all runs of `sizes` words, each joined by blanks."""
     for size in sizes:
         if size == 1:
             yield from words
@@ -169,7 +168,7 @@ def phrases_of(words: list[str], sizes: Iterable[int]) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a text with the characters that JSON may write as their numbers."""
+    """Return a text with JSON escapes resolved."""
     escaped = _CONTROL_ESCAPE.sub(" ", _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text))
     return escaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -190,6 +189,6 @@ def _cut(run: str) -> list[str]:
     """Return the words of a text without blanks."""
     if run.isascii():
         return _ASCII_NAME.findall(run.lower())
-    # plain() takes Korean syllables apart.
+    # plain() decomposes Korean syllables.
     folded = _ALONE.sub(r" \g<0> ", unicodedata.normalize("NFC", plain(run)))
     return "".join(character if character.isalnum() else " " for character in folded).split()

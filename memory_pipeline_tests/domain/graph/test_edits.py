@@ -1,4 +1,4 @@
-"""Edits: what an agent may say of its world, and the form in which the journal keeps it."""
+"""Edits of the graph: validation, and their form in the journal."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_names_are_kept_on_one_line() -> None:
         ("agent_id", None, "agent_id None"),
     ],
 )
-def test_what_is_not_accepted_is_named(field: str, value: object, reason: str) -> None:
+def test_invalid_fields_are_named(field: str, value: object, reason: str) -> None:
     with pytest.raises(InputError, match=f"^{reason}") as refused:
         edit(**{field: value})
     assert len(str(refused.value)) < 400
@@ -133,7 +133,7 @@ def test_no_confidence_is_full_confidence_only_if_it_is_left_out() -> None:
         edit(confidence=None)
 
 
-def test_an_edit_survives_its_line() -> None:
+def test_an_edit_survives_the_journal() -> None:
     for own in (edit(), edit(replaces="Berlin", weight=0.5), edit(edit="DELETE", object=None), edit(confidence=0.25)):
         line = json.dumps(own.to_record(), ensure_ascii=False)
         assert Edit.from_record(json.loads(line)) == own
@@ -150,7 +150,7 @@ _TERM = st.text(min_size=1, max_size=MAX_TERM)
     st.floats(0, 1),
     st.timedeltas(timedelta(0), timedelta(days=9_999)),
 )
-def test_any_edit_survives_its_line_or_is_refused(
+def test_any_edit_survives_the_journal_or_is_rejected(
     subject: str, predicate: str, value: str, replaces: str | None, weight: float, later: timedelta
 ) -> None:
     fields = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces, "weight": weight}
@@ -164,7 +164,7 @@ def test_any_edit_survives_its_line_or_is_refused(
     assert Edit.from_record(json.loads(line)) == own
 
 
-def test_an_id_tells_what_when_and_whose_and_not_when_it_came() -> None:
+def test_an_id_depends_on_content_time_and_agent_not_on_arrival() -> None:
     own = edit()
     assert edit(received_at="2025-01-01T00:00:00+00:00").id == own.id
     assert edit(timestamp=AT.astimezone(timezone(timedelta(hours=5)))) == own

@@ -1,4 +1,4 @@
-"""Operations on what an agent knows: how they are written. What they make of the graph is in `test_triples.py`."""
+"""Parsing of operations on the graph. `test_triples.py` has their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph as a fold of operations: compared to a naive model, and what must hold for every history."""
+"""The graph as a fold of operations: comparison with a naive model, and invariants of all histories."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def spans(triples: list[Triple]) -> list[tuple[str, float, float | None]]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_fold_makes_what_the_naive_model_makes(chunk: int) -> None:
+def test_the_fold_equals_the_naive_model(chunk: int) -> None:
     for operations, vocabulary in histories(chunk, HISTORIES // CHUNKS, PLAIN + NAMING if chunk % 2 else PLAIN):
         if fold_operations(SCOPE, operations, vocabulary) != model(SCOPE, operations, vocabulary):
             fewest = smallest(operations, vocabulary)
@@ -98,7 +98,7 @@ def test_the_histories_have_all_that_the_fold_tells_apart() -> None:
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_the_order_in_which_operations_come_decides_nothing(chunk: int) -> None:
+def test_the_order_of_arrival_does_not_matter(chunk: int) -> None:
     chance = random.Random(chunk)
     for operations, vocabulary in histories(f"order {chunk}", 25, PLAIN + NAMING):
         expected = fold_operations(SCOPE, operations, vocabulary)
@@ -107,7 +107,7 @@ def test_the_order_in_which_operations_come_decides_nothing(chunk: int) -> None:
             assert fold_operations(SCOPE, operations, vocabulary) == expected
 
 
-def test_how_often_an_operation_comes_decides_nothing() -> None:
+def test_duplicate_operations_do_not_matter() -> None:
     chance = random.Random(5)
     for operations, vocabulary in histories("repeated", 300, PLAIN + NAMING):
         expected = fold_operations(SCOPE, operations, vocabulary)
@@ -117,7 +117,7 @@ def test_how_often_an_operation_comes_decides_nothing() -> None:
         assert fold_operations(SCOPE, frozenset(operations), vocabulary) == expected
 
 
-def test_it_decides_nothing_on_which_further_messages_an_operation_rests() -> None:
+def test_further_source_messages_of_an_operation_do_not_matter() -> None:
     """A table keeps the turn that an operation stands at, which is the first of them."""
     for operations, vocabulary in histories("further", 300, PLAIN + NAMING):
         first = [replace(one, message_ids=one.message_ids[:1]) for one in operations]
@@ -188,7 +188,7 @@ def test_every_graph_is_sound() -> None:
             )
 
 
-def test_nothing_makes_no_triples() -> None:
+def test_no_operations_give_no_triples() -> None:
     assert fold_operations(SCOPE, []) == []
     assert (
         fold_operations(SCOPE, [operation("DELETE Anna likes tea"), operation("DELETE Anna is_called", hours=1)]) == []
@@ -207,7 +207,7 @@ def test_an_assertion_ends_what_a_single_predicate_held_and_both_verbs_assert() 
         ]  # fmt: skip
 
 
-def test_what_a_message_withdraws_gives_way_to_the_first_thing_that_it_asserts_instead() -> None:
+def test_an_object_is_superseded_by_the_first_assertion_of_the_message_that_withdraws_it() -> None:
     said = [operation("ADD Anna likes tea"), operation("ADD Anna likes figs")]
     change = ["DELETE Anna likes", "ADD Anna likes rum", "ADD Anna likes ale", "ADD Anna owns ale"]
     triples = {str(one): one for one in fold_operations(SCOPE, [*said, *(operation(text, hours=1) for text in change)])}
@@ -388,11 +388,11 @@ def test_without_aliases_a_name_is_what_it_says() -> None:
     assert [one.source_id for one in fold_operations(SCOPE, said[1:], None, Names({"annie": "bob"}))] == ["bob"]
 
 
-def test_user_and_agent_are_nobodys_aliases() -> None:
+def test_user_and_agent_are_never_aliases() -> None:
     assert named("ADD Ben is_called User", "ADD Ben is_called agent", "ADD User is_called Anna") == {"anna": "user"}
 
 
-def test_a_name_that_its_bearer_claims_too_is_nobody_elses() -> None:
+def test_an_alias_that_is_the_name_of_another_claimant_is_ignored() -> None:
     assert named("ADD Anna is_called Anna", "ADD Ben is_called Anna") == {}
 
 
@@ -410,7 +410,7 @@ def test_scopes_have_different_ids() -> None:
         assert len({tuple(map(str, triples)) for triples in several}) == 1
 
 
-def test_what_stands_comes_in_the_order_in_which_it_was_last_said() -> None:
+def test_valid_triples_are_in_the_order_of_their_last_statement() -> None:
     said = [f"ADD {name} likes tea" for name in ("Zoë", "Anna", "Ben", "Zoë")]
     triples = folded(*said, "DELETE Ben likes")
     assert [str(one) for one in standing(triples)] == ["Anna likes tea", "Zoë likes tea"]
@@ -448,7 +448,7 @@ def test_a_delete_withdraws_one_object_or_with_none_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("predicate", ["likes", "lives_in"])
-def test_what_one_message_withdraws_and_asserts_stands(predicate: str) -> None:
+def test_an_object_that_one_message_withdraws_and_asserts_is_valid(predicate: str) -> None:
     for withdrawal in (f"DELETE Anna {predicate} tea", f"DELETE Anna {predicate}"):
         for before in ([], [operation(f"ADD Anna {predicate} tea", hours=-1)]):
             said = [operation(f"UPDATE Anna {predicate} tea"), operation(withdrawal), *before]
@@ -467,7 +467,7 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=12))
-def test_what_stands_is_what_a_table_would_hold(steps: list[tuple[str, str, str, str]]) -> None:
+def test_stored_operations_give_the_same_valid_triples(steps: list[tuple[str, str, str, str]]) -> None:
     table: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     operations = []
     for hour, (verb, subject, predicate, drawn) in enumerate(steps):
@@ -508,11 +508,11 @@ KNOWN = standing(
         ("who likes what?", []),
     ],
 )
-def test_what_is_about_a_text_is_named_in_it_by_whole_words(text: str, found: list[str]) -> None:
+def test_about_matches_whole_words(text: str, found: list[str]) -> None:
     assert [str(one) for one in about(KNOWN, text, 10)] == found
 
 
-def test_of_much_that_is_about_a_text_the_newest_is_returned_oldest_first() -> None:
+def test_about_returns_the_newest_triples_oldest_first() -> None:
     text = "Ann, Anna, Zoë"
     assert [one.source for one in about(KNOWN, text, 2)] == ["Anna", "Zoë"]
     assert about(KNOWN, text, 0) == []

@@ -1,4 +1,4 @@
-"""Events of durable memories as tests need them, and histories of them at random, in which much happens to little."""
+"""Factories of events, and random histories with many events of few memories."""
 
 from __future__ import annotations
 

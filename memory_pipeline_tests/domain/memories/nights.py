@@ -1,4 +1,4 @@
-"""Nights of upkeep as tests make them: of any events, on any day, with vectors and a curator to order."""
+"""Runs a day of consolidation on given events, vectors and curator."""
 
 from __future__ import annotations
 

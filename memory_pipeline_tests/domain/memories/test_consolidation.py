@@ -1,4 +1,4 @@
-"""Whole nights: what holds of all of them, what they leave out, and what happens when a pass fails."""
+"""Whole days of consolidation: invariants, skipped days and failed passes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def nights(
 
 @settings(max_examples=examples(30), deadline=None)
 @given(stories(), st.booleans())
-def test_nights_without_a_cause_may_be_left_out(events: list[MemoryEvent], has_model: bool) -> None:
+def test_days_without_a_cause_may_be_skipped(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
     each, some = (list(nights(events, curator, leaving_out=leaving_out)) for leaving_out in (False, True))
     done = [event for _, made, _ in each for event in made.events]
@@ -135,7 +135,7 @@ def test_nights_without_a_cause_may_be_left_out(events: list[MemoryEvent], has_m
 
 @settings(max_examples=examples(40), deadline=None)
 @given(stories(), st.booleans())
-def test_what_holds_after_every_night(events: list[MemoryEvent], has_model: bool) -> None:
+def test_invariants_after_every_day(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
     for before, made, memories in nights(events, curator, leaving_out=True):
         # Nothing that was there is gone.
@@ -250,13 +250,13 @@ def test_the_passes_go_in_their_order_each_sees_what_was_done_before() -> None:
     assert memories.newest[own].kind is MemoryKind.FACT
 
 
-def test_a_night_of_nothing_does_nothing() -> None:
+def test_a_day_without_memories_has_no_events() -> None:
     done, memories = kept(Memories())
     assert (done.day, done.at, done.events, done.troubles, done.review) == (DAY, end_of(DAY), (), {}, {})
     assert memories == Memories()
 
 
-def test_a_pass_that_fails_does_nothing_says_so_and_the_others_go_on() -> None:
+def test_a_failed_pass_has_no_effect_and_the_others_continue() -> None:
     def broken(changed: object, others: object, least: float) -> list[tuple[str, str, float]]:
         raise ModelError("unavailable", "the embedder is down")
 
@@ -272,7 +272,7 @@ def test_a_pass_that_fails_does_nothing_says_so_and_the_others_go_on() -> None:
     assert after.newest.keys() == memories.newest.keys()
 
 
-def test_a_pass_that_fails_half_way_leaves_nothing_behind() -> None:
+def test_a_pass_that_fails_halfway_has_no_effect() -> None:
     class Tired(RuleCurator):
         merged = 0
 
@@ -292,7 +292,7 @@ def test_a_pass_that_fails_half_way_leaves_nothing_behind() -> None:
     assert memories == fold_events(events)
 
 
-def test_whatever_a_pass_says_when_it_fails_is_one_line() -> None:
+def test_any_error_of_a_pass_becomes_one_line() -> None:
     def broken(changed: object, others: object, least: float) -> list[tuple[str, str, float]]:
         raise ValueError("a\n\ud800 " + "b" * 10_000)
 
@@ -301,7 +301,7 @@ def test_whatever_a_pass_says_when_it_fails_is_one_line() -> None:
     assert len(trouble) == 300
 
 
-def test_the_same_night_made_twice_has_the_same_ids() -> None:
+def test_a_recomputed_day_has_the_same_ids() -> None:
     events = [remember("tea is hot", 0), remember("hot tea is.", 1)]
     first, second = (kept(mixed)[0] for mixed in (events, events[::-1]))
     assert first == second

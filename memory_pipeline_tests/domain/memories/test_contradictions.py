@@ -1,4 +1,4 @@
-"""Of two memories of which only one can be true, one takes the other's place."""
+"""Of two contradicting memories, one supersedes the other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
     assert not kept(memories, similar=nothing_alike)[0].events
 
 
-def test_at_one_time_one_of_them_counts_whatever_the_order() -> None:
+def test_contradictions_of_one_time_have_the_same_winner_in_any_order() -> None:
     both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
     [(loser, winner)] = superseded(*both).items()
     assert superseded(*reversed(both)) == {loser: winner}
@@ -75,7 +75,7 @@ def test_at_one_time_one_of_them_counts_whatever_the_order() -> None:
         remember("Anna lives in Lisbon.", 1),
     ],
 )
-def test_others_do_not_contradict_it(other: MemoryEvent) -> None:
+def test_unrelated_memories_do_not_contradict(other: MemoryEvent) -> None:
     assert not superseded(PORTO, other)
 
 
@@ -87,11 +87,11 @@ def test_the_vocabulary_says_what_holds_one_value() -> None:
     assert not superseded(PORTO, LISBON, vocabulary=Vocabulary(multi=frozenset(["lives_in"])))
 
 
-def test_what_does_not_count_contradicts_nothing() -> None:
+def test_inactive_memories_contradict_nothing() -> None:
     assert not superseded(PORTO, LISBON, do("FORGET", LISBON, 3))
 
 
-def test_what_is_said_again_takes_its_place_back() -> None:
+def test_a_restated_memory_wins_again() -> None:
     _, memories = kept([PORTO, LISBON], similar=nothing_alike)
     again = fold_events(
         [remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories
@@ -110,7 +110,7 @@ def test_all_but_the_winner_are_superseded_by_it() -> None:
     assert superseded(*events) == {event.memory_id: events[-1].memory_id for event in events[:-1]}
 
 
-def test_how_things_stand_for_a_moment_does_not_end_what_lasts() -> None:
+def test_a_point_in_time_memory_does_not_supersede_a_lasting_one() -> None:
     berlin = remember(
         "Anna is in Berlin now.", 1, subject="Anna", predicate="lives_in", object="Berlin", is_point_in_time=True
     )
@@ -122,7 +122,7 @@ def test_how_things_stand_for_a_moment_does_not_end_what_lasts() -> None:
     assert superseded(replace(berlin, event_at=PORTO.event_at), LISBON) == {berlin.memory_id: LISBON.memory_id}
 
 
-def test_what_holds_no_longer_counts_no_longer_until_it_is_said_again() -> None:
+def test_a_denied_memory_is_superseded_until_it_is_restated() -> None:
     ended = remember("Anna left Porto.", 1, subject="Anna", predicate="no_longer_lives_in", object="porto")
     assert superseded(PORTO, ended) == {PORTO.memory_id: ended.memory_id}
     again = remember("Anna lives in Porto again.", 2, subject="Anna", predicate="lives_in", object="Porto")
@@ -138,7 +138,7 @@ def test_of_preferences_and_instructions_with_one_value_the_newer_counts(kind: s
     assert superseded(annie, fact) == {}
 
 
-def test_who_likes_a_thing_now_no_longer_dislikes_it() -> None:
+def test_liking_supersedes_disliking() -> None:
     hates = remember("I hate cilantro.", 0, kind="preference", subject="Anna", predicate="hates", object="cilantro")
     loves = remember("I love cilantro.", 1, kind="preference", subject="Anna", predicate="likes", object="Cilantro")
     parsley = remember("I like parsley.", 1, kind="preference", subject="Anna", predicate="likes", object="parsley")

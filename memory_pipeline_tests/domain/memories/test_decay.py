@@ -1,4 +1,4 @@
-"""The figures of the requirements, to four digits, and what holds of them for all values."""
+"""The figures of the requirements, to four digits, and their invariants."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_all_figures_are_shares_and_only_ever_get_worse(
         assert 0 <= late <= early <= 1.0000001
 
 
-def test_what_lies_ahead_counts_as_now() -> None:
+def test_future_times_count_as_now() -> None:
     assert relevance(0.5, 1, 0.1, -3) == faded(0.5, -3) == 0.5
     assert rot(-3, -3, 0.5) == rot(0, 0, 0.5)
 

@@ -1,4 +1,4 @@
-"""Memories that say the same become one: which do, which stays, and that nothing is lost."""
+"""Duplicates are merged: which memories are duplicates, which one stays, and no content is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def merges(*events: MemoryEvent, cosine: float = 1.0) -> bool:
     return any(event.verb == "MERGE" for event in done.events)
 
 
-def test_a_kind_in_which_nothing_can_merge_keeps_no_other_kind_from_it() -> None:
+def test_a_kind_without_duplicates_does_not_stop_other_kinds() -> None:
     alone = remember("Anna lives in Porto.", 0, kind="fact")
     twins = [remember(text, n, kind="rule") for n, text in enumerate(("Be brief.", "Be brief at all times."))]
     near = as_near_as({("Be brief.", "Be brief at all times."): 0.95})
@@ -145,7 +145,7 @@ def test_the_same_words_are_one_memory_without_any_vectors() -> None:
     assert memories.newest[coffee.memory_id].content == "anna likes TEA"
 
 
-def test_what_does_not_count_or_is_cold_is_left_alone() -> None:
+def test_inactive_and_cold_memories_are_not_merged() -> None:
     assert not merges_of([OFFICE, AGAIN, do("FORGET", OFFICE, 3)])
     assert not merges_of([OFFICE, AGAIN, do("COOL", OFFICE, 3)])
     assert merges_of([OFFICE, AGAIN, do("COOL", OFFICE, 3), do("CONFIRM", OFFICE, 4)])
@@ -225,7 +225,7 @@ def test_a_title_and_a_hook_that_somebody_gave_stay() -> None:
     assert whole.hook == whole.content
 
 
-def test_two_that_do_not_fit_into_one_stay_two() -> None:
+def test_memories_that_are_too_long_together_are_not_merged() -> None:
     long = [remember(word * (MAX_CONTENT // len(word)), hours) for hours, word in enumerate(["tea ", "milk "])]
     assert not merges(*long)
 
@@ -258,7 +258,7 @@ def _at(cosine: float) -> Similar:
     return similar
 
 
-def test_what_is_said_as_before_is_said_of_the_whole() -> None:
+def test_a_restatement_updates_the_merged_memory() -> None:
     _, memories = kept([OFFICE, AGAIN], similar=NEAR)
     whole = fold_events([remember(OFFICE.changes.content or "", 30)], memories).newest
     assert set(whole) == set(memories.newest)
@@ -284,7 +284,7 @@ def test_a_union_has_the_sentences_of_both_each_once(newer: str, older: str, exp
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(min_size=1).filter(str.strip))
-def test_a_union_begins_with_the_newer_and_made_again_stays(newer: str, older: str) -> None:
+def test_a_union_starts_with_the_newer_content_and_is_idempotent(newer: str, older: str) -> None:
     whole = union(newer, older)
     assert whole.startswith(newer.rstrip())
     assert union(whole, older) == union(union(whole, older), older)
@@ -338,7 +338,7 @@ def test_a_model_writes_the_content_or_else_it_is_the_union(written: str | None,
     assert not done.troubles
 
 
-def test_what_comes_out_does_not_depend_on_the_order_of_what_is_remembered() -> None:
+def test_the_result_does_not_depend_on_the_order_of_memories() -> None:
     chance = random.Random(1)
     words = ["tea", "hot", "now", "please", "soon", "milk"]
     events = [remember(" ".join(chance.sample(words, 4)), n) for n in range(12)]

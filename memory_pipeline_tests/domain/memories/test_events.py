@@ -1,4 +1,4 @@
-"""Events: what agents may say, how it is checked, and that the journal gives back what it was given."""
+"""Events: validation, and the round trip through the journal."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_upkeep_comes_first_at_one_time() -> None:
         ({"content": "\ud800"}, "content '\\ud800' is not a text"),
         ({"content": 5}, "content 5 is not a text"),
         ({"content": b"tea"}, "content b'tea' is not a text"),
-        ({"content": mark("Anna likes tea.")}, "nothing but recalled memory"),
+        ({"content": mark("Anna likes tea.")}, "only recalled memory"),
         ({"hook": "x" * (MAX_HOOK + 1)}, "hook"),
         ({"title": "\ud800"}, "title '\\ud800' is not a text"),
         ({"predicate": "!?"}, "predicate '!?' has no letter or digit"),
@@ -125,12 +125,12 @@ def test_the_upkeep_comes_first_at_one_time() -> None:
         ({"amount": 1.5}, "amount 1.5 is not valid"),
         ({"value": "tea"}, "value 'tea' is not JSON"),
         ({"value": {"a": 1}}, "value {'a': 1} is not a text"),
-        ({"value": "NaN"}, "value 'NaN' is not JSON: 'NaN is no number of JSON'"),
+        ({"value": "NaN"}, "value 'NaN' is not JSON: 'NaN is not a JSON number'"),
         ({"value": "[" * 19_000}, "is not JSON"),
         ({"value": '"\\ud800"'}, "is not valid Unicode text"),
     ],
 )
-def test_changes_that_are_not_accepted_name_what_is_wrong(changes: Any, message: str) -> None:
+def test_invalid_changes_name_the_field(changes: Any, message: str) -> None:
     with pytest.raises(InputError) as raised:
         Changes.of(changes)
     assert message in str(raised.value)
@@ -138,7 +138,7 @@ def test_changes_that_are_not_accepted_name_what_is_wrong(changes: Any, message:
 
 
 @pytest.mark.parametrize("given", ["x", 5, [], [("content", "x")], b"{}"])
-def test_changes_that_are_no_mapping_are_refused(given: Any) -> None:
+def test_changes_that_are_not_a_mapping_are_rejected(given: Any) -> None:
     with pytest.raises(InputError, match="expected a mapping"):
         Changes.of(given)
 
@@ -172,9 +172,9 @@ def test_changes_are_taken_as_they_are_meant() -> None:
         (RECORD | {"changes": {"content": "x", "amount": 0.1}}, "amount is for BOOST and REDUCE"),
         (RECORD | {"changes": {"content": "x", "predicate": "likes"}}, "subject is missing"),
         (RECORD | {"changes": {"content": "x", "subject": "Anna", "object": "tea"}}, "predicate is missing"),
-        (RECORD | {"changes": {"content": "x", "object": "Porto"}}, "an object to both"),
-        (RECORD | {"editor": UPKEEP}, "editor 'upkeep' is the pipeline's own"),
-        (RECORD | {"editor": CONVERSATION}, "editor 'conversation' is the pipeline's own"),
+        (RECORD | {"changes": {"content": "x", "object": "Porto"}}, "an object needs both"),
+        (RECORD | {"editor": UPKEEP}, "editor 'upkeep' is reserved for the pipeline"),
+        (RECORD | {"editor": CONVERSATION}, "editor 'conversation' is reserved for the pipeline"),
         (RECORD | {"editor": ""}, "editor '' is not accepted"),
         (RECORD | {"editor": None}, "editor None is not a text"),
         (RECORD | {"editor": "a\x07b"}, "control characters are not accepted"),
@@ -188,13 +188,13 @@ def test_changes_are_taken_as_they_are_meant() -> None:
         (RECORD | {"received_at": None}, "received_at None"),
         (RECORD | {"workspace_id": "../other"}, "workspace_id '../other'"),
         (RECORD | {"agent_id": "a\x00b"}, "agent_id"),
-        (BOOST | {"memory_id": None}, "id None is not one of this memory's"),
-        (BOOST | {"memory_id": "../../etc/passwd"}, "is not one of this memory's"),
-        (BOOST | {"memory_id": f"message:2024-01-15T08:{'0' * 32}"}, "is not a durable memory's"),
-        (BOOST | {"memory_id": f"memory:2024-01-15T99:{'0' * 32}"}, "is not one of this memory's"),
+        (BOOST | {"memory_id": None}, "id None is not valid; expected an id"),
+        (BOOST | {"memory_id": "../../etc/passwd"}, "is not valid; expected an id"),
+        (BOOST | {"memory_id": f"message:2024-01-15T08:{'0' * 32}"}, "is not the id of a durable memory"),
+        (BOOST | {"memory_id": f"memory:2024-01-15T99:{'0' * 32}"}, "is not valid; expected an id"),
     ],
 )
-def test_records_that_are_not_accepted_name_what_is_wrong(record: dict[str, Any], message: str) -> None:
+def test_invalid_records_name_the_field(record: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as raised:
         MemoryEvent.from_record(record)
     assert message in str(raised.value)
@@ -208,7 +208,7 @@ _ANYTHING: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.sampled_from(sorted(RECORD)), st.sampled_from(sorted(Changes.__dataclass_fields__)), _ANYTHING)
-def test_whatever_is_written_it_is_accepted_or_refused(name: str, change: str, value: Any) -> None:
+def test_any_record_is_accepted_or_rejected(name: str, change: str, value: Any) -> None:
     for record in (RECORD | {name: value}, RECORD | {"changes": {"content": "x", change: value}}):
         try:
             event = MemoryEvent.from_record(record)

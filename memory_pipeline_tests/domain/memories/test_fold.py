@@ -1,4 +1,4 @@
-"""The fold: what events make, whatever order they come in, and what it does with what no longer fits."""
+"""The fold of events: results in any order of arrival, and outdated events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_order_and_repetition_do_not_count(events: list[MemoryEvent], chance: ra
 
 
 @given(histories(), st.data())
-def test_what_was_folded_before_is_gone_on_with(events: list[MemoryEvent], data: st.DataObject) -> None:
+def test_a_fold_continues_from_a_previous_result(events: list[MemoryEvent], data: st.DataObject) -> None:
     ordered = sorted({event.id: event for event in events}.values(), key=lambda event: event.order)
     cut = data.draw(st.integers(0, len(ordered)))
     before = fold_events(ordered[:cut])
@@ -39,7 +39,7 @@ def test_what_was_folded_before_is_gone_on_with(events: list[MemoryEvent], data:
 
 
 @given(histories())
-def test_what_holds_of_all_memories(events: list[MemoryEvent]) -> None:
+def test_invariants_of_all_memories(events: list[MemoryEvent]) -> None:
     ordered = sorted(events, key=lambda event: event.order)
     memories = fold_events(ordered)
     assert memories.matches == {key: own for own, each in memories.newest.items() for key in each.match_keys}
@@ -65,7 +65,7 @@ def test_what_holds_of_all_memories(events: list[MemoryEvent]) -> None:
 
 
 @given(histories())
-def test_what_is_said_is_kept_under_the_id_that_is_told(events: list[MemoryEvent]) -> None:
+def test_a_memory_is_found_under_the_returned_id(events: list[MemoryEvent]) -> None:
     memories = Memories()
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
@@ -79,7 +79,7 @@ def test_what_is_said_is_kept_under_the_id_that_is_told(events: list[MemoryEvent
             memories = fold_events([event], memories)
 
 
-def test_p6_what_says_nothing_of_its_decay_decays_as_usual() -> None:
+def test_p6_the_default_decay_rate_applies() -> None:
     assert only(TEA).decay_rate == DECAY_RATE
     assert only(remember("Anna likes tea.", decay_rate=0.25)).decay_rate == 0.25
 
@@ -88,7 +88,7 @@ def test_p6_what_says_nothing_of_its_decay_decays_as_usual() -> None:
 
 
 @pytest.mark.parametrize("again", ["Anna likes tea.", "anna likes  TEA", "Anna likes the tea", "Ánna — likes tea!"])
-def test_f11_the_same_twice_is_one_memory_in_its_second_version(again: str) -> None:
+def test_f11_a_repeated_statement_is_the_second_version_of_one_memory(again: str) -> None:
     memory = only(TEA, remember(again, 30, importance=0.9, tags=["drinks"]))
     assert (memory.id, memory.version, memory.content) == (TEA.memory_id, 2, again)
     assert (memory.importance, memory.tags, memory.created_at, memory.updated_at) == (0.9, ("drinks",), at(0), at(30))
@@ -103,7 +103,7 @@ def test_f11_the_same_twice_is_one_memory_in_its_second_version(again: str) -> N
         remember("Anna likes tea.", 1, user_id="anna", key="drink", value='"tea"', kind="preference"),
     ],
 )
-def test_f11_what_says_something_else_is_another_memory(other: MemoryEvent) -> None:
+def test_f11_another_statement_is_another_memory(other: MemoryEvent) -> None:
     assert [memory.version for memory in newest(TEA, other).values()] == [1, 1]
 
 
@@ -117,7 +117,7 @@ def test_conversations_and_messages_are_counted_once_each() -> None:
     assert memory.conversation_ids == ("c1", "c2")
 
 
-def test_of_what_is_said_all_the_time_the_last_sources_are_named() -> None:
+def test_a_memory_lists_its_last_sources() -> None:
     said = [
         remember("Anna likes tea.", hours, evidence=[f"m{hours}"], conversation=f"c{hours}") for hours in range(150)
     ]
@@ -181,7 +181,7 @@ def test_f1_a_confirmed_observation_becomes_a_fact_and_stays_the_same_memory() -
     assert (memory.id, memory.kind, memory.version) == (seen.memory_id, MemoryKind.FACT, 4)
 
 
-def test_what_is_confirmed_counts_again_from_then_on() -> None:
+def test_a_confirmation_reactivates_a_memory() -> None:
     memory = only(TEA, do("COOL", TEA, 12, reason="old"), do("CONFIRM", TEA, 20))
     assert (memory.temperature, memory.status_reason, memory.version) == (Temperature.WARM, None, 1)
     assert memory.changed_at == memory.updated_at == at(20)
@@ -189,7 +189,7 @@ def test_what_is_confirmed_counts_again_from_then_on() -> None:
     assert (memory.changed_at, memory.updated_at, memory.confidence) == (at(0), at(20), 1.0)
 
 
-def test_what_is_updated_is_known_by_its_new_words_alone() -> None:
+def test_an_updated_memory_matches_only_its_new_words() -> None:
     update = do("UPDATE", TEA, 1, content="Anna likes coffee.")
     again = remember("Anna likes coffee.", 2), remember("Anna likes tea.", 30)
     memories = newest(TEA, update, *again)
@@ -198,7 +198,7 @@ def test_what_is_updated_is_known_by_its_new_words_alone() -> None:
     }  # fmt: skip
 
 
-def test_a_triple_that_is_not_given_with_a_new_text_is_gone() -> None:
+def test_a_new_text_without_a_triple_clears_the_triple() -> None:
     home = remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto")
     kept = only(home, do("UPDATE", home, 1, importance=0.9))
     assert (kept.subject, kept.object) == ("Anna", "Porto")
@@ -206,7 +206,7 @@ def test_a_triple_that_is_not_given_with_a_new_text_is_gone() -> None:
     assert (gone.subject, gone.predicate, gone.object) == (None, None, None)
 
 
-def test_what_is_forgotten_is_history_until_it_is_said_again() -> None:
+def test_a_revoked_memory_stays_in_the_history_until_it_is_restated() -> None:
     memories = fold_events([TEA, do("FORGET", TEA, 1, reason="asked to")])
     memory = memories.newest[TEA.memory_id]
     assert (memory.status, memory.temperature, memory.status_reason) == (
@@ -217,13 +217,13 @@ def test_what_is_forgotten_is_history_until_it_is_said_again() -> None:
     assert (again.status, again.temperature, again.version) == (Status.ACTIVE, Temperature.WARM, 2)
 
 
-def test_what_is_used_is_counted() -> None:
+def test_accesses_are_counted() -> None:
     memory = only(TEA, do("ACCESS", TEA, 1), do("ACCESS", TEA, 5))
     assert (memory.access_count, memory.last_accessed_at, memory.last_used_at) == (2, at(5), at(5))
     assert (memory.version, memory.updated_at) == (1, at(0))
 
 
-def test_what_names_no_memory_changes_nothing_and_is_told() -> None:
+def test_events_of_unknown_memories_are_ignored_and_reported() -> None:
     stray = do("BOOST", remember("never said"), 1)
     memories = fold_events([TEA, stray])
     assert memories.newest == newest(TEA)
@@ -234,7 +234,7 @@ def test_what_names_no_memory_changes_nothing_and_is_told() -> None:
 # --- one hour, one id ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_said_again_in_the_hour_in_which_it_was_changed_takes_nothings_place() -> None:
+def test_a_restatement_in_the_hour_of_an_update_is_another_memory() -> None:
     update, again = do("UPDATE", TEA, 0.1, content="Anna likes coffee."), remember("Anna likes tea.", 0.2)
     assert again.memory_id == TEA.memory_id
     memories = fold_events([TEA, update, again])
@@ -247,14 +247,14 @@ def test_what_is_said_again_in_the_hour_in_which_it_was_changed_takes_nothings_p
     assert third.newest[own].version == 2
 
 
-def test_what_is_said_again_in_the_hour_in_which_it_was_revoked_under_other_words_goes_on() -> None:
+def test_a_restatement_in_the_hour_of_a_revocation_is_a_new_version() -> None:
     changed = do("UPDATE", TEA, 0.1, content="Anna likes coffee."), do("FORGET", TEA, 0.2)
     memory = only(TEA, *changed, remember("Anna likes tea.", 0.3))
     assert (memory.id, memory.version, memory.content, memory.is_active) == (TEA.memory_id, 3, "Anna likes tea.", True)
     assert memory.created_at == at(0)
 
 
-def test_an_id_means_the_memory_that_something_older_turns_out_to_have_made() -> None:
+def test_an_id_resolves_to_the_memory_that_a_late_event_created() -> None:
     """What comes late makes the memory; what was done to the one that was there is done to it."""
     late, boost = remember("Anna likes tea.", -5), do("BOOST", TEA, 1)
     memory = only(TEA, boost, late)
@@ -269,7 +269,7 @@ MILK = remember("Anna likes milk, and tea.", 2, importance=0.8, tags=["b"], evid
 MERGED = do("MERGE", MILK, 12, other=TEA, content="Anna likes milk and tea.", reason="the same", turn=2)
 
 
-def test_p11_what_is_merged_adds_up_and_the_loser_stays() -> None:
+def test_p11_a_merge_adds_up_and_keeps_the_loser_in_the_history() -> None:
     used = [do("ACCESS", TEA, 3 + n / 10) for n in range(4)] + [do("ACCESS", MILK, 4 + n / 10) for n in range(2)]
     tea = replace(TEA, evidence=("m1",), conversation_id="c1")
     memories = fold_events([tea, MILK, *used, MERGED])
@@ -288,14 +288,14 @@ def test_p11_what_is_merged_adds_up_and_the_loser_stays() -> None:
     [do("BOOST", TEA, 20, amount=0.2), remember("Anna likes tea!", 20), remember("Anna likes milk and tea!", 20)],
     ids=["by its old id", "by its old words", "by the words of both"],
 )
-def test_what_was_merged_goes_on_in_the_one_that_took_it_in(later: MemoryEvent) -> None:
+def test_events_of_a_merged_memory_apply_to_the_one_it_was_merged_into(later: MemoryEvent) -> None:
     memories = newest(TEA, MILK, MERGED, later)
     assert len(memories) == 2
     assert memories[MILK.memory_id] != newest(TEA, MILK, MERGED)[MILK.memory_id]
     assert memories[TEA.memory_id] == newest(TEA, MILK, MERGED)[TEA.memory_id]
 
 
-def test_merges_that_follow_each_other_end_in_one_memory_whichever_ids_they_name() -> None:
+def test_successive_merges_end_in_one_memory() -> None:
     figs = remember("Anna likes figs.", 3)
     for second in (
         do("MERGE", figs, 12, other=MILK, turn=2, place=1),
@@ -307,7 +307,7 @@ def test_merges_that_follow_each_other_end_in_one_memory_whichever_ids_they_name
         assert memories.resolved(TEA.memory_id) == memories.resolved(MILK.memory_id) == figs.memory_id
 
 
-def test_a_merge_into_itself_is_nothing() -> None:
+def test_a_merge_with_itself_has_no_effect() -> None:
     back = do("MERGE", TEA, 12, other=MILK, turn=2, place=1)
     memories = fold_events([TEA, MILK, MERGED, back])
     assert memories.newest == newest(TEA, MILK, MERGED)
@@ -328,7 +328,7 @@ def test_f9_the_loser_names_its_winner_and_goes_cold() -> None:
 
 
 @pytest.mark.parametrize("verb", ["PROMOTE", "MERGE", "SUPERSEDE", "COOL", "ARCHIVE", "HEAT"])
-def test_what_was_revoked_before_a_night_that_did_not_know_it_stays_revoked(verb: str) -> None:
+def test_a_late_revocation_wins_over_the_consolidation(verb: str) -> None:
     seen = remember("Anna likes tea.", kind="observation")
     night = do(verb, seen, 12, other=MILK, reason="as it stood")
     revoked = [seen, MILK, do("FORGET", seen, 5)]
@@ -336,7 +336,7 @@ def test_what_was_revoked_before_a_night_that_did_not_know_it_stays_revoked(verb
 
 
 @pytest.mark.parametrize("verb", ["MERGE", "SUPERSEDE"])
-def test_nothing_gives_way_to_what_is_not_there_any_more(verb: str) -> None:
+def test_no_memory_is_replaced_by_an_unknown_one(verb: str) -> None:
     """The conversation that said it was forgotten, and its nights are not made again yet."""
     night = do(verb, TEA, 12, other=MILK, reason="as it stood")
     memories = fold_events([TEA, night])
@@ -344,7 +344,7 @@ def test_nothing_gives_way_to_what_is_not_there_any_more(verb: str) -> None:
     assert night.id in memories.ignored
 
 
-def test_nothing_is_merged_into_what_was_revoked() -> None:
+def test_no_memory_is_merged_into_a_revoked_one() -> None:
     memories = newest(TEA, MILK, do("FORGET", MILK, 5), MERGED)
     assert memories[TEA.memory_id].is_active
 

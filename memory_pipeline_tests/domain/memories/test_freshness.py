@@ -1,4 +1,4 @@
-"""Warnings of what may no longer be true: when there is one, and what it says."""
+"""Warnings of memories that may be outdated."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_f6_a_snapshot_is_warned_of_at_once(age: timedelta, said: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MemoryKind)
-def test_what_holds_until_it_is_revoked_does_not_grow_old(kind: MemoryKind) -> None:
+def test_permanent_kinds_have_no_warning(kind: MemoryKind) -> None:
     later = NOON + timedelta(days=400)
     assert (warning(only(remember("Be brief.", kind=kind)), later) is None) is kind.is_permanent
     assert warning(only(remember("Be brief.", kind=kind, is_point_in_time=True)), later)

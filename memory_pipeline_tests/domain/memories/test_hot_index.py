@@ -1,4 +1,4 @@
-"""The hot index: what is in it, its two caps, and that it does not change without a cause."""
+"""The hot index: its entries, its two limits, and stability without a cause."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_index_may_be_empty(entries: int, tokens: int) -> None:
     assert done.events[0].reason == "it leaves the hot index: others matter more"
 
 
-def test_what_is_eligible() -> None:
+def test_which_memories_are_eligible() -> None:
     for kind in MemoryKind:
         memory = only(remember("So it is.", kind=kind))
         assert is_eligible(memory, SETTINGS) is (kind not in {MemoryKind.TOOL_OUTPUT, MemoryKind.OBSERVATION})
@@ -100,7 +100,7 @@ def test_what_is_eligible() -> None:
 
 
 @pytest.mark.parametrize(("importance", "days"), [(0.11, 10), (0.11, 90), (0.3, 110), (0.3, 200)])
-def test_what_has_faded_loses_its_place(importance: float, days: int) -> None:
+def test_a_faded_memory_leaves_the_index(importance: float, days: int) -> None:
     fact = remember("The gate is green.", importance=importance)
     _, memories = kept([fact])
     assert hot(memories) == {fact.memory_id}
@@ -110,7 +110,7 @@ def test_what_has_faded_loses_its_place(importance: float, days: int) -> None:
     assert hot(memories) == (set() if faded else {fact.memory_id})
 
 
-def test_what_is_worthless_is_never_hot_and_goes_in_time() -> None:
+def test_a_memory_without_importance_is_never_hot_and_is_archived() -> None:
     fact = remember("The gate is green.", importance=0)
     _, memories = kept([fact])
     assert not hot(memories)
@@ -121,7 +121,7 @@ def test_what_is_worthless_is_never_hot_and_goes_in_time() -> None:
     assert not memories.newest[fact.memory_id].is_active
 
 
-def test_what_holds_until_it_is_revoked_outlasts_months_and_comes_first() -> None:
+def test_permanent_kinds_outlast_months_and_come_first() -> None:
     rule = remember("Never deploy on a Friday.", -24 * 100, kind="rule")
     events = facts(30)
     _, memories = kept([rule, *events], similar=nothing_alike)
@@ -130,7 +130,7 @@ def test_what_holds_until_it_is_revoked_outlasts_months_and_comes_first() -> Non
     assert len(hot(memories)) == 20
 
 
-def test_what_matters_more_comes_in_and_what_is_used_stays() -> None:
+def test_more_important_memories_enter_and_used_ones_stay() -> None:
     one, two = remember("One thing.", importance=0.5), remember("Other matters.", 0.1, importance=0.5)
     settings = replace(SETTINGS, hot_entries=1)
     _, memories = kept([one, two], settings=settings)
@@ -148,7 +148,7 @@ def test_what_matters_more_comes_in_and_what_is_used_stays() -> None:
         assert not kept(after, night(14), settings=settings)[0].events
 
 
-def test_it_says_why_something_leaves() -> None:
+def test_leaving_the_index_has_a_reason() -> None:
     _, memories = kept([FACT])
     done, _ = kept(fold_events([do("UPDATE", FACT, 24, kind="tool_output")], memories), night(1))
     assert [(event.verb, event.reason) for event in done.events] == [

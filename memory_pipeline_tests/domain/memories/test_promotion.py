@@ -36,7 +36,7 @@ def test_one_conversation_that_repeats_itself_is_one() -> None:
     assert not did(kept(often)[0])
 
 
-def test_what_was_said_again_is_said_of_the_fact() -> None:
+def test_a_restatement_updates_the_promoted_fact() -> None:
     _, memories = kept(SAID[:3])
     known = memories.find(SAID[3].changes)
     assert known is not None
@@ -49,7 +49,7 @@ def test_only_observations_are_promoted(kind: MemoryKind) -> None:
     assert "PROMOTE" not in {event.verb for event in kept(said)[0].events}
 
 
-def test_what_was_forgotten_is_not_promoted_nor_what_an_agent_may_not_have() -> None:
+def test_revoked_memories_and_disallowed_kinds_are_not_promoted() -> None:
     assert not did(kept([*SAID, do("FORGET", OWN, 5)])[0])
     observing = frozenset([MemoryKind.OBSERVATION])
     assert not did(kept(SAID, settings=replace(SETTINGS, kinds=observing))[0])

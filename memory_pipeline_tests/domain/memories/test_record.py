@@ -1,4 +1,4 @@
-"""The record: match keys, titles and hooks, and what its standing means."""
+"""The record: match keys, titles, hooks and status."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TEA = only(remember("Anna likes tea. She drinks it cold."))
         ("the", "a", False),
     ],
 )
-def test_what_is_near_identical(one: str, other: str, is_same: bool) -> None:
+def test_near_identical_contents_share_a_match_key(one: str, other: str, is_same: bool) -> None:
     assert (match_key(FACT, one) == match_key(FACT, other)) is is_same
     assert match_key(FACT, one) != match_key(RULE, one)
 
@@ -54,7 +54,7 @@ def test_preferences_are_known_by_user_and_name_and_by_nothing_put_together() ->
 
 
 @given(st.text(), st.integers(2, 200))
-def test_what_is_shortened_is_one_line_of_that_length(text: str, length: int) -> None:
+def test_shortened_returns_one_line_of_the_given_length(text: str, length: int) -> None:
     line = shortened(text, length)
     assert len(line) <= length
     assert line == " ".join(line.split())
@@ -64,7 +64,7 @@ def test_what_is_shortened_is_one_line_of_that_length(text: str, length: int) ->
         assert line.endswith("…")
 
 
-def test_titles_and_hooks_of_what_has_none() -> None:
+def test_default_titles_and_hooks() -> None:
     assert (TEA.title, TEA.hook) == ("Anna likes tea.", "Anna likes tea. She drinks it cold.")
     long = "word " * 100
     assert len(title_of(long)) <= 80
@@ -96,7 +96,7 @@ def test_kinds_are_read() -> None:
             MemoryKind.parse(text)
 
 
-def test_what_is_recalled_counts_and_is_not_cold() -> None:
+def test_recalled_memories_are_active_and_not_cold() -> None:
     assert TEA.is_recalled
     assert not replace(TEA, temperature=Temperature.COLD).is_recalled
     assert not replace(TEA, status=Status.ARCHIVED).is_recalled

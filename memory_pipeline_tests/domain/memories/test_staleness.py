@@ -1,4 +1,4 @@
-"""What goes cold, what is archived, and what never is."""
+"""Which memories go cold, which are archived, and which never are."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None)
         (remember("Tea.", 12, kind="preference"), 400, []),
     ],
 )
-def test_f8_what_is_stale_goes_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
+def test_f8_stale_memories_go_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
     verbs, memories = after(days, event)
     assert verbs == expected
     [memory] = memories.newest.values()
@@ -100,13 +100,13 @@ def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
     assert after(31, SEEN, do("ACCESS", SEEN, 31 * 24))[0] == ["COOL"]
 
 
-def test_what_is_hot_or_cold_or_does_not_count_is_left_alone() -> None:
+def test_hot_cold_and_inactive_memories_are_not_cooled() -> None:
     for verb in ("HEAT", "COOL", "FORGET"):
         done, _ = kept(fold_events([FACT, do(verb, FACT, 13)]), night(100), settings=SETTINGS, curator=Model())
         assert "COOL" not in {event.verb for event in done.events}
 
 
-def test_what_went_cold_is_warm_when_it_is_said_again() -> None:
+def test_a_cold_memory_is_warm_when_it_is_restated() -> None:
     _, memories = after(31, SEEN)
     memories = fold_events([remember("The lift is slow.", 24 * 33, kind="observation")], memories)
     assert memories.newest[SEEN.memory_id].temperature is Temperature.WARM
@@ -116,7 +116,7 @@ def test_what_went_cold_is_warm_when_it_is_said_again() -> None:
 # --- with a model -----------------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_shown_what_is_old_of_all_kinds_and_says_what_is_stale() -> None:
+def test_a_model_decides_which_old_memories_are_stale() -> None:
     plan = remember("Anna plans a trip.", 12, kind="plan", importance=0.9)
     young = remember("New.", 12 + 24 * 20, importance=0.9)
     rule = remember("Be brief.", 12, kind="rule")
@@ -129,7 +129,7 @@ def test_a_model_is_shown_what_is_old_of_all_kinds_and_says_what_is_stale() -> N
     assert memories.newest[young.memory_id].is_recalled
 
 
-def test_what_it_does_not_find_stale_it_is_not_asked_about_each_night() -> None:
+def test_a_model_is_not_asked_again_every_day() -> None:
     model = Model({})
     memories = fold_events([FACT])
     for days in range(29, 95):
@@ -154,7 +154,7 @@ def test_a_model_that_fails_fails_the_pass_alone() -> None:
     ("importance", "days", "expected"),
     [(0.5, 160, []), (0.5, 161, ["ARCHIVE"]), (0.05, 30, []), (0.05, 31, ["ARCHIVE"])],
 )
-def test_p13_what_has_faded_is_archived(importance: float, days: int, expected: list[str]) -> None:
+def test_p13_faded_memories_are_archived(importance: float, days: int, expected: list[str]) -> None:
     used = remember("The gate is green.", 12, importance=importance)
     # Being used on the day keeps it from rotting first; it fades from then on.
     verbs, memories = after(days, used)
@@ -170,7 +170,7 @@ def test_p13_it_fades_from_when_it_was_last_used() -> None:
 
 
 @pytest.mark.parametrize(("days", "expected"), [(99, []), (100, ["ARCHIVE"])])
-def test_p12_what_is_rotten_is_archived(days: int, expected: list[str]) -> None:
+def test_p12_memories_with_high_context_rot_are_archived(days: int, expected: list[str]) -> None:
     worthless = remember("Who knows.", 12, importance=0)
     settings = replace(BARE, archive_below=0)  # only rot decides
     done, memories = kept([worthless], night(days), settings=settings)
@@ -198,7 +198,7 @@ def test_the_figures_stand_in_the_reason() -> None:
     )
 
 
-def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> None:
+def test_cold_memories_are_archived_too_and_hot_or_permanent_ones_are_not() -> None:
     _, memories = after(31, SEEN)
     done, memories = kept(memories, night(300), settings=BARE)
     assert [event.verb.value for event in done.events] == ["ARCHIVE"]
@@ -210,14 +210,14 @@ def test_what_is_cold_is_archived_too_and_what_is_hot_or_standing_is_not() -> No
             assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
 
 
-def test_what_is_archived_is_found_again_when_it_is_said_again() -> None:
+def test_an_archived_memory_is_active_when_it_is_restated() -> None:
     _, memories = after(161, FACT)
     later = fold_events([remember("The gate is green.", 12 + 24 * 170)], memories)
     assert later.newest[FACT.memory_id].is_recalled
     assert later.newest[FACT.memory_id].version == 2
 
 
-def test_what_is_archived_is_not_shown_to_a_model() -> None:
+def test_archived_memories_are_not_shown_to_a_model() -> None:
     model = Model({})
     assert after(300, FACT, curator=model)[0] == ["ARCHIVE"]
     assert model.shown == []

@@ -1,4 +1,4 @@
-"""Words as they are compared, and what a question asks for."""
+"""Terms in comparable form, and the analysis of queries."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_kin_are_found_wherever_they_stand_and_it_goes_both_ways(term: str, othe
     assert term not in found
 
 
-def test_nobody_has_kin_in_an_empty_vocabulary() -> None:
+def test_an_empty_vocabulary_has_no_kin() -> None:
     assert kin("adoption", []) == []
 
 
@@ -293,7 +293,7 @@ def test_a_speaker_is_known_by_another_spelling_and_a_short_form(name: str, mean
 
 
 @pytest.mark.parametrize("name", ["Peter", "Joan", "melanie's", "Mia", "Can"])
-def test_another_name_is_nobodys(name: str) -> None:
+def test_other_names_match_no_speaker(name: str) -> None:
     assert Query.of(f"{name} lives where?", ["Muhammad", "Candice B", "Candy", "John"], is_known=never).about == ()
 
 
@@ -340,6 +340,6 @@ def test_vectors_that_see_spelling_alone_count_less() -> None:
     assert "vector" in changed <= {"vector", "nearby"}
 
 
-def test_what_is_less_welcome_takes_away_and_all_else_adds() -> None:
+def test_only_replies_and_repeats_have_negative_weights() -> None:
     taken = {name for name in WEIGHTS.__slots__ if getattr(WEIGHTS, name) < 0}
     assert taken == {"replies", "repeats"}

@@ -1,4 +1,4 @@
-"""Recalled memory is marked so that it is found again, whatever became of the text around and inside of it."""
+"""Recalled memory is marked, and found again after any changes around and within it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_block_alone_leaves_nothing(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "cut" not in way and "JSON" not in way])
-def test_what_is_said_around_a_block_stays_as_it_would_be_without(way: str) -> None:
+def test_text_around_a_block_stays_unchanged(way: str) -> None:
     block = WAYS[way](BLOCK)
     assert without_recalled(f"I moved.\n\n{block}\n\nAnd you?  ") == "I moved.\n\nAnd you?  "
     assert without_recalled(f"  I moved.\n{block}\nAnd you?") == "  I moved.\nAnd you?"
@@ -105,7 +105,7 @@ def test_what_is_said_around_a_block_stays_as_it_would_be_without(way: str) -> N
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "cut" not in way])
-def test_of_a_block_in_a_sentence_nothing_stays(way: str) -> None:
+def test_a_block_within_a_sentence_is_removed(way: str) -> None:
     left = without_recalled(f"I said {WAYS[way](BLOCK)} yes")
     assert left.startswith("I said")
     assert left.endswith("yes")
@@ -136,7 +136,7 @@ def test_of_a_block_in_a_sentence_nothing_stays(way: str) -> None:
         ),
     ],
 )
-def test_what_is_left(text: str, left: str) -> None:
+def test_the_remaining_text(text: str, left: str) -> None:
     assert without_recalled(text) == left
 
 
@@ -162,7 +162,7 @@ def test_a_block_that_was_cut_leaves_nothing(length: int) -> None:
         '"[]"',
     ],
 )
-def test_what_has_no_block_is_left_alone(text: str) -> None:
+def test_text_without_a_block_stays_unchanged(text: str) -> None:
     assert without_recalled(text) is text
 
 
@@ -189,7 +189,7 @@ def test_any_lines_of_a_block_leave_nothing(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["as it is", "quoted", "indented", "a list", "numbered"])
-def test_what_is_said_around_lines_of_a_block_stays(way: str) -> None:
+def test_text_around_lines_of_a_block_stays(way: str) -> None:
     for first, last in ((0, 3), (1, 4), (2, 7), (3, 5), (4, 8)):
         part = COPIED[way]("\n".join(LINES[first:last]))
         assert (
@@ -273,7 +273,7 @@ def test_nothing_that_is_marked_is_left_whatever_stands_around_it(
 
 
 @given(hostile)
-def test_what_is_left_has_no_more_blocks(text: str) -> None:
+def test_the_result_has_no_more_blocks(text: str) -> None:
     left = without_recalled(text)
     assert without_recalled(left) is left
     assert END not in left
@@ -281,7 +281,7 @@ def test_what_is_left_has_no_more_blocks(text: str) -> None:
 
 
 @given(st.text(), st.sampled_from(sorted(WAYS)))
-def test_whatever_is_marked_alone_leaves_nothing(text: str, way: str) -> None:
+def test_marked_text_alone_leaves_nothing(text: str, way: str) -> None:
     assert without_recalled(WAYS[way](mark(text))) == ""
 
 

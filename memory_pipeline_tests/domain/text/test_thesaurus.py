@@ -1,4 +1,4 @@
-"""Words that stand for others: how lines are read, and that the shipped ones are sound."""
+"""The thesaurus: parsing of lines, and consistency of the shipped ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_words_with_an_equals_sign_stand_for_each_other() -> None:
     assert found == {"tea": {"brew", "cuppa"}, "brew": {"tea", "cuppa"}, "cuppa": {"tea", "brew"}}
 
 
-def test_who_asks_for_the_general_word_may_mean_a_specific_one_and_not_the_other_way_round() -> None:
+def test_a_general_word_matches_specific_ones_and_not_vice_versa() -> None:
     assert parse("pet > dog cat") == {"pet": {"dog", "cat"}}
 
 

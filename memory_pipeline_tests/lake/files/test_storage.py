@@ -379,6 +379,6 @@ def test_a_setting_opens_a_lake_to_a_group(tmp_path: Path, monkeypatch: pytest.M
 def test_a_group_that_there_is_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no such group", "99999999999999999999", "4294967290"):
         monkeypatch.setenv("MEMORY_PIPELINE_GROUP", name)
-        with pytest.raises(ConfigurationError, match=f"MEMORY_PIPELINE_GROUP '{name}' is no group of this machine"):
+        with pytest.raises(ConfigurationError, match=f"MEMORY_PIPELINE_GROUP '{name}' does not exist on this machine"):
             Storage(str(tmp_path / "lake"))
     assert list(tmp_path.iterdir()) == []
