@@ -53,7 +53,9 @@ def test_a_vector_that_is_none_is_missing() -> None:
 
 def test_another_dimension_is_refused_with_the_setting_named() -> None:
     embedder = LocalEmbedder(ENDPOINT, lambda _: Model([[1.0] * 5]))
-    with pytest.raises(ConfigurationError, match=r"vectors of 5 numbers; set embedding\.dimension, which is 8"):
+    with pytest.raises(
+        ConfigurationError, match=r"dimension is 8, .* vectors of 5 numbers; set embedding\.dimension to 5"
+    ):
         embedder.embed(["a"])
 
 

@@ -300,7 +300,7 @@ def test_each_month_has_a_budget_of_its_own() -> None:
 
 def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
     with pytest.raises(
-        ModelError, match=r"price of openai/m is not known; set its price .* or tokens_per_month"
+        ModelError, match=r"price of openai/m is unknown; set its price .* or tokens_per_month"
     ) as caught:
         reserved(budgets("usd_per_month: 5", price=""), 1, 1, price="").__enter__()
     assert caught.value.trouble == Trouble.BUDGET
