@@ -90,18 +90,18 @@ class HostedExtractor:
         Agents with `known_facts` are processed hour by hour, since each hour is shown the facts of earlier ones.
         """
         found: dict[int, Extraction] = {}
-        asked: list[int] = []
+        hosted: list[int] = []
         for place, passage in enumerate(passages):
             if self._settings(passage.scope).is_deterministic:
                 found[place] = Extraction(tuple(self._rules.facts_of(passage.messages)))
             else:
-                asked.append(place)
-        if asked:
-            self._load({passages[place].hour for place in asked})
+                hosted.append(place)
+        if hosted:
+            self._load({passages[place].hour for place in hosted})
             known: dict[Scope, list[Operation]] = {}
-            if any(self._settings(passages[place].scope).known_facts for place in asked):
+            if any(self._settings(passages[place].scope).known_facts for place in hosted):
                 known = {scope: list(operations) for scope, operations in recall().items()}
-            for places in self._rounds(passages, asked):
+            for places in self._rounds(passages, hosted):
                 tasks = [partial(self._passage, passages[place], known) for place in places]
                 for place, extraction in zip(places, self._executor.gather(tasks), strict=True):
                     found[place] = extraction
@@ -265,26 +265,26 @@ class HostedExtractor:
         )
 
     def _date(
-        self, text: str | None, cited: Sequence[Message], own: Sequence[DateMention], said_on: date
+        self, text: str | None, cited: Sequence[Message], stated: Sequence[DateMention], said_on: date
     ) -> datetime | None:
         """Return the day that a fact is about.
 
         A date that the rules find in the messages overrides the model's: it may have resolved "today" to its own day.
         """
-        said = [
+        mentioned = [
             mention
             for message in cited
             for mention in _dates_said(message.content, message.sent_at.astimezone(self._zone).date())
         ]
-        said_days = {mention.day for mention in said}
+        mentioned_days = {mention.day for mention in mentioned}
         # If the messages mention a day, a date that only the model's sentence has counts only if it is near.
-        supported = [m for m in own if not said or m.day in said_days or abs(m.day - said_on) <= _NEAR]
-        spoken = [*supported, *said]
-        days = [mention.day for mention in spoken]
+        supported = [m for m in stated if not mentioned or m.day in mentioned_days or abs(m.day - said_on) <= _NEAR]
+        candidates = [*supported, *mentioned]
+        days = [mention.day for mention in candidates]
         claimed = _day_in(text)
         if claimed is not None and (claimed in days or (not days and abs(claimed - said_on) <= _NEAR)):
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
-        return spoken[0].instant if spoken and (text or own) else None
+        return candidates[0].instant if candidates and (text or stated) else None
 
     def _shown(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
         """Return the newest known facts about the names in `text`, at most `room` tokens."""

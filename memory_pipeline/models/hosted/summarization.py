@@ -87,7 +87,7 @@ class HostedSummarizer:
         return f"{_version(settings, grain)} {identity_of(settings)} {settings.temperature} {_length(settings, grain)}"
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
-        """Return the summary of each assignment; None where it waits for the next month's budget.
+        """Return the summary of each assignment; None where it waits for a budget.
 
         All assignments are processed together: first their chunks, then the merges.
         """
@@ -95,9 +95,9 @@ class HostedSummarizer:
         if self._executor.store:
             self._executor.store.load({one.assignment.period for one in progress if not one.is_done})
         for _ in range(_MOST_ROUNDS):
-            if not (open_ := [one for one in progress if not one.is_done]):
+            if not (pending := [one for one in progress if not one.is_done]):
                 break
-            self._round(open_)
+            self._round(pending)
         for one in progress:
             if not one.is_done:  # the model does not shorten its input
                 one.result = replace(self._rules.condense(one.assignment), fallback=Trouble.TOO_LONG)
@@ -114,14 +114,14 @@ class HostedSummarizer:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress
 
-    def _round(self, open_: Sequence[_Progress]) -> None:
+    def _round(self, pending: Sequence[_Progress]) -> None:
         """Send all questions of one round and combine the answers."""
-        asked = [(one, request) for one in open_ for request in self._questions(one)]
+        asked = [(one, request) for one in pending for request in self._questions(one)]
         tasks = [partial(self._answer, one, request) for one, request in asked]
         answers: dict[int, list[_Answer]] = defaultdict(list)
         for (one, _), answer in zip(asked, self._executor.gather(tasks), strict=True):
             answers[id(one)].append(answer)
-        for one in open_:
+        for one in pending:
             self._put_together(one, answers[id(one)])
 
     def _put_together(self, one: _Progress, answers: Sequence[_Answer]) -> None:

@@ -97,7 +97,7 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
     # Without an answer, LiteLLM invents a status.
     status = getattr(error, "status_code", None) if broken is None else None
     words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
-    said = f"{words} {getattr(error, 'body', None)}"
+    details = f"{words} {getattr(error, 'body', None)}"
     trouble, is_passing = Trouble.UNAVAILABLE, True
     if not is_sent or isinstance(broken, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
         trouble, is_passing, status = Trouble.REFUSED, False, None
@@ -108,11 +108,11 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
     elif (
         status == 413
         or type(error).__name__ == "ContextWindowExceededError"
-        or (status in {400, 422} and _TOO_LONG.search(said))
-        or (status == 429 and "request too large" in said.lower())  # larger than the whole limit per minute
+        or (status in {400, 422} and _TOO_LONG.search(details))
+        or (status == 429 and "request too large" in details.lower())  # larger than the whole limit per minute
     ):
         trouble, is_passing = Trouble.TOO_LONG, False
-    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(said):
+    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(details):
         trouble = Trouble.RATE_LIMITED
     elif isinstance(status, int) and 400 <= status < 500 and status not in {409, 425}:
         trouble, is_passing = Trouble.REFUSED, False

@@ -150,7 +150,7 @@ class LlmExecutor:
             return None
 
     def waits(self, error: ModelError, scope: Scope) -> bool:
-        """Return whether failed work waits for the next month: its budget is spent, with ``when_spent: wait``."""
+        """Return whether failed work is postponed, because the budget is spent and has ``when_spent: wait``."""
         budgets = self.budgets
         return error.trouble == Trouble.BUDGET and budgets is not None and budgets.waits(scope.workspace_id)
 

@@ -110,16 +110,16 @@ def complete(
     Raises:
         CallError: there is no answer, or it is empty or withheld.
     """
-    wishes: dict[str, Any] = {"max_tokens": endpoint.max_output_tokens}
+    defaults: dict[str, Any] = {"max_tokens": endpoint.max_output_tokens}
     if endpoint.temperature is not None:
-        wishes["temperature"] = endpoint.temperature
+        defaults["temperature"] = endpoint.temperature
     if schema is not None and endpoint.answer_format == "json_schema":
         described = {"name": name, "schema": deepcopy(dict(schema)), "strict": False}
-        wishes["response_format"] = {"type": "json_schema", "json_schema": described}
+        defaults["response_format"] = {"type": "json_schema", "json_schema": described}
     elif schema is not None and endpoint.answer_format == "json_object":
-        wishes["response_format"] = {"type": "json_object"}
+        defaults["response_format"] = {"type": "json_object"}
     fixed = {"messages": [dict(message) for message in messages], "stream": False}
-    response = _send("completion", endpoint, wishes, fixed, api_key, secrets)
+    response = _send("completion", endpoint, defaults, fixed, api_key, secrets)
     if not response.choices:
         raise CallError(Trouble.UNAVAILABLE, "the answer holds no choices", is_passing=True)
     choice = response.choices[0]
@@ -150,11 +150,11 @@ def embed(
     """
     if not texts:
         return EmbeddingReply(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
-    wishes: dict[str, Any] = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
+    defaults: dict[str, Any] = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
     if endpoint.provider == "openai":
         # Otherwise LiteLLM drops the parameter for all but two of OpenAI's models.
-        wishes["allowed_openai_params"] = ["dimensions"]
-    response = _send("embedding", endpoint, wishes, {"input": list(texts)}, api_key, secrets)
+        defaults["allowed_openai_params"] = ["dimensions"]
+    response = _send("embedding", endpoint, defaults, {"input": list(texts)}, api_key, secrets)
     if not response.data:
         raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_passing=True)
     tokens_in, _, cost = _spent(endpoint, response, texts, None)
@@ -183,17 +183,17 @@ def price(endpoint: Endpoint) -> Price | None:
 def _send(
     function: str,
     endpoint: Endpoint,
-    wishes: Mapping[str, Any],
+    defaults: Mapping[str, Any],
     fixed: Mapping[str, Any],
     api_key: str | None,
     secrets: Collection[str],
 ) -> Any:
-    """Call a function of LiteLLM. The endpoint's parameters override `wishes`; nothing overrides `fixed`."""
+    """Call a function of LiteLLM. The endpoint's parameters override `defaults`; nothing overrides `fixed`."""
     litellm = _litellm()
     is_own_server = endpoint.api_base is not None and endpoint.provider == "openai"
     key = _NO_KEY if api_key is None and is_own_server else api_key
     arguments = {
-        **wishes,
+        **defaults,
         **deepcopy(endpoint.parameters),  # LiteLLM modifies its arguments
         **fixed,
         "model": endpoint.model,
