@@ -120,11 +120,9 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """The base URL for clients."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def start(self) -> Self:
-        """Start the server's thread."""
         self._thread.start()
         return self
 
@@ -152,7 +150,6 @@ class OpenAIServer:
             self._asked: Counter[bytes] = Counter()
 
     def stats(self) -> Json:
-        """Return the counts as JSON."""
         with self.lock:
             return {
                 "requests": sum(self.counts[f"path {path}"] for path in ROUTES.values()),

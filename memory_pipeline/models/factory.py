@@ -78,11 +78,7 @@ def configured_models(
 ) -> Models:
     """Return the configured models; deterministic ones where the configuration names no model.
 
-    Args:
-        configuration: the lake's configuration.
-        store: the lake's store of model answers and calls.
-        timezone: IANA name of the lake's time zone.
-        clock: returns the current time in UTC; dates calls and selects the month of a budget.
+    `clock` returns the current time in UTC; it dates calls and selects the month of a budget.
     """
     if not configuration.uses_models:
         return default_models(timezone)

@@ -52,10 +52,7 @@ class HashingEmbedder:
 
     A text is normalized to NFKC and case-folded. Its features are its stemmed words, pairs of adjacent words (stop
     words skipped), and the character 3- to 5-grams of words with their boundaries. Each feature is hashed to one
-    component and a sign.
-
-    Args:
-        dimension: length of the vectors, at least 8.
+    component and a sign. `dimension` is at least 8.
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:

@@ -157,7 +157,6 @@ class DeterministicExtractor:
 
 
 def _kept(fact: Fact, durable: Durable | None) -> Fact:
-    """Return a fact with its durable fields."""
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)
@@ -225,7 +224,6 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
 
 
 def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message, said_on: date) -> FactKind:
-    """Return the kind of a fact, by the first matching cue."""
     text = sentence.text
     if message.role is Role.USER and _instructs(sentence):
         return FactKind.INSTRUCTION
@@ -257,7 +255,6 @@ def _importance(
     others: Sequence[str],
     mentions: Sequence[DateMention],
 ) -> float:
-    """Return the importance; see :class:`DeterministicExtractor`."""
     parts = sentence.parts
     first_person = not lexicon.FIRST_PERSON.isdisjoint(parts)
     has_number = any(word[0].isdigit() for word in meaning)

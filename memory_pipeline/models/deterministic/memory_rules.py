@@ -225,7 +225,6 @@ def _is_asked(text: str, *, only_start: bool = False) -> bool:
 
 
 def _is_task(text: str, cue: re.Match[str]) -> bool:
-    """Return whether the verb of a cue is a task for an agent."""
     task = cue["task"].lower()
     if task == "be":
         return text[cue.end("task") :].strip(" .!").partition(" ")[0].lower() in cues.MANNERS

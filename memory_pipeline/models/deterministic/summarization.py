@@ -189,7 +189,6 @@ def _merged(older: KeyPoint, newer: KeyPoint) -> KeyPoint:
 
 
 def _merged_meanings(points: Sequence[KeyPoint], vectors: NDArray[np.float32]) -> list[KeyPoint]:
-    """Merge near duplicates into the oldest point."""
     marks = [_mark(point) for point in points]
     merged: dict[int, KeyPoint] = {}
     for first in range(0, len(points), _BLOCK):
@@ -248,7 +247,6 @@ _Thing = tuple[str, str]
 
 
 def _things(point: KeyPoint) -> dict[_Thing, int]:
-    """Return the content of a point with the worth of each item."""
     things: dict[_Thing, int] = {("day", point.event_at.date().isoformat()): _CONCRETE}
     for word in terms(_LABEL.sub(" ", point.sentence)):
         if word not in _PHATIC:

@@ -42,9 +42,7 @@ _SHOWN = 600
 class HostedCurator:
     """Curate with the model of `completion`; a :class:`memory_pipeline.domain.memories.draft.Curator`.
 
-    Args:
-        executor: sends the questions.
-        timezone: IANA name of the lake's time zone.
+    Memories are dated in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:

@@ -100,7 +100,6 @@ class HostedEmbedder:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Return the beginning of a text, at most `tokens` tokens long."""
     if count_tokens(text) <= tokens:
         return text
     return text.encode(errors="replace")[: tokens * 4].decode(errors="ignore")

@@ -64,9 +64,7 @@ class _ParsedAnswer:
 class HostedExtractor:
     """Extract facts with the configured models; a :class:`memory_pipeline.domain.facts.Extractor`.
 
-    Args:
-        executor: sends the questions.
-        timezone: IANA name of the lake's time zone; resolves words such as "yesterday".
+    Words such as "yesterday" are resolved in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:
@@ -110,7 +108,6 @@ class HostedExtractor:
         return [found[place] for place in range(len(passages))]
 
     def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[LlmRequest]:
-        """Yield the questions about a passage: one, or several if it is long."""
         settings = self._settings(passage.scope)
         days = sorted(self._day(message) for message in passage.messages)
         lines = list(self._lines(passage))

@@ -1,7 +1,8 @@
 """Models that assist reads: entities of a prompt, reranking, selection of durable memories, and proactive queries.
 
 A caller waits for the answer, so time is limited: after `timeout_seconds` × `attempts` the read continues without the
-model, and no further request is sent. Questions and answers are not stored and count towards no budget.
+model, and no further request is sent. The executors have no store, so answers are not stored and count towards no
+budget. The ports are in :mod:`memory_pipeline.domain.ports`.
 """
 
 from __future__ import annotations
@@ -55,14 +56,7 @@ _GAP = " … "
 
 
 class HostedEntityFinder:
-    """Find the entities in a prompt with the model of `injection`.
-
-    A :class:`memory_pipeline.domain.ports.EntityFinder`.
-
-    Args:
-        executor: an executor without a store.
-        scope: the agent whose memory is read.
-    """
+    """Find the entities in a prompt with the model of `injection`; an `EntityFinder` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._question = _QueryModel(
@@ -84,14 +78,7 @@ class HostedEntityFinder:
 
 
 class HostedReranker:
-    """Rerank search results with the model of `injection`.
-
-    A :class:`memory_pipeline.domain.ports.Reranker`.
-
-    Args:
-        executor: an executor without a store.
-        scope: the agent whose memory is read.
-    """
+    """Rerank search results with the model of `injection`; a `Reranker` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._question = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
@@ -120,14 +107,7 @@ class HostedReranker:
 
 
 class HostedSelector:
-    """Choose durable memories by their headers with the model of `injection`.
-
-    A :class:`memory_pipeline.domain.ports.MemorySelector`.
-
-    Args:
-        executor: an executor without a store.
-        scope: the agent whose memory is read.
-    """
+    """Choose durable memories by their headers with the model of `injection`; a `MemorySelector` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._executor = executor
@@ -156,14 +136,7 @@ class HostedSelector:
 
 
 class HostedImaginer:
-    """Propose queries that a conversation calls for, with the model of `injection`.
-
-    A :class:`memory_pipeline.domain.ports.Imaginer`.
-
-    Args:
-        executor: an executor without a store.
-        scope: the agent whose memory is read.
-    """
+    """Propose queries that a conversation calls for, with the model of `injection`; an `Imaginer` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._executor = executor
@@ -289,7 +262,6 @@ def _length_limit(lengths: Sequence[int], room: int) -> int:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Return the beginning of a text, at most `tokens` tokens long."""
     if count_tokens(text) <= tokens:
         return text
     return _gapped(text.encode()[: max(tokens * BYTES_PER_TOKEN - len(_GAP.encode()), 0)], b"")
@@ -313,5 +285,4 @@ def _line(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Replace lone surrogates, which cannot be sent."""
     return text.encode("utf-8", "replace").decode()

@@ -69,9 +69,7 @@ _Answer: TypeAlias = "Answered[tuple[list[KeyPoint], int]] | ModelError"
 class HostedSummarizer:
     """Summarize with the configured models; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Args:
-        executor: sends the questions.
-        timezone: IANA name of the lake's time zone.
+    Lines are dated in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:
@@ -115,7 +113,6 @@ class HostedSummarizer:
         return progress
 
     def _round(self, pending: Sequence[_Progress]) -> None:
-        """Send all questions of one round and combine the answers."""
         asked = [(one, request) for one in pending for request in self._questions(one)]
         tasks = [partial(self._answer, one, request) for one, request in asked]
         answers: dict[int, list[_Answer]] = defaultdict(list)

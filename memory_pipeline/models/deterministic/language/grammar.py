@@ -93,12 +93,7 @@ class Sentence:
 
 
 def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
-    """Return the sentences of a message, in order.
-
-    Args:
-        text: text of the message.
-        most: largest number of sentences; None for all.
-    """
+    """Return the sentences of a message, in order; only the first `most` of them, if given."""
     pieces = (
         piece
         for paragraph in _paragraphs(text)
@@ -136,7 +131,6 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _continues(line: str, following: str) -> bool:
-    """Return whether a line break only wraps a line."""
     return following[:1].islower() or (len(line) >= 60 and line[-1] not in '.!?…:"”)')
 
 

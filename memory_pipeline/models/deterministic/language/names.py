@@ -59,11 +59,9 @@ _BEFORE_VERBS = word_set("never always also really only still just usually often
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
-    """Return the distinct names in each sentence, as written, without possessive 's.
+    """Return the distinct names in each sentence of one message, as written, without possessive 's.
 
-    Args:
-        sentences: all sentences of one message. A name in one of them is a name in all.
-        speaker: the speaker's name, if known.
+    A name in one of the sentences is a name in all, and so is that of the speaker.
     """
     known = {speaker.lower()} if speaker else set()
     for sentence in sentences:

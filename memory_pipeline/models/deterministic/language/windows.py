@@ -37,11 +37,7 @@ def date_ranges(text: str, today: date) -> list[DateRange]:
     """Return the date ranges that a question mentions, in order and without overlaps.
 
     A month or day without a year is the nearest one in the direction of the question's tense. Open ranges ("before
-    May", "since Friday") are left out.
-
-    Args:
-        text: the question; if it is longer than 2,000 characters, the result is empty.
-        today: the day of the question.
+    May", "since Friday") are left out. A question longer than 2,000 characters gives none.
     """
     if len(text) > _LONGEST:
         return []
@@ -136,7 +132,6 @@ def _by_rules(text: str, today: date) -> Iterator[DateRange]:
 
 
 def _year_of(match: re.Match[str], today: date, month: int) -> int:
-    """Return the year in the match, or else that of the latest such month."""
     return int(match["year"]) if match["year"] else today.year - (month > today.month)
 
 

@@ -55,11 +55,7 @@ def relation_of(word: str) -> str:
 class Subjects:
     """Read the subjects of one sentence.
 
-    Args:
-        tokens: the words of the sentence.
-        phrases: the phrases of the same sentence.
-        speaker: name for "I".
-        names: lower-case words of all names in the message.
+    `speaker` is the name for "I"; `names` has the lower-case words of all names in the message.
     """
 
     def __init__(self, tokens: Sequence[Token], phrases: Phrases, speaker: str, names: frozenset[str]) -> None:
@@ -242,14 +238,12 @@ class Verbs:
         return said
 
     def _being(self, denied: bool, place: int) -> list[Said]:
-        """Read the words after "am" or "is"."""
         negated, place = self.denied(place)
         denied |= negated
         going = [Said(lemma, Form.GOING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
         return going or [Said("be", Form.PRESENT, denied, place)]
 
     def _having(self, denied: bool, place: int) -> list[Said]:
-        """Read the words after "have" or "has"."""
         negated, place = self.denied(place)
         denied |= negated
         if self._words[place : place + 1] == ["been"]:

@@ -184,7 +184,6 @@ class _SentenceReader:
         return not patterns.REPORTS.isdisjoint(words) or (words[0] in patterns.CALLERS and "say" in words)
 
     def _quoted(self) -> list[bool]:
-        """Return for each word whether it is in quotes."""
         inside, found = False, []
         for token in self._tokens:
             inside ^= sum(map(token.gap.count, '"“”„«»')) % 2 == 1
@@ -192,7 +191,6 @@ class _SentenceReader:
         return found
 
     def _may_start(self, place: int) -> bool:
-        """Return whether a clause may begin at a position."""
         token = self._tokens[place]
         if place == 0:
             return True

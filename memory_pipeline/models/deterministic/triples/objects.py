@@ -22,14 +22,7 @@ _RELATIVE: Final = frozenset(["that", "which", "who", "where", "whose", "i"])
 
 
 class Objects(Phrases):
-    """Read the objects of one sentence.
-
-    Args:
-        sentence: the sentence.
-        tokens: its tokens.
-        said_on: the UTC day of the message.
-        is_clause: returns whether another clause begins at a position.
-    """
+    """Read the objects of one sentence. `said_on` is the UTC day of its message."""
 
     def __init__(
         self, sentence: Sentence, tokens: Sequence[Token], said_on: date, is_clause: Callable[[int], bool]
@@ -102,7 +95,6 @@ class Objects(Phrases):
         return self.several(place, particles | patterns.PREPOSITIONS, nouns.VAGUE_HEADS | {"bargain"})
 
     def _named(self, place: int, particles: frozenset[str]) -> Found:
-        """Read one name."""
         quoted = self.quoted(place)
         if quoted:
             return quoted
@@ -277,7 +269,6 @@ class Objects(Phrases):
         return [value], end
 
     def _value(self, place: int, particles: frozenset[str]) -> Found:
-        """Read one thing of any kind."""
         quoted = self.quoted(place)
         if quoted:
             return quoted
@@ -293,7 +284,6 @@ class Objects(Phrases):
 
 
 def _is_role(word: str) -> bool:
-    """Return whether a noun is a role."""
     return word in nouns.ROLES or (len(word) > 4 and word.endswith(nouns.ROLE_ENDINGS) and word not in nouns.NOT_ROLES)
 
 

@@ -202,7 +202,6 @@ IRREGULAR = {
 
 
 def _by_first_word(phrases: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Group phrases, as tuples of words, by their first word."""
     found: dict[str, tuple[tuple[str, ...], ...]] = {}
     for phrase in phrases:
         words = tuple(phrase.split())

@@ -84,10 +84,7 @@ NO_WORDS: Final[frozenset[str]] = frozenset()
 class Phrases:
     """Find the boundaries of phrases in one sentence.
 
-    Args:
-        text: the sentence.
-        tokens: its tokens.
-        is_clause: returns whether another clause begins at a position.
+    `is_clause` returns whether another clause begins at a position.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], is_clause: Callable[[int], bool]) -> None:
@@ -155,7 +152,6 @@ class Phrases:
         return place
 
     def _joins(self, place: int) -> bool:
-        """Return whether a word joins things: "and", "or", "&"."""
         token = self._tokens[place]
         return token.word in ("and", "or") or token.gap == " & "
 

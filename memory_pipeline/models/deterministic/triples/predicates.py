@@ -41,15 +41,7 @@ _PARTICLES: Final = {
 
 
 class Predicates:
-    """Read the triples of one sentence.
-
-    Args:
-        tokens: the tokens of the sentence.
-        subjects: reads its subjects.
-        verbs: reads its verbs.
-        objects: reads its objects.
-        speaker: name for "I".
-    """
+    """Read the triples of one sentence. `speaker` is the name for "I"."""
 
     def __init__(
         self, tokens: Sequence[Token], subjects: Subjects, verbs: Verbs, objects: Objects, speaker: str
@@ -124,7 +116,6 @@ class Predicates:
         return [], place
 
     def _is_sensible(self, subject: ClauseSubject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
-        """Return whether an object of the right kind suits its predicate."""
         words = value.lower().split()
         if pattern.predicate == "located_in":
             is_place = words[0] not in nouns.DEMONYMS and words[0] not in nouns.NOT_PLACES_OF_THINGS

@@ -97,11 +97,8 @@ class Budgets:
     This also holds across processes. A process rereads what the others spent, more often as the budget runs out. With
     room for few requests, processes take turns, so that each sees what the previous one spent.
 
-    Args:
-        configuration: the budgets, and how many requests may run at a time.
-        store: records what was spent.
-        clock: returns the current time in UTC, which selects the month.
-        pause: sleeps for some seconds; raises to give up waiting.
+    `clock` returns the current time in UTC, which selects the month. `pause` sleeps for some seconds, or raises to give
+    up waiting.
     """
 
     def __init__(

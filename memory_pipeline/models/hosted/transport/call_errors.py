@@ -130,7 +130,6 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and its causes."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

@@ -329,7 +329,6 @@ class LlmExecutor:
         return self._keys[reference], tuple(secrets)
 
     def _report(self) -> None:
-        """Log progress at most every _REPORT_EVERY seconds."""
         with self._counting:
             self._done += 1
             now = time.monotonic()

@@ -240,7 +240,6 @@ def begun(work: Callable[[], _Result], name: str) -> Future[_Result]:
 
 
 def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Return the result of `work`; abandon it after `seconds`."""
     future = begun(work, "model-call")
     if not wait([future], seconds).done:
         raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_passing=True)
@@ -248,7 +247,6 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 
 def _litellm() -> Any:
-    """Return LiteLLM; import and set it up on first use."""
     global _is_set_up  # noqa: PLW0603  # LiteLLM's settings are global to the process
     with _lock:
         if not _is_set_up:
